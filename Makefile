@@ -1,0 +1,66 @@
+# `make help` lists the targets. Every target sets up what it needs in .venv by itself.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEV := $(VENV)/.dev-installed
+RUN := $(VENV)/.run-installed
+# One worker a core, two at least; `make test WORKERS=8` or PYTEST="-k name" narrow it.
+WORKERS ?= auto
+PYTEST ?=
+ASK ?= What is in this folder? Look, then answer in two sentences.
+PYTHONS ?= 3.11 3.12 3.13
+
+.PHONY: help setup test check requirements agent bench soak matrix typecheck-314 format clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
+
+$(DEV): pyproject.toml scripts/make_venv
+	@scripts/make_venv $(VENV) dev $(PYTHON)
+	@touch $@
+
+$(RUN): pyproject.toml scripts/make_venv
+	@scripts/make_venv $(VENV) run $(PYTHON)
+	@touch $@
+
+setup: $(DEV) ## the virtual environment for development
+
+test: $(DEV) ## all tests; ends with the number of requirements they prove
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not soak" $(PYTEST)
+
+check: $(DEV) ## what CI runs: lint, format, types, layers, sizes, tests
+	@echo "== ruff";         $(BIN)/ruff check .
+	@echo "== ruff format";  $(BIN)/ruff format --check .
+	@echo "== pyright";      $(BIN)/pyright
+	@echo "== import-linter"; $(BIN)/lint-imports
+	@echo "== code rules";   $(BIN)/python scripts/code_rules.py
+	@echo "== sizes";        $(BIN)/python scripts/size_ratchet.py
+	@echo "== tests";        $(MAKE) test
+
+requirements: $(DEV) ## run the tests, then list the requirements without proof (ISSUE=2: those of one issue)
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
+
+agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
+	@$(BIN)/mainspring -p "$(ASK)"
+
+bench: $(DEV) ## benchmarks against a hand-written loop
+	@$(BIN)/python -m benchmarks
+
+soak: $(DEV) ## the slow suites
+	@$(BIN)/pytest -q -n $(WORKERS) -m soak --timeout 600 $(PYTEST)
+
+matrix: ## the tests under each Python of PYTHONS that this machine has
+	@scripts/matrix $(PYTHONS)
+
+typecheck-314: $(DEV) ## the types as Python 3.14 sees them
+	@$(BIN)/pyright --pythonversion 3.14
+
+format: $(DEV) ## format the code and apply safe fixes
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+clean: ## remove environments and caches
+	@rm -rf .venv* .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
