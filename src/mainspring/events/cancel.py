@@ -1,0 +1,110 @@
+"""One flag that stops things: a run, a wait, a tool, a download."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class CancelToken:
+    """Set once, seen everywhere it was handed to. Safe to set from another thread.
+
+    Attributes:
+        reason: Why it was set, for messages; empty until then.
+    """
+
+    __slots__ = ("_callbacks", "_set", "reason")
+
+    def __init__(self) -> None:
+        self._set = False
+        self.reason = ""
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it has been set."""
+        return self._set
+
+    def cancel(self, reason: str = "aborted") -> None:
+        """Set it; a second call changes nothing."""
+        if self._set:
+            return
+        self.reason = reason
+        self._set = True
+        for callback in self._callbacks[:]:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call ``callback`` when it is set (at once if it already is), in the thread that sets it.
+
+        Returns:
+            A function that takes the callback back.
+        """
+        self._callbacks.append(callback)
+        if self._set:
+            callback()
+
+        def remove() -> None:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+        return remove
+
+    async def wait(self) -> None:
+        """Return as soon as it is set."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+        remove = self.on_cancel(lambda: loop.call_soon_threadsafe(done.set))
+        try:
+            await done.wait()
+        finally:
+            remove()
+
+
+async def sleep(seconds: float, signal: CancelToken | None = None) -> bool:
+    """Sleep, or wake early when ``signal`` is set.
+
+    Returns:
+        True if the whole time passed, False if it was cut short.
+    """
+    if signal is None:
+        await asyncio.sleep(seconds)
+        return True
+    try:
+        await asyncio.wait_for(signal.wait(), seconds)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def run_cancellable(work: Callable[[], Awaitable[T]], signal: CancelToken, grace: float) -> T:
+    """Run ``work``; when ``signal`` is set cancel it, and abandon it if it has not ended ``grace`` seconds later.
+
+    Raises:
+        asyncio.CancelledError: If the signal ended it (also where ``work`` swallowed the cancellation).
+    """
+    if signal.cancelled:
+        raise asyncio.CancelledError(signal.reason)
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work())
+    hit = loop.create_future()
+    remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(lambda: hit.done() or hit.set_result(None)))
+    try:
+        await asyncio.wait((task, hit), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel(signal.reason)
+        await asyncio.wait((task,), timeout=grace)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            return task.result()  # It finished after all: what it did is better told than hidden.
+        raise asyncio.CancelledError(signal.reason)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    finally:
+        remove()
+        hit.cancel()
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # An abandoned task's error is no surprise.

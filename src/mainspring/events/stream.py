@@ -1,0 +1,98 @@
+"""A queue of events with an end and a result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, TypeVar
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+class EventStream(Generic[E, R]):
+    """Somebody pushes events, others iterate over them or await the result.
+
+    Nothing pushed before a reader attaches is lost, and every reader is released at the end. Events are handed to one
+    reader each (two readers share the stream). Unbounded: the producer never waits.
+
+    Args:
+        is_final: Says of an event that it is the last. Without it, `end` or `fail` ends the stream.
+        extract: Makes the result out of the last event. Needed with ``is_final``.
+    """
+
+    def __init__(self, is_final: Callable[[E], bool] | None = None, extract: Callable[[E], R] | None = None) -> None:
+        self._is_final = is_final
+        self._extract = extract
+        self._events: deque[E] = deque()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._ended = False
+        self._result: R | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event has been pushed."""
+        return self._ended
+
+    def push(self, event: E) -> None:
+        """Add an event; after the end it is dropped."""
+        if self._ended:
+            return
+        self._events.append(event)
+        if self._is_final is not None and self._is_final(event):
+            self.end(self._extract(event) if self._extract else None)
+        elif self._waiting:
+            self._wake()
+
+    def end(self, result: R | None = None) -> None:
+        """No further events; ``result`` is what `result` returns."""
+        if not self._ended:
+            self._ended = True
+            self._result = result
+            self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """No further events; `result` raises ``error``. Iteration just ends: iterating never raises."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            self._wake()
+
+    async def result(self) -> R:
+        """Wait for the end.
+
+        Raises:
+            BaseException: What `fail` was given.
+        """
+        while not self._ended:
+            await self._wait()
+        if self._error is not None:
+            raise self._error
+        return self._result  # pyright: ignore[reportReturnType]
+
+    def __aiter__(self) -> AsyncIterator[E]:
+        return self
+
+    async def __anext__(self) -> E:
+        events = self._events
+        while not events:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._wait()
+        return events.popleft()
+
+    async def _wait(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()

@@ -1,0 +1,50 @@
+"""Messages to JSON and back, without loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mainspring.messages.message import AgentMessage, CustomMessage
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(AgentMessage)
+_SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
+
+
+def encode_message(message: AgentMessage) -> bytes:
+    """One message as JSON; a lone surrogate becomes U+FFFD (UTF-8 has no form for it)."""
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        return _encoder.encode(strip_surrogates(msgspec.to_builtins(message)))
+
+
+def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> AgentMessage:
+    """The message of a JSON text.
+
+    Args:
+        data: What `encode_message` gave.
+        custom: For each ``custom_type`` the type that its data becomes; others stay plain dicts and lists.
+
+    Raises:
+        msgspec.ValidationError: If the text is no message.
+    """
+    message = _decoder.decode(data)
+    if isinstance(message, CustomMessage) and custom and (kind := custom.get(message.custom_type)):
+        return msgspec.structs.replace(message, data=msgspec.convert(message.data, kind))
+    return message
+
+
+def strip_surrogates(value: Any) -> Any:
+    """The same value with every unpaired surrogate replaced by U+FFFD; the value itself where there is none."""
+    match value:
+        case str():
+            return value if value.isascii() else value.translate(_SURROGATES)
+        case dict():
+            return {strip_surrogates(k): strip_surrogates(v) for k, v in value.items()}  # pyright: ignore
+        case list():
+            return [strip_surrogates(v) for v in value]  # pyright: ignore
+        case _:
+            return value

@@ -1,0 +1,143 @@
+"""Messages: immutable values that hold blocks. Identity (``id``) belongs to whoever stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from msgspec import Struct, field
+
+from mainspring.messages.content import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages.usage import Usage
+
+Role = Literal["system", "user", "assistant"]
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "error", "aborted"]
+"""The first four come from providers; ``error`` and ``aborted`` are added by the loop."""
+
+_CLASSIC = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "toolUse",
+    "error": "error",
+    "aborted": "aborted",
+}
+
+
+def classic_stop_reason(reason: StopReason) -> str:
+    """The same reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
+    return _CLASSIC[reason]
+
+
+def utc_now() -> datetime:
+    """The current time in UTC."""
+    return datetime.now(UTC)
+
+
+class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="message", tag_field="kind"):
+    """One message of a conversation. Two messages are equal only if they are the same object: what is compared is
+    whether a history still starts with what was sent before, and that must be cheap.
+
+    Attributes:
+        role: Who speaks. Tool results are blocks of a user message.
+        content: The blocks, in order.
+        usage: Tokens of the call that made this message (assistant).
+        stop_reason: Why the model stopped (assistant).
+        error: What went wrong, for ``stop_reason`` ``error`` or ``aborted``.
+        provider: Who made it (assistant); signatures and reasoning go back only there.
+        model: Which model made it (assistant).
+        timestamp: When, in UTC.
+        id: Name under which it is stored; empty until somebody stores it.
+    """
+
+    role: Role
+    content: tuple[ContentBlock, ...] = ()
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    error: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    timestamp: datetime = field(default_factory=utc_now)
+    id: str = ""
+
+    @classmethod
+    def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
+        """A user message from text or blocks."""
+        return cls("user", _blocks(content), **fields)
+
+    @classmethod
+    def system(cls, text: str, **fields: Any) -> Self:
+        """A system message that stands inside the conversation."""
+        return cls("system", _blocks(text), **fields)
+
+    @classmethod
+    def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
+        """An assistant message from text or blocks."""
+        return cls("assistant", _blocks(content), **fields)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return "".join([b.text for b in self.content if type(b) is TextBlock])
+
+    @property
+    def thinking(self) -> str:
+        """All readable reasoning, joined."""
+        return "".join([b.thinking for b in self.content if type(b) is ThinkingBlock])
+
+    @property
+    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        """The tool calls, in order."""
+        return tuple([b for b in self.content if type(b) is ToolUseBlock])
+
+    @property
+    def tool_results(self) -> tuple[ToolResultBlock, ...]:
+        """The tool results, in order."""
+        return tuple([b for b in self.content if type(b) is ToolResultBlock])
+
+
+class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="custom", tag_field="kind"):
+    """A message of the application's own kind (a notification, an approval, an artifact).
+
+    It lives in the history and in sessions; ``convert_to_llm`` decides whether and how a model sees it.
+    """
+
+    custom_type: str
+    data: Any = None
+    timestamp: datetime = field(default_factory=utc_now)
+    id: str = ""
+
+
+AgentMessage = Message | CustomMessage
+"""What a history holds."""
+
+
+def _blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
+    return (TextBlock(content),) if isinstance(content, str) else tuple(content)
+
+
+def as_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:
+    """Messages from whatever a caller may pass as a prompt.
+
+    A string, or blocks of text and images, become one user message; messages stay as they are.
+
+    Raises:
+        TypeError: If the sequence mixes messages and blocks, or holds something else.
+    """
+    if isinstance(prompt, str):
+        return [Message.user(prompt)] if prompt else []
+    if isinstance(prompt, Message | CustomMessage):
+        return [prompt]
+    messages = [m for m in prompt if isinstance(m, Message | CustomMessage)]
+    blocks = [b for b in prompt if isinstance(b, TextBlock | ImageBlock)]
+    if messages and not blocks and len(messages) == len(prompt):
+        return messages
+    if len(blocks) == len(prompt):
+        return [Message.user(blocks)] if blocks else []
+    raise TypeError("a prompt is text, a list of text and image blocks, or a list of messages")
+
+
+def convert_to_llm(messages: Sequence[AgentMessage]) -> list[Message]:
+    """The default conversion for a model: application messages are left out."""
+    return [m for m in messages if type(m) is Message]

@@ -1,0 +1,81 @@
+"""Tokens and money of a model call, in one form for all providers."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from msgspec import Struct
+
+
+class Cost(Struct, frozen=True, omit_defaults=True):
+    """US dollars, by what they were paid for."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum, in US dollars."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+        )
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Token counts. Input is what was not read from or written to a cache, so nothing is counted twice.
+
+    Attributes:
+        input_tokens: Prompt tokens outside any cache.
+        output_tokens: Tokens generated, reasoning included.
+        cache_read: Prompt tokens read from the provider's cache.
+        cache_write: Prompt tokens written to it.
+        reasoning_tokens: Those of ``output_tokens`` that were reasoning, where told.
+        cost: What it cost; ``None`` where the price is unknown (which is not the same as free).
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning_tokens: int = 0
+    cost: Cost | None = None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All of the prompt, cached or not."""
+        return self.input_tokens + self.cache_read + self.cache_write
+
+    @property
+    def completion_tokens(self) -> int:
+        """Same as ``output_tokens``."""
+        return self.output_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        a, b = self.cost, other.cost
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning_tokens + other.reasoning_tokens,
+            # An unknown part makes the sum unknown, except beside a call that used nothing.
+            a + b if a and b else (a if not other.total_tokens else b if not self.total_tokens else None),
+        )
+
+    @classmethod
+    def zero(cls) -> Self:
+        """No tokens, no cost."""
+        return cls(cost=Cost())

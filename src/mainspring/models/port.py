@@ -1,0 +1,162 @@
+"""The model port: what the loop needs of a model, and all it knows of one.
+
+Above: the loop's model step and `LLMClient`. Below: a wire protocol over a `Transport`, or `ScriptedModel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from msgspec import Struct, field
+
+from mainspring.events import StreamEvent
+from mainspring.messages import Message, StopReason, ToolSpec, Usage
+
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+"""How much a model should reason before it answers."""
+
+ToolChoice = Literal["auto", "required", "none"] | str
+"""Whether the model may, must, or must not call a tool; any other text is the name of the one it must call."""
+
+
+class Scratch:
+    """What a provider keeps from one request of a conversation to the next, so as to encode only what is new.
+
+    One conversation carries one; providers keep their things under their own key. Losing it costs time, nothing else.
+    """
+
+    __slots__ = ("slots",)
+
+    def __init__(self) -> None:
+        self.slots: dict[str, Any] = {}
+
+
+class ModelRequest(Struct, eq=False):
+    """One request to a model.
+
+    Attributes:
+        messages: The conversation, oldest first. Repaired while it is encoded, never changed.
+        system: Instructions that stand before it.
+        tools: What the model may call, in a stable order.
+        tool_choice: Whether it may, must or must not call a tool, or which.
+        max_output_tokens: Cap of the reply, clamped to the model's; ``None`` leaves it to the provider.
+        temperature: 0 to 2; ``None`` leaves it to the provider.
+        thinking: How much to reason; ``None`` leaves it to the provider.
+        thinking_budget: Exact number of reasoning tokens, where the provider takes one; wins over ``thinking``.
+        schema: JSON Schema that the answer must follow, where the model can.
+        stop: Texts at which to stop.
+        timeout: Seconds for the whole request; ``None`` means the transport's limits only.
+        session_id: Names the conversation to the provider's prompt cache, where that is supported.
+        extra: Further fields of the provider's own body, passed through as they are.
+        scratch: See `Scratch`.
+    """
+
+    messages: Sequence[Message]
+    system: str = ""
+    tools: Sequence[ToolSpec] = ()
+    tool_choice: ToolChoice = "auto"
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    thinking: ThinkingLevel | None = None
+    thinking_budget: int | None = None
+    schema: dict[str, Any] | None = None
+    stop: Sequence[str] = ()
+    timeout: float | None = None
+    session_id: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    scratch: Scratch | None = None
+
+
+class ModelResponse(Struct, frozen=True, eq=False):
+    """A complete answer. ``message.content`` is never empty."""
+
+    message: Message
+
+    @property
+    def text(self) -> str:
+        """The answer's text."""
+        return self.message.text
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts; zero where the provider told none."""
+        return self.message.usage or Usage()
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why the model stopped."""
+        return self.message.stop_reason or "end_turn"
+
+
+class ModelInfo(Struct, frozen=True):
+    """Facts about a model, as far as they are known.
+
+    Attributes:
+        id: The model's id at its provider.
+        provider: Name of the provider.
+        context_window: Tokens of prompt and answer together; ``None`` is unknown.
+        max_output_tokens: Most tokens of one answer; ``None`` is unknown.
+        vision: Whether it takes images.
+        tools: Whether it can call tools; ``union`` means by a schema union of call and answer (small local models).
+        reasoning: Whether it reasons.
+        prices: US dollars per million tokens: input, output, cache read, cache write; ``None`` is unknown.
+        label: Name for people.
+        notice: What people should be told when this model answers, if anything.
+        max_tools: How many tools it can cope with; ``None`` is any number.
+    """
+
+    id: str
+    provider: str
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    vision: bool = True
+    tools: Literal["native", "union", "none"] = "native"
+    reasoning: bool = False
+    prices: tuple[float, float, float, float] | None = None
+    label: str = ""
+    notice: str = ""
+    max_tools: int | None = None
+
+
+@runtime_checkable
+class ModelProvider(Protocol):
+    """A model that can be asked. Safe to share between conversations that run at the same time."""
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider, as in ``openai``."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Id of the model (of the deployment, where the provider has those)."""
+        ...
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Ask, and get the answer while it is made.
+
+        Returns:
+            An async generator: ``StreamStart``, content events, ``Done``. Closing it early closes the connection.
+
+        Raises:
+            ModelError: From the iteration; ``partial`` is what had arrived.
+        """
+        ...
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Ask, and get the whole answer.
+
+        Raises:
+            ModelError: As `stream`.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections and processes. It may be used again afterwards."""
+        ...

@@ -1,0 +1,36 @@
+"""Tools: what they are, how arguments are checked, and the built-in ones (`mainspring.tools.builtin`)."""
+
+from mainspring.tools.arguments import ParsedArguments, parse_arguments
+from mainspring.tools.define import LazyTool, define_tool, tool
+from mainspring.tools.registry import ToolRegistry
+from mainspring.tools.tool import (
+    Access,
+    Attachment,
+    Execute,
+    Scope,
+    Tool,
+    ToolContext,
+    ToolErrorCode,
+    ToolOutput,
+    ToolResult,
+    as_result,
+)
+
+__all__ = [
+    "Access",
+    "Attachment",
+    "Execute",
+    "LazyTool",
+    "ParsedArguments",
+    "Scope",
+    "Tool",
+    "ToolContext",
+    "ToolErrorCode",
+    "ToolOutput",
+    "ToolRegistry",
+    "ToolResult",
+    "as_result",
+    "define_tool",
+    "parse_arguments",
+    "tool",
+]

@@ -1,0 +1,150 @@
+"""Making tools: `tool` from a plain function, `define_tool` from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, overload
+
+from msgspec import Struct
+
+from mainspring.tools.signature import FunctionSchema, schema_from_mapping, schema_from_signature, schema_from_type
+from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput, ToolResult
+
+
+class LazyTool(Struct, frozen=True, eq=False):
+    """A tool whose definition is made on first use; the agent awaits ``load`` before its first run."""
+
+    name: str
+    load: Callable[[], Awaitable[Tool]]
+
+
+class _Decorator(Protocol):
+    def __call__(self, fn: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(fn: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    label: str = "",
+    source: str = "user",
+    concurrency_safe: bool = True,
+    idempotent: bool = False,
+    access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None,
+    path_params: tuple[str, ...] = (),
+) -> _Decorator: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Decorator:
+    """Make a tool of a function, sync or async.
+
+    Name, description and parameters come from the signature and the docstring. A parameter annotated `ToolContext` gets
+    the call's context and is not shown to the model. A sync function runs in a thread, so that it cannot block the loop.
+
+    Args:
+        fn: The function; without it, a decorator with the given options is returned.
+        **options: Fields of `Tool` that the function cannot tell, or that override what it tells.
+
+    Raises:
+        TypeError: If a parameter has no type that JSON Schema can express; the text names it.
+    """
+    if fn is None:
+        return lambda fn, /: _from_function(fn, options)
+    return _from_function(fn, options)
+
+
+def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
+    if isinstance(fn, Tool):
+        raise TypeError(f"{fn.name} is a tool already")
+    schema = schema_from_signature(fn)
+    fields = {"name": schema.name, "description": schema.description, "input_schema": schema.input_schema}
+    fields |= {k: v for k, v in options.items() if v is not None}
+    return Tool(execute=_executor(fn, schema), **fields)
+
+
+def _executor(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
+    decode, context = schema.decode, schema.context_param
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
+
+        async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
+            kwargs = decode(arguments)
+            if context:
+                kwargs[context] = ctx
+            return await fn(**kwargs)
+
+    else:
+
+        async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
+            kwargs = decode(arguments)
+            if context:
+                kwargs[context] = ctx
+            output = await asyncio.to_thread(fn, **kwargs)
+            return await output if inspect.isawaitable(output) else output
+
+    return execute
+
+
+Definition = Mapping[str, Any]
+"""``description``, ``parameters`` (JSON Schema, msgspec or pydantic type) and ``execute(args, ctx)``, and any other
+field of `Tool`."""
+
+
+@overload
+def define_tool(id: str, definition: Definition, /) -> Tool: ...
+@overload
+def define_tool(id: str, definition: Callable[[], Awaitable[Definition]], /) -> LazyTool: ...
+@overload
+def define_tool(
+    id: str,
+    /,
+    *,
+    description: str,
+    parameters: dict[str, Any] | type,
+    execute: Execute | Callable[..., Any],
+    **fields: Any,
+) -> Tool: ...
+def define_tool(
+    id: str, definition: Definition | Callable[[], Awaitable[Definition]] | None = None, /, **fields: Any
+) -> Tool | LazyTool:
+    """Make a tool from its parts.
+
+    Args:
+        id: The tool's name.
+        definition: Its parts, or an async function that gives them when they are first needed.
+        **fields: The same parts as keywords.
+
+    Raises:
+        TypeError: If a part is missing or unknown.
+    """
+    if definition is None or isinstance(definition, Mapping):
+        return _from_parts(id, {**(definition or {}), **fields})
+
+    async def load() -> Tool:
+        return _from_parts(id, dict(await definition()))
+
+    return LazyTool(id, load)
+
+
+def _from_parts(id: str, parts: dict[str, Any]) -> Tool:
+    missing = [k for k in ("description", "parameters", "execute") if k not in parts]
+    if missing:
+        raise TypeError(f"define_tool({id!r}): {', '.join(missing)} missing")
+    parameters, run = parts.pop("parameters"), parts.pop("execute")
+    if isinstance(parameters, Mapping):
+        schema, decode = schema_from_mapping(parameters), None
+    else:
+        schema, decode = schema_from_type(parameters)
+    is_async = inspect.iscoroutinefunction(run)
+
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
+        value = decode(arguments) if decode else arguments
+        output = run(value, ctx) if is_async else await asyncio.to_thread(run, value, ctx)
+        return await output if inspect.isawaitable(output) else output
+
+    unknown = set(parts) - set(Tool.__struct_fields__)
+    if unknown:
+        raise TypeError(f"define_tool({id!r}): unknown {', '.join(sorted(unknown))}")
+    return Tool(name=id, input_schema=schema, execute=execute, **parts)

@@ -1,0 +1,85 @@
+"""Tools by their canonical names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from mainspring.errors import ConfigError
+from mainspring.messages import ToolSpec
+from mainspring.tools.tool import Tool
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+"""What every provider accepts in a tool's name; providers with tighter limits shorten it on their wire."""
+
+
+class ToolRegistry:
+    """Tools by canonical name, in the order in which they were added.
+
+    Two tools of one name are refused, since one of them would silently win.
+    """
+
+    __slots__ = ("_specs", "_tools")
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Add a tool.
+
+        Raises:
+            ConfigError: If the name is taken or has characters that no provider accepts.
+        """
+        if not NAME.fullmatch(tool.name):
+            raise ConfigError(f"tool name {tool.name!r} must be 1 to 128 letters, digits, '_' or '-'")
+        taken = self._tools.get(tool.name)
+        if taken is not None:
+            raise ConfigError(
+                f"two tools are named {tool.name!r} (from {taken.source} and {tool.source}); rename or alias one"
+            )
+        self._tools[tool.name] = tool
+        self._specs = None
+
+    def remove(self, name: str) -> None:
+        """Take a tool out; an unknown name is no error."""
+        if self._tools.pop(name, None) is not None:
+            self._specs = None
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told, the same object until a tool is added or removed."""
+        if self._specs is None:
+            self._specs = tuple([t.spec for t in self._tools.values()])
+        return self._specs
+
+    def only(self, names: Iterable[str]) -> ToolRegistry:
+        """A registry with just these tools, in this registry's order.
+
+        Raises:
+            ConfigError: If a name is unknown.
+        """
+        wanted = set(names)
+        unknown = wanted - self._tools.keys()
+        if unknown:
+            raise ConfigError(f"unknown tool {', '.join(sorted(unknown))}; there are {', '.join(self._tools)}")
+        return ToolRegistry(t for t in self if t.name in wanted)
+
+    def copy(self) -> ToolRegistry:
+        """An independent registry with the same tools."""
+        return ToolRegistry(self)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __len__(self) -> int:
+        return len(self._tools)

@@ -1,0 +1,198 @@
+"""What a tool is: a name, a description, a schema, and a function that does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from msgspec import Struct, field
+from msgspec import json as msgspec_json
+
+from mainspring.events import CancelToken
+from mainspring.messages import ImageBlock, TextBlock, ToolSpec
+
+if TYPE_CHECKING:
+    from mainspring.env import ExecutionEnv
+
+Scope = Literal["fs-read", "fs-write", "fs-delete", "shell-run", "network"]
+"""The kinds of access that permissions know."""
+
+ToolOutput = str | tuple[TextBlock | ImageBlock, ...]
+"""What reaches the model: text, or text and images."""
+
+
+class ToolErrorCode(StrEnum):
+    """What kind of failure a tool met; the closed list of nine."""
+
+    VALIDATION_ERROR = "VALIDATION_ERROR"
+    IO_ERROR = "IO_ERROR"
+    CONFIG_ERROR = "CONFIG_ERROR"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    RATE_LIMITED = "RATE_LIMITED"
+    NOT_FOUND = "NOT_FOUND"
+    LLM_ASSIST_REQUIRED = "LLM_ASSIST_REQUIRED"
+    TIMEOUT = "TIMEOUT"
+    UNKNOWN = "UNKNOWN"
+
+
+class Access(Struct, frozen=True):
+    """Something a call is going to touch: a path for the ``fs-`` scopes, a command line, or a URL."""
+
+    scope: Scope
+    resource: str
+
+
+class Attachment(Struct, frozen=True):
+    """A file that a tool hands over beside its output; for applications, not for the model."""
+
+    name: str
+    media_type: str
+    path: str | None = None
+    data: str | None = None
+
+
+class ToolResult(Struct, kw_only=True):
+    """What a tool returns when a bare string is not enough.
+
+    Attributes:
+        output: What the model reads.
+        title: A line for people, as in ``src/app.py: 3 lines changed``.
+        metadata: Facts for applications and logs, typed per tool.
+        attachments: Files for applications.
+        is_error: Whether the call failed. Raising an exception says the same.
+        code: What kind of failure; ``None`` for success.
+    """
+
+    output: ToolOutput = ""
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    attachments: tuple[Attachment, ...] = ()
+    is_error: bool = False
+    code: ToolErrorCode | None = None
+
+    @property
+    def text(self) -> str:
+        """The output as text; an image becomes ``[image/png]``."""
+        if isinstance(self.output, str):
+            return self.output
+        return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
+
+
+class ToolContext:
+    """What a call may know and use. One object per call, never shared.
+
+    Attributes:
+        call_id: Tells parallel calls apart; the same when a durable run takes the call up again, so it serves as
+            idempotency key.
+        session_id: The session, or an empty string.
+        message_id: The message that holds the call.
+        agent: Name of the agent.
+        signal: Set when the run is aborted; long work should look at it.
+        env: Files and processes. The only way a tool touches the outside.
+        paths: For each path as the call spelled it, the real path that permissions allowed; use `resolve`.
+        extra: Whatever the application put into ``Agent(extra=...)``.
+    """
+
+    __slots__ = ("agent", "call_id", "env", "extra", "message_id", "on_update", "paths", "session_id", "signal")
+    __tool_context__: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        env: ExecutionEnv,
+        call_id: str = "",
+        session_id: str = "",
+        message_id: str = "",
+        agent: str = "",
+        signal: CancelToken | None = None,
+        paths: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        on_update: Callable[[str, str | None, dict[str, Any] | None], None] | None = None,
+    ) -> None:
+        self.env = env
+        self.call_id = call_id
+        self.session_id = session_id
+        self.message_id = message_id
+        self.agent = agent
+        self.signal = signal or CancelToken()
+        self.paths = paths or {}
+        self.extra = extra or {}
+        self.on_update = on_update
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the run is being aborted."""
+        return self.signal.cancelled
+
+    def metadata(self, *, title: str | None = None, **metadata: Any) -> None:
+        """Tell observers a title and facts while the call runs."""
+        if self.on_update:
+            self.on_update("", title, metadata)
+
+    def update(self, output: str) -> None:
+        """Show observers partial output while the call runs. The model does not see it."""
+        if self.on_update:
+            self.on_update(output, None, None)
+
+    async def resolve(self, path: str) -> str:
+        """The real, absolute path that ``path`` stands for: the one that was permitted, where permissions are on."""
+        return self.paths.get(path) or await self.env.realpath(path)
+
+
+Execute = Callable[[dict[str, Any], ToolContext], Awaitable["ToolResult | ToolOutput"]]
+"""Does a tool's work: validated arguments and the context in, output out. May raise."""
+
+
+class Tool(Struct, frozen=True, eq=False, kw_only=True):
+    """A tool.
+
+    Attributes:
+        name: Canonical name, unique in a registry: letters, digits, ``_`` and ``-``.
+        description: For the model: what it does and when to use it.
+        input_schema: JSON Schema of the arguments, an object.
+        execute: Does the work.
+        label: Name for people; the tool's own name if empty.
+        source: Where it comes from: ``builtin``, ``user``, ``extension``, or ``mcp:SERVER``.
+        concurrency_safe: Whether it may run at the same time as other calls.
+        idempotent: Whether running it twice does no harm; only such a call is taken up again after a crash.
+        access: What a call with these arguments touches; permissions judge that. Without it only rules by tool name apply.
+        path_params: The parameters that name a file or folder.
+    """
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    execute: Execute
+    label: str = ""
+    source: str = "user"
+    concurrency_safe: bool = True
+    idempotent: bool = False
+    access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
+    path_params: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The part that a model is told."""
+        return ToolSpec(self.name, self.description, self.input_schema)
+
+    async def __call__(self, ctx: ToolContext, /, **arguments: Any) -> ToolResult:
+        """Run it without an agent; arguments are taken as they are. For tests and scripts."""
+        return as_result(await self.execute(arguments, ctx))
+
+
+def as_result(output: Any) -> ToolResult:
+    """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value."""
+    if type(output) is ToolResult:
+        return output
+    if isinstance(output, str):
+        return ToolResult(output=output)
+    if output is None:
+        return ToolResult(output="")
+    if isinstance(output, TextBlock | ImageBlock):
+        return ToolResult(output=(output,))
+    if isinstance(output, list | tuple) and output and all(isinstance(b, TextBlock | ImageBlock) for b in output):  # pyright: ignore
+        return ToolResult(output=tuple(output))  # pyright: ignore[reportUnknownArgumentType]
+    if hasattr(output, "model_dump_json"):
+        return ToolResult(output=output.model_dump_json())
+    return ToolResult(output=msgspec_json.encode(output, enc_hook=str).decode())
