@@ -1,0 +1,72 @@
+"""What every test gets: no user files, no keys, asyncio only."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import blockbuster_ctx
+from hypothesis import settings
+
+pytest_plugins = ["pytester", "tests.requirements_plugin"]
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+REAL_HOME = Path.home()
+
+# What a machine may set and a test must not see: keys, endpoints, our own switches, the places of user files.
+_HIDDEN_ENDINGS = ("_API_KEY", "_TOKEN", "_BASE_URL", "_ENDPOINT")
+_HIDDEN_STARTS = ("MAINSPRING_", "AGENT_", "AZURE_", "OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_", "OTEL_", "XDG_")
+_KEPT = {"MAINSPRING_MODELS_DIR"}
+
+settings.register_profile("mainspring", deadline=None)
+settings.load_profile("mainspring")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home folder; no key, endpoint or setting of the machine is visible.
+
+    Downloaded weights are the one thing that tests share: $MAINSPRING_MODELS_DIR keeps its meaning.
+    """
+    for name in list(os.environ):
+        hidden = name.endswith(_HIDDEN_ENDINGS) or name.startswith(_HIDDEN_STARTS)
+        if hidden and name not in _KEPT:
+            monkeypatch.delenv(name)
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    monkeypatch.setenv("MAINSPRING_HOME", str(folder / ".agent"))
+    if "MAINSPRING_MODELS_DIR" not in os.environ:
+        monkeypatch.setenv("MAINSPRING_MODELS_DIR", str(REAL_HOME / ".cache" / "mainspring" / "models"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def material() -> Path:
+    """Recorded traffic and public test suites that may lie beside the checkout; the test is skipped where they do not."""
+    folder = REPOSITORY.parent / "shared" / "material"
+    if not folder.is_dir():
+        pytest.skip("needs ../shared/material beside the checkout")
+    return folder
+
+
+@pytest.fixture
+def no_blocking() -> Iterator[None]:
+    """A blocking call (file, socket, lock, sleep) made by our code inside the event loop fails the test.
+
+    For a whole file: `pytestmark = pytest.mark.usefixtures("no_blocking")`.
+    """
+    with blockbuster_ctx("mainspring"):
+        yield

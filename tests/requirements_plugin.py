@@ -1,0 +1,166 @@
+"""Binds the requirements of `requirements.toml` to the tests that prove them.
+
+A test says what it proves with `@pytest.mark.covers("TEX-07", ...)`. An id that the manifest does not know fails the
+collection of its file. A run ends with `requirements covered: N of M`: the ids all of whose tests ran here and passed.
+A test that was skipped, failed or was deselected leaves its ids uncovered.
+
+Options: `--requirements` also lists what is uncovered, by section; `--requirements-issue 2` looks at the ids of one issue.
+"""
+
+import tomllib
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MANIFEST = Path(__file__).with_name("requirements.toml")
+PROPERTY = "covers"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the manifest: a title and its requirements, id to text."""
+
+    title: str
+    requirements: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Every requirement, by section, and which of them an issue is about."""
+
+    sections: list[Section]
+    issues: dict[str, list[str]]
+
+    @property
+    def ids(self) -> set[str]:
+        """The known ids."""
+        return {key for section in self.sections for key in section.requirements}
+
+
+@cache
+def load_manifest(path: Path = MANIFEST) -> Manifest:
+    """Read the manifest."""
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    sections = [Section(entry["title"], entry["requirements"]) for entry in raw["section"]]
+    return Manifest(sections, raw["issues"])
+
+
+def ids_of(item: pytest.Item) -> list[str]:
+    """The ids that a test carries, those of its class and module included."""
+    return [name for mark in item.iter_markers("covers") for name in mark.args]
+
+
+@dataclass
+class Ledger:
+    """What happened to the tests of each id in this run."""
+
+    passed: set[str] = field(default_factory=set[str])
+    spoiled: set[str] = field(default_factory=set[str])
+
+    def record(self, report: pytest.TestReport) -> None:
+        ids = {str(value) for name, value in report.user_properties if name == PROPERTY}
+        if not report.passed:
+            self.spoiled |= ids
+        elif report.when == "call":
+            self.passed |= ids
+
+    @property
+    def covered(self) -> set[str]:
+        return self.passed - self.spoiled
+
+
+def summary(ledger: Ledger, manifest: Manifest, *, issue: str | None = None, list_open: bool = False) -> list[str]:
+    """The closing lines of a run."""
+    wanted = set(manifest.issues[issue]) if issue else manifest.ids
+    covered = ledger.covered & wanted
+    lines: list[str] = []
+    for section in manifest.sections if list_open else ():
+        open_ids = [key for key in section.requirements if key in wanted and key not in covered]
+        if open_ids:
+            lines += ["", section.title, *(f"  {key}  {section.requirements[key]}" for key in open_ids)]
+    if lines:
+        lines.append("")
+    of_issue = f" (issue {issue})" if issue else ""
+    return [*lines, f"requirements covered: {len(covered)} of {len(wanted)}{of_issue}"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("requirements")
+    group.addoption("--requirements", action="store_true", help="list the requirements without a passing test")
+    group.addoption("--requirements-issue", metavar="N", help="count and list only the ids of issue N")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    issue = config.getoption("requirements_issue")
+    known = load_manifest().issues
+    if issue is not None and issue not in known:
+        raise pytest.UsageError(f"no issue {issue} in {MANIFEST.name}; known: {', '.join(known)}")
+    is_worker = hasattr(config, "workerinput")
+    config.pluginmanager.register(_Worker(config) if is_worker else _Controller(config), "requirements")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    unknown = unknown_ids(item for item in report.result or () if isinstance(item, pytest.Item))
+    if unknown:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(f"{node}: no requirement {name!r} in {MANIFEST.name}" for node, name in unknown)
+        report.result = []
+    return report
+
+
+def unknown_ids(items: Iterable[pytest.Item]) -> list[tuple[str, str]]:
+    """Pairs of test and unknown id."""
+    known = load_manifest().ids
+    return [(item.nodeid, str(name)) for item in items for name in ids_of(item) if name not in known]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.user_properties.extend((PROPERTY, name) for name in ids_of(item))
+
+
+class _Worker:
+    """An xdist worker: its reports travel by themselves, what it deselected does not."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+        self.output[PROPERTY] = []
+
+    def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
+        self.output[PROPERTY] += sorted({name for item in items for name in ids_of(item)})
+
+
+class _Controller:
+    """The process that prints: the only one, or the one above the xdist workers."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.ledger = Ledger()
+
+    def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
+        self.ledger.spoiled |= {name for item in items for name in ids_of(item)}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        self.ledger.spoiled |= set(getattr(node, "workeroutput", {}).get(PROPERTY, ()))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.ledger.record(report)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+        yield  # the terminal reporter prints its closing line in here
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is None or self.config.getoption("collectonly"):
+            return
+        issue = self.config.getoption("requirements_issue")
+        for line in summary(self.ledger, load_manifest(), issue=issue, list_open=self.config.getoption("requirements")):
+            terminal.write_line(line)
