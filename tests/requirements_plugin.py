@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -131,7 +131,7 @@ class _Worker:
     """An xdist worker: its reports travel by themselves, what it deselected does not."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+        self.output: dict[str, Any] = cast(Any, config).workeroutput
         self.output[PROPERTY] = []
 
     def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:

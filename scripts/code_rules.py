@@ -1,0 +1,67 @@
+"""Rules about imports that no linter has.
+
+An import inside a function is for heavy or optional packages, imported on use. Our own modules are imported at the top of a
+file, where a reader looks for them; only the command's dispatch and a lazy `__init__.py` may load them later.
+`importlib.import_module("mainspring...")` counts as an import.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "mainspring"
+
+
+def may_import_late(path: Path) -> bool:
+    """Whether a file dispatches: the command's modules, `python -m mainspring` and every `__init__.py`."""
+    name = path.relative_to(SOURCE).as_posix()
+    return name.startswith("app/cli/") or path.name in {"__init__.py", "__main__.py"}
+
+
+def imported_names(node: ast.AST) -> Iterator[str]:
+    """The modules that a node imports."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=str(module)):
+            yield module
+        case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"), args=[first, *_]):
+            match first:
+                case ast.Constant(value=str(module)):
+                    yield module
+                case ast.JoinedStr(values=[ast.Constant(value=str(module)), *_]):
+                    yield module
+                case _:
+                    yield "mainspring (a computed name)"
+
+
+def late_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and module of each import inside a function."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                for name in imported_names(node):
+                    yield getattr(node, "lineno", 0), name
+
+
+def complaints(path: Path, tree: ast.AST) -> Iterator[str]:
+    if may_import_late(path):
+        return
+    for line, name in sorted(set(late_imports(tree))):
+        top = name.partition(".")[0].partition(" ")[0]
+        if top == "mainspring":
+            yield f"{path.relative_to(ROOT)}:{line}: {name} is imported inside a function; import it at the top"
+
+
+def main() -> int:
+    found = [
+        line for path in sorted(SOURCE.rglob("*.py")) for line in complaints(path, ast.parse(path.read_text("utf-8")))
+    ]
+    print("\n".join(found) if found else "late imports: packages of others, and dispatch")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""Hold the sizes: files, classes, functions, the core; and count the ways around a check.
+
+The limits stand in LIMITS and GROUPS. What is over a limit today has an entry in `size_limits.toml` with its exact size, and the
+entry may only fall: the run fails when something grew, when an entry is larger than what is measured (lower it), and
+when an entry is no longer needed (remove it). `--list` prints every measured exception and count, to copy from.
+"""
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ALLOWED = Path(__file__).with_name("size_limits.toml")
+
+LIMITS = {"file": 600, "test file": 1000, "class lines": 400, "class methods": 20, "function statements": 50}
+
+# Folders and files that have a budget together, in lines.
+CORE = "core (loop.py, turn.py, messages/)"
+GROUPS: dict[str, tuple[int, list[str]]] = {
+    "loop/": (1500, ["src/mainspring/loop/**/*.py"]),
+    CORE: (600, ["src/mainspring/loop/loop.py", "src/mainspring/loop/turn.py", "src/mainspring/messages/**/*.py"]),
+}
+
+SUPPRESSIONS = {"noqa": re.compile(r"#\s*noqa\b"), "type: ignore": re.compile(r"#\s*(type|pyright):\s*ignore\b")}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A measured size: what kind, of what, how much, and the limit that it has to keep."""
+
+    kind: str
+    name: str
+    size: int
+    limit: int
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def count_statements(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Statements of a function, those of inner functions included, its docstring not."""
+    return (
+        sum(isinstance(node, ast.stmt) for node in ast.walk(function)) - 1 - (ast.get_docstring(function) is not None)
+    )
+
+
+def measure_file(path: Path, text: str) -> Iterator[Finding]:
+    """Sizes of a file and of what it defines."""
+    name = relative(path)
+    kind = "test file" if name.startswith("tests/") else "file"
+    yield Finding(kind, name, len(text.splitlines()), LIMITS[kind])
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            methods = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
+            public = {method.name for method in methods if not method.name.startswith("_")}
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            yield Finding("class lines", f"{name}::{node.name}", lines, LIMITS["class lines"])
+            yield Finding("class methods", f"{name}::{node.name}", len(public), LIMITS["class methods"])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = count_statements(node)
+            yield Finding("function statements", f"{name}::{node.name}", size, LIMITS["function statements"])
+
+
+def measure_groups() -> Iterator[Finding]:
+    for name, (limit, patterns) in GROUPS.items():
+        files = {path for pattern in patterns for path in ROOT.glob(pattern)}
+        size = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+        yield Finding("group", name, size, limit - 1)
+
+
+def only_reexports(tree: ast.Module) -> bool:
+    """Whether an `__init__.py` holds imports, `__all__`, dunder or private names and the lazy `__getattr__`, nothing else."""
+
+    def is_fine(node: ast.stmt) -> bool:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                return True
+            case ast.Expr(value=ast.Constant(value=str())):
+                return True
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                return name.startswith("_")
+            case ast.FunctionDef(name="__getattr__" | "__dir__"):
+                return True
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                return all(is_fine(inner) for inner in (*node.body, *node.orelse))
+            case _:
+                return False
+
+    return all(is_fine(node) for node in tree.body)
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` of an expression, empty where it is something else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attr):
+            return f"{dotted(value)}.{attr}"
+        case _:
+            return ""
+
+
+def is_mock(name: str) -> bool:
+    return name.rpartition(".")[2] in {"Mock", "MagicMock", "AsyncMock", "patch"} or ".patch." in f".{name}"
+
+
+def is_skip(name: str) -> bool:
+    return name in {"pytest.skip", "pytest.xfail", "pytest.importorskip"} or name.startswith(
+        ("pytest.mark.skip", "pytest.mark.xfail")
+    )
+
+
+TEST_HABITS: dict[str, Callable[[str], bool]] = {
+    "mocks": is_mock,
+    "sleeps": lambda name: name == "time.sleep",
+    "skips": is_skip,
+}
+
+
+def count_habits(tree: ast.Module) -> Counter[str]:
+    """How often a test file mocks, sleeps, and skips or expects to fail."""
+    counts: Counter[str] = Counter()
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
+            counts.update(habit for habit, matches in TEST_HABITS.items() if matches(dotted(node)))
+    return counts
+
+
+def count_suppressions(text: str) -> Counter[str]:
+    """How many comments switch a check off."""
+    comments = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
+    return Counter(name for name, pattern in SUPPRESSIONS.items() for comment in comments if pattern.search(comment))
+
+
+def compare(measured: Mapping[str, int], allowed: Mapping[str, int], what: str) -> list[str]:
+    """Complaints about exceptions that grew, fell below their entry, or are gone."""
+    complaints: list[str] = []
+    for name in sorted(measured.keys() | allowed.keys()):
+        now, entry = measured.get(name, 0), allowed.get(name, 0)
+        if now > entry:
+            complaints.append(f"{what}: {name} is {now}, allowed are {entry}")
+        elif now < entry:
+            advice = f"lower its entry to {now}" if now else "remove its entry"
+            complaints.append(f"{what}: {name} is down from {entry}: {advice} in {ALLOWED.name}")
+    return complaints
+
+
+@dataclass
+class Survey:
+    """Everything that the ratchet looks at."""
+
+    findings: list[Finding]
+    counts: dict[str, int]
+    inits: list[str]
+
+    @classmethod
+    def take(cls) -> "Survey":
+        findings, inits = list(measure_groups()), list[str]()
+        counts: Counter[str] = Counter()
+        for path in python_files("src", "tests", "scripts", "benchmarks", "examples"):
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text)
+            area = relative(path).partition("/")[0]
+            findings += measure_file(path, text)
+            counts.update(f"{name} in {area}" for name in count_suppressions(text).elements())
+            if area == "tests":
+                counts.update(f"{name} in tests" for name in count_habits(tree).elements())
+            if area == "src" and path.name == "__init__.py" and not only_reexports(tree):
+                inits.append(relative(path))
+        return cls(findings, dict(counts), inits)
+
+    @property
+    def exceptions(self) -> dict[str, dict[str, int]]:
+        """What is over its limit, by kind."""
+        over: dict[str, dict[str, int]] = {}
+        for finding in self.findings:
+            if finding.size > finding.limit:
+                over.setdefault(finding.kind, {})[finding.name] = finding.size
+        return over
+
+    def complaints(self, allowed: Mapping[str, Mapping[str, int]]) -> list[str]:
+        kinds = sorted(self.exceptions.keys() | (allowed.keys() - {"counts"}))
+        return [
+            *(line for kind in kinds for line in compare(self.exceptions.get(kind, {}), allowed.get(kind, {}), kind)),
+            *compare(self.counts, allowed.get("counts", {}), "count"),
+            *(f"{name}: an __init__.py only re-exports" for name in self.inits),
+        ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="hold the sizes of files, classes and functions")
+    parser.add_argument("--list", action="store_true", help="print what is over its limit, and every count, as TOML")
+    survey = Survey.take()
+    if parser.parse_args().list:
+        for kind, entries in {**survey.exceptions, "counts": survey.counts}.items():
+            print(f'["{kind}"]')
+            for name, size in sorted(entries.items()):
+                print(f'"{name}" = {size}')
+        return 0
+    complaints = survey.complaints(tomllib.loads(ALLOWED.read_text(encoding="utf-8")))
+    for line in complaints:
+        print(line)
+    if not complaints:
+        sizes = sorted(f.size for f in survey.findings if f.kind == "file")
+        groups = ", ".join(f"{f.name} {f.size} of {f.limit + 1}" for f in survey.findings if f.kind == "group")
+        largest = max((f for f in survey.findings if f.kind == "file"), key=lambda f: f.size)
+        print(
+            f"{len(sizes)} files, median {sizes[len(sizes) // 2]} lines, largest {largest.name} {largest.size}; {groups}"
+        )
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

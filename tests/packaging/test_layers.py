@@ -1,0 +1,76 @@
+"""The import contracts of pyproject.toml hold, and each catches what it is for."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def lint_imports(root: Path) -> tuple[int, dict[str, bool], str]:
+    """Exit code, contract to kept, and the output of import-linter in a checkout."""
+    code = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"], cwd=root, capture_output=True, text=True, check=False
+    )
+    output = done.stdout + done.stderr
+    kept = {name.strip(): state == "KEPT" for name, state in re.findall(r"^(.+?) (KEPT|BROKEN)", output, re.MULTILINE)}
+    return done.returncode, kept, output
+
+
+@pytest.mark.covers("PKG-01", "PKG-03", "PKG-04", "PKG-05")
+def test_the_contracts_hold(repository: Path) -> None:
+    code, kept, output = lint_imports(repository)
+
+    assert code == 0, output
+    assert len(kept) == 10
+    assert all(kept.values())
+
+
+FAULTS = {
+    "errors.py": "import mainspring.messages.planted",
+    "messages/planted.py": "import pydantic",
+    "tools/planted.py": "import mainspring.models.planted",
+    "tools/builtin/planted_a.py": "import mainspring.tools.builtin.planted_b",
+    "tools/builtin/planted_b.py": "import mainspring.models.planted",
+    "models/planted.py": "def late():\n    import openai",
+    "models/wire/planted_a.py": "import mainspring.models.wire.planted_b",
+    "models/wire/planted_b.py": "",
+    "policies/planted_a.py": "import mainspring.policies.planted_b",
+    "policies/planted_b.py": "import rich",
+    "sessions/planted.py": "import mainspring.models.planted",
+    "app/planted.py": "import mainspring.loop.planted",
+    "loop/planted.py": "def late():\n    import mainspring.loop.planted_back",
+    "loop/planted_back.py": "import mainspring.loop.planted",
+    "utils/__init__.py": "",
+}
+
+
+@pytest.mark.covers("PKG-03", "PKG-04", "PKG-05")
+def test_each_contract_catches_a_planted_fault(repository: Path, tmp_path: Path) -> None:
+    shutil.copy(repository / "pyproject.toml", tmp_path)
+    source = tmp_path / "src" / "mainspring"
+    shutil.copytree(repository / "src" / "mainspring", source, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in FAULTS.items():
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{text}\n")
+
+    code, kept, output = lint_imports(tmp_path)
+
+    assert code == 1, output
+    assert [name for name, state in kept.items() if state] == []
+    assert "mainspring.utils" in output  # a folder that no layer lists
+
+
+def test_every_folder_is_a_package(repository: Path) -> None:
+    """A folder without __init__.py is invisible to the contracts."""
+    folders = {path.parent for path in (repository / "src" / "mainspring").rglob("*.py")}
+
+    assert [str(folder) for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []

@@ -1,0 +1,68 @@
+"""What `import mainspring` offers, and what it costs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import mainspring
+
+
+@pytest.mark.parametrize("name", mainspring.__all__)
+def test_exported_names_resolve(name: str) -> None:
+    assert getattr(mainspring, name) is not None
+
+
+def test_exports_are_listed_once_and_shown_by_dir() -> None:
+    assert len(mainspring.__all__) == len(set(mainspring.__all__))
+    assert set(mainspring.__all__) <= set(dir(mainspring))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = mainspring.no_such_name
+
+
+PROBE = """
+import sys
+before = set(sys.modules)
+{statement}
+import json
+tops = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+print(json.dumps(sorted(tops - sys.stdlib_module_names - {{"mainspring"}})))
+"""
+
+
+def third_party_after(statement: str) -> list[str]:
+    """Third-party packages that a fresh interpreter has imported after a statement."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(statement=statement)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.covers("PKG-08")
+def test_import_mainspring_imports_no_third_party_package() -> None:
+    assert third_party_after("import mainspring") == []
+
+
+VERSION = """
+from mainspring.app.cli.main import main
+sys.argv = ["mainspring", "--version"]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+"""
+
+
+@pytest.mark.covers("PKG-08")
+def test_version_imports_no_third_party_package() -> None:
+    assert third_party_after(VERSION) == []
+
+
+def test_the_command_tells_its_version() -> None:
+    done = subprocess.run([sys.executable, "-c", f"import sys\n{VERSION}"], capture_output=True, text=True, check=True)
+
+    assert "0.1.0" in done.stdout

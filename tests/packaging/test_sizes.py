@@ -1,0 +1,87 @@
+"""The size ratchet holds, and it complains when it should."""
+
+import ast
+
+import pytest
+
+from scripts import code_rules
+from scripts.size_ratchet import CORE, Finding, Survey, compare, count_habits, count_suppressions, only_reexports
+
+
+@pytest.mark.covers("PKG-12")
+def test_the_core_is_tiny() -> None:
+    sizes = {finding.name: finding.size for finding in Survey.take().findings if finding.kind == "group"}
+
+    assert 0 < sizes[CORE] < 600
+    assert 0 < sizes["loop/"] < 1500
+
+
+def test_entries_may_only_fall() -> None:
+    measured, allowed = (
+        {"grew": 700, "fell": 610, "same": 650, "new": 601},
+        {"grew": 650, "fell": 620, "same": 650, "gone": 630},
+    )
+
+    assert compare(measured, allowed, "file") == [
+        "file: fell is down from 620: lower its entry to 610 in size_limits.toml",
+        "file: gone is down from 630: remove its entry in size_limits.toml",
+        "file: grew is 700, allowed are 650",
+        "file: new is 601, allowed are 0",
+    ]
+
+
+def test_a_survey_reports_only_what_is_over_its_limit() -> None:
+    survey = Survey([Finding("file", "a.py", 600, 600), Finding("file", "b.py", 601, 600)], {"noqa in src": 2}, [])
+
+    assert survey.exceptions == {"file": {"b.py": 601}}
+    assert survey.complaints({"file": {"b.py": 601}, "counts": {"noqa in src": 2}}) == []
+
+
+def test_habits_are_counted() -> None:
+    source = """
+import time, pytest
+from unittest import mock
+@pytest.mark.skipif(True, reason="")
+@mock.patch("x")
+def test(monkeypatch):
+    time.sleep(1)
+    mock.patch.object(a, "b", mock.MagicMock())
+    monkeypatch.setattr(a, "b", 1)
+    pytest.skip("no")
+"""
+    assert count_habits(ast.parse(source)) == {"mocks": 3, "sleeps": 1, "skips": 2}
+
+
+def test_suppressions_are_counted_in_comments_only() -> None:
+    source = 'a = 1  # noqa: E501\nb = 2  # type: ignore[x]\nc = "# noqa"  # pyright: ignore[y]\n'
+
+    assert count_suppressions(source) == {"noqa": 1, "type: ignore": 2}
+
+
+@pytest.mark.parametrize(
+    ("source", "fine"),
+    [
+        ('"""Doc."""\nfrom a import b\n__all__ = ["b"]\n', True),
+        ("if TYPE_CHECKING:\n    from a import b\n_HOMES = {}\ndef __getattr__(name): ...\n", True),
+        ("x = 1\n", False),
+        ("def helper(): ...\n", False),
+    ],
+)
+def test_an_init_only_reexports(source: str, fine: bool) -> None:
+    assert only_reexports(ast.parse(source)) is fine
+
+
+def test_late_imports_are_seen() -> None:
+    source = """
+import json
+def one():
+    import mainspring.loop
+    from mainspring import errors
+def two():
+    importlib.import_module("mainspring.env")
+"""
+    assert sorted(code_rules.late_imports(ast.parse(source))) == [
+        (4, "mainspring.loop"),
+        (5, "mainspring"),
+        (7, "mainspring.env"),
+    ]
