@@ -162,5 +162,7 @@ class _Controller:
         if terminal is None or self.config.getoption("collectonly"):
             return
         issue = self.config.getoption("requirements_issue")
-        for line in summary(self.ledger, load_manifest(), issue=issue, list_open=self.config.getoption("requirements")):
+        for line in summary(
+            self.ledger, load_manifest(), issue=issue, list_open=bool(self.config.getoption("requirements"))
+        ):
             terminal.write_line(line)

@@ -1,0 +1,37 @@
+"""Every package above the loop can be deleted, and the loop's tests stay green."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEPT = {"errors.py", "messages", "events", "models", "env", "tools", "loop", "testing", "__init__.py", "py.typed"}
+
+
+@pytest.mark.covers("PKG-12")
+@pytest.mark.timeout(300)
+def test_the_loop_needs_nothing_above_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyproject.toml", "tests/conftest.py", "tests/requirements_plugin.py", "tests/requirements.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(repository / name, tmp_path / name)
+    shutil.copytree(repository / "tests" / "unit" / "loop", tmp_path / "tests" / "unit" / "loop")
+    for path in sorted((repository / "src" / "mainspring").iterdir()):
+        target = tmp_path / "src" / "mainspring" / path.name
+        if path.name in KEPT and path.is_dir():
+            shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__"))
+        elif path.name in KEPT:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+    where = [sys.executable, "-c", "import mainspring; print(mainspring.__file__)"]
+    used = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "not soak", "tests/unit/loop"]
+    done = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert used.startswith(str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
