@@ -102,7 +102,9 @@ async def run_cancellable(work: Callable[[], Awaitable[T]], signal: CancelToken,
             return task.result()  # It finished after all: what it did is better told than hidden.
         raise asyncio.CancelledError(signal.reason)
     except asyncio.CancelledError:
-        task.cancel()
+        if not task.done():  # cancelled from outside: the work gets its grace too
+            task.cancel()
+            await asyncio.wait((task,), timeout=grace)
         raise
     finally:
         remove()

@@ -56,7 +56,9 @@ class Draft:
         self.usage: Usage | None = None
         self._blocks: list[ContentBlock] = []  # what each block is, or will be filled into
         self._chunks: list[list[str] | None] = []  # open blocks' text; None once a block is finished
-        self._log: list[tuple[int, str | ContentBlock]] = []  # all that happened, for partials of any moment; ~index: closed
+        self._log: list[
+            tuple[int, str | ContentBlock]
+        ] = []  # all that happened, for partials of any moment; ~index: closed
 
     def start(self) -> StreamStart:
         """The answer has begun."""
@@ -144,9 +146,7 @@ class Draft:
             block if chunks is None else _filled(block, chunks)
             for block, chunks in zip(self._blocks, self._chunks, strict=True)
         ]
-        return Message(
-            "assistant", tuple(content), self.usage, reason, error, provider=self.provider, model=self.model
-        )
+        return Message("assistant", tuple(content), self.usage, reason, error, provider=self.provider, model=self.model)
 
     def done(self, reason: StopReason) -> Done:
         """The answer is complete; every block must be closed by now."""

@@ -1,0 +1,277 @@
+"""The core agent: one conversation, a model, tools, and whatever is plugged in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from mainspring.env import ExecutionEnv
+from mainspring.errors import AgentBusyError, AgentError
+from mainspring.events import AgentEvent, CancelToken, Hook, MessageUpdate, StreamEvent
+from mainspring.loop.behavior import Behavior
+from mainspring.loop.bus import Handler, HookBus, Hooks, Observer
+from mainspring.loop.inbox import Inbox
+from mainspring.loop.loop import agent_loop
+from mainspring.loop.plug import Plug
+from mainspring.loop.result import AgentRun, RunResult
+from mainspring.loop.run import Convert, LoopConfig, LoopContext, Transform
+from mainspring.loop.steps import LiveSteps, Steps
+from mainspring.messages import AgentMessage, ContentBlock, Message, as_messages, convert_to_llm
+from mainspring.models import ModelProvider
+from mainspring.tools import LazyTool, Tool, ToolRegistry
+
+Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
+"""Text, blocks of text and images, or messages."""
+
+H = TypeVar("H", bound=Hook)
+
+
+class CoreAgent:
+    """One conversation. Cheap to make; safe to use from one event loop at a time (`abort` from any thread).
+
+    Attributes:
+        context: The conversation: system prompt, history, tools.
+        bus: Who is asked and told.
+        env: Where tools work.
+        behavior: Options for all runs of this agent.
+        steps: By which runs touch the outside.
+        session_id: Set by whatever stores the conversation.
+        extra: Handed to every tool.
+    """
+
+    def __init__(
+        self,
+        model: ModelProvider,
+        *,
+        env: ExecutionEnv,
+        name: str = "agent",
+        system: str = "",
+        tools: Iterable[Tool | LazyTool] = (),
+        behavior: Behavior | None = None,
+        plugs: Iterable[Plug] = (),
+        hooks: Hooks | None = None,
+        messages: Iterable[AgentMessage] = (),
+        steps: Steps | None = None,
+        convert: Convert = convert_to_llm,
+        transform: Transform | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        given = list(tools)
+        self.model = model
+        self.name = name
+        self.env = env
+        self.behavior = behavior or Behavior()
+        self.bus = HookBus(hooks)
+        self.hooks = HookDoor(self.bus)
+        self.steps = steps or LiveSteps()
+        self.session_id = ""
+        self.extra: Mapping[str, Any] = extra or {}
+        self.context = LoopContext(
+            system=system, messages=list(messages), tools=ToolRegistry(t for t in given if isinstance(t, Tool))
+        )
+        self.plugs: tuple[Plug, ...] = tuple(plugs)
+        self._lazy = [t for t in given if isinstance(t, LazyTool)]
+        self._convert = convert
+        self._transform = transform
+        self._steering = Inbox()
+        self._follow_ups = Inbox()
+        self._signal: CancelToken | None = None
+        self._result: RunResult | None = None
+        for plug in self.plugs:
+            plug.install(self)
+
+    # --- the conversation -------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history so far."""
+        return tuple(self.context.messages)
+
+    @property
+    def tools(self) -> ToolRegistry:
+        """What the model may call."""
+        return self.context.tools
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is going on."""
+        return self._signal is not None
+
+    async def run(self, prompt: Prompt = "", **options: Any) -> RunResult:
+        """Run to the end.
+
+        Args:
+            prompt: What to do. May be left out if there is a history to go on from.
+            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only, and
+                ``raise_errors=False`` to get failures as a result with status ``error`` or ``aborted``.
+
+        Raises:
+            AgentBusyError: If a run is going on.
+            AgentAbortedError: If it was aborted.
+            AgentProviderError: If the model failed.
+            AgentError: If there is nothing to run.
+        """
+        raise_errors = options.pop("raise_errors", True)
+        try:
+            return await self._run(prompt, **options)
+        except AgentBusyError:
+            raise
+        except AgentError as error:
+            if raise_errors or self._result is None:
+                raise
+            return self._result.failed(error)
+
+    async def prompt(self, text: Prompt) -> RunResult:
+        """The same as `run`."""
+        return await self.run(text)
+
+    def stream(self, prompt: Prompt = "", **options: Any) -> AgentRun:
+        """Run, and get the events meanwhile: ``async with agent.stream("...") as run: async for event in run: ...``.
+
+        Leaving the block early aborts the run. Options are those of `run`.
+        """
+        signal = options.pop("signal", None) or CancelToken()
+        return AgentRun(self.bus, signal, lambda: self._run(prompt, signal=signal, **options))
+
+    async def _run(
+        self,
+        prompt: Prompt,
+        *,
+        model: ModelProvider | None = None,
+        system: str | None = None,
+        behavior: Behavior | None = None,
+        tools: Iterable[Tool] | None = None,
+        hooks: Hooks | None = None,
+        signal: CancelToken | None = None,
+    ) -> RunResult:
+        if self._signal is not None:
+            raise AgentBusyError(
+                "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
+            )
+        self._result = None
+        prompts = as_messages(prompt)
+        if not prompts and not self.context.messages and self.context.pending is None:
+            raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
+        if any(isinstance(p, Message) and not p.content for p in prompts):
+            raise AgentError("the prompt is empty")
+        context = self.context
+        if system is not None or tools is not None:
+            context = LoopContext(
+                system=context.system if system is None else system,
+                messages=context.messages,
+                tools=context.tools if tools is None else ToolRegistry(tools),
+                pending=context.pending,
+            )
+        settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
+        self._steering.mode = self._follow_ups.mode = settled.steering
+        config = LoopConfig(
+            model=model or self.model,
+            env=self.env,
+            behavior=settled,
+            bus=self.bus,
+            steps=self.steps,
+            convert_to_llm=self._convert,
+            transform_context=self._transform,
+            get_steering=self._steering.take,
+            get_follow_up=self._follow_ups.take,
+            agent=self.name,
+            session_id=self.session_id,
+            extra=self.extra,
+        )
+        self._signal = signal or CancelToken()
+        detach = self.bus.add(hooks) if hooks else None
+        before = len(context.messages)
+        try:
+            while self._lazy:
+                self.context.tools.add(await self._lazy[-1].load())
+                self._lazy.pop()
+            outcome = await agent_loop(prompts, context, config, self._signal)
+            self._result = RunResult.of(outcome)
+            return self._result
+        except AgentError:
+            self._result = RunResult.so_far(context.messages[before:])
+            raise
+        finally:
+            if context is not self.context:
+                self.context.pending = context.pending
+            if detach:
+                detach()
+            self._signal = None
+
+    # --- while it runs ----------------------------------------------------------------------------------------------
+
+    def steer(self, message: str | AgentMessage) -> None:
+        """Have the run see ``message`` at the next tool boundary; calls not made yet are skipped."""
+        self._steering.put(*as_messages(message))
+
+    def follow_up(self, message: str | AgentMessage) -> None:
+        """Have the run see ``message`` when it would stop."""
+        self._follow_ups.put(*as_messages(message))
+
+    def abort(self, reason: str = "aborted") -> None:
+        """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
+        signal = self._signal
+        if signal is not None:
+            signal.cancel(reason)
+
+    def reset(self) -> None:
+        """Forget the conversation; tools, plugs and options stay.
+
+        Raises:
+            AgentBusyError: If a run is going on.
+        """
+        if self.running:
+            raise AgentBusyError("this agent is running; abort() it first")
+        self._steering.clear()
+        self._follow_ups.clear()
+        self.context = LoopContext(system=self.context.system, tools=self.context.tools)
+
+    # --- who is asked and told --------------------------------------------------------------------------------------
+
+    @overload
+    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]: ...
+    @overload
+    def on(self, event: type[H] | str, *, order: int = 0) -> Callable[[Handler[H]], Handler[H]]: ...
+    def on(self, event: type[H] | str, handler: Handler[H] | None = None, *, order: int = 0) -> Any:
+        """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
+
+        Raises:
+            ConfigError: If there is no such hook.
+        """
+        if handler is not None:
+            return self.bus.on(event, handler, order=order)
+
+        def register(handler: Handler[H]) -> Handler[H]:
+            self.bus.on(event, handler, order=order)
+            return handler
+
+        return register
+
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
+        """Tell ``observer`` of every event of every run; the model's own events come as `MessageUpdate`.
+
+        Returns:
+            A function that ends it.
+        """
+
+        def wrap(event: AgentEvent) -> None:
+            observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
+
+        return self.bus.observe(wrap)
+
+
+class HookDoor:
+    """``agent.hooks``: registers handlers by event."""
+
+    __slots__ = ("_bus",)
+
+    def __init__(self, bus: HookBus) -> None:
+        self._bus = bus
+
+    def hook(self, event: type[H] | str, handler: Handler[H]) -> Callable[[], None]:
+        """Register ``handler``; the returned function takes it away again.
+
+        Raises:
+            ConfigError: If there is no such hook.
+        """
+        return self._bus.on(event, handler)

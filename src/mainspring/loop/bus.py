@@ -1,0 +1,152 @@
+"""The hook bus: who listens to what, and in which order they are asked.
+
+Above: the loop fires, plugs and applications listen. Everybody uses the same door: permissions, sessions, telemetry and an
+application's own handlers are told in order of ``order``, then of registration.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mainspring.errors import ConfigError
+from mainspring.events import HOOKS, AgentEvent, Hook
+
+logger = logging.getLogger("mainspring")
+
+H = TypeVar("H", bound=Hook)
+Handler = Callable[[H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]
+"""Gets the context of one hook; changes it, or returns the fields to set."""
+
+Observer = Callable[[Any], None]
+"""Gets every event of a run, in order, while it happens. Must not block or raise."""
+
+Hooks = Mapping[str | type[Hook], Handler[Any] | Iterable[Handler[Any]]]
+"""Handlers by the hook's class or name; each entry one or several."""
+
+
+class HookBus:
+    """Handlers by hook, observers of all events."""
+
+    __slots__ = ("_handlers", "_observers")
+
+    def __init__(self, hooks: Hooks | None = None) -> None:
+        self._handlers: dict[type[Hook], list[tuple[int, Handler[Any]]]] = {}
+        self._observers: tuple[Observer, ...] = ()
+        if hooks:
+            self.add(hooks)
+
+    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]:
+        """Call ``handler`` whenever ``event`` fires.
+
+        Args:
+            event: The context's class or the hook's name.
+            handler: Sync or async.
+            order: Handlers with a lower number are asked first.
+
+        Returns:
+            A function that takes the handler away again.
+
+        Raises:
+            ConfigError: If there is no such hook.
+        """
+        kind = hook_class(event)
+        entry = (order, handler)
+        handlers = [*self._handlers.get(kind, ()), entry]
+        handlers.sort(key=lambda e: e[0])  # stable: registration order within one number
+        self._handlers[kind] = handlers
+
+        def remove() -> None:
+            left = [e for e in self._handlers.get(kind, ()) if e is not entry]
+            if left:
+                self._handlers[kind] = left
+            else:
+                self._handlers.pop(kind, None)
+
+        return remove
+
+    def add(self, hooks: Hooks, *, order: int = 0) -> Callable[[], None]:
+        """Register many handlers at once; the returned function takes all of them away.
+
+        Raises:
+            ConfigError: If a name is unknown; then none is registered.
+        """
+        pairs = [
+            (hook_class(event), h)
+            for event, given in hooks.items()
+            for h in (given if isinstance(given, Iterable) else (given,))
+        ]
+        removers = [self.on(kind, handler, order=order) for kind, handler in pairs]
+
+        def remove() -> None:
+            for take_away in removers:
+                take_away()
+
+        return remove
+
+    def has(self, event: type[Hook]) -> bool:
+        """Whether anybody listens: ask before making a context."""
+        return event in self._handlers
+
+    async def emit(self, context: H) -> H:
+        """Ask every handler in turn; the context afterwards holds what they decided."""
+        for _, handler in self._handlers.get(type(context), ()):
+            try:
+                answer = handler(context)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+                if answer is not None and answer is not context:
+                    for field, value in answer.items():
+                        setattr(context, field, value)
+            except Exception as error:
+                name = getattr(handler, "__qualname__", repr(handler))
+                logger.exception("handler %s of %s failed", name, context.name)
+                if context.gate:
+                    context.fail_closed(f"the check {name} failed ({type(error).__name__}: {error})")
+            if context.settled:
+                break
+        return context
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Hand every event to ``observer``; the returned function ends that."""
+        self._observers = (*self._observers, observer)
+
+        def remove() -> None:
+            self._observers = tuple([o for o in self._observers if o is not observer])
+
+        return remove
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of every event."""
+        return self._observers
+
+    def publish(self, event: AgentEvent) -> None:
+        """Tell all observers of an event; one that raises is logged and the rest are told."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                logger.exception("an observer failed on %s", event.type)
+
+
+def hook_class(event: type[H] | str) -> type[H]:
+    """The context class of a hook given by class or name.
+
+    Raises:
+        ConfigError: If there is none; the text offers the nearest name.
+    """
+    if isinstance(event, str):
+        found = HOOKS.get(event)
+        if found is None:
+            import difflib
+
+            near = difflib.get_close_matches(event, HOOKS, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(HOOKS)}"
+            raise ConfigError(f"there is no hook {event!r}{hint}")
+        return found  # pyright: ignore[reportReturnType]
+    if HOOKS.get(getattr(event, "name", "")) is not event:
+        raise ConfigError(f"{event!r} is no hook; use one of the classes of mainspring.events, or its name")
+    return event

@@ -1,0 +1,402 @@
+"""Tool calls: from what the model asked for to one result each.
+
+Order for each call: gate, count, lookup, validate and coerce, before, permit, start, execute, transform, image strip, after.
+Calls of one answer are checked one by one, in order; those that allow it then run together; results stand in the order of
+the calls. Whatever happens, every call gets exactly one result, and no exception of a tool leaves this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import difflib
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from mainspring.errors import PermissionDeniedError, ToolError
+from mainspring.events import (
+    ToolAfter,
+    ToolBefore,
+    ToolErrorHook,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    ToolGate,
+    ToolPermit,
+    ToolStart,
+    ToolTransform,
+    ToolUnknown,
+    ValidationCoerce,
+    ValidationReject,
+    run_cancellable,
+)
+from mainspring.loop.run import Run
+from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, as_result, parse_arguments
+
+ABORTED = "Aborted: the run was stopped before this call was made."
+INTERRUPTED = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
+SKIPPED = "Skipped: a new message from the user came in before this call was made."
+BROKEN_OFF = "Not run: the answer broke off before it was complete."
+TRUNCATED = (
+    "Not run: the answer reached its output limit{limit} before it was complete, so the arguments may be cut off. "
+    "Make the call again with less in it, or do it in several smaller calls."
+)
+NO_ANSWER = "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
+IMAGE_STRIPPED = "[image left out: this model cannot see images]"
+
+
+class Answers(Struct, kw_only=True):
+    """What became of the calls of one message.
+
+    Attributes:
+        results: By call id; complete unless the run pauses.
+        steering: Messages that came in meanwhile and are to be seen next.
+        usable: How many calls were more than a mistake of the model (unknown tool, bad arguments).
+        denied: Whether a refusal is to end the run.
+        paused: What must be answered first, by call id.
+    """
+
+    results: dict[str, ToolResultBlock]
+    steering: list[AgentMessage] = field(default_factory=list[AgentMessage])
+    usable: int = 0
+    denied: bool = False
+    paused: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class _Call(Struct, kw_only=True):
+    """A call on its way: either ``result`` is settled before it runs, or ``tool`` is to be run with ``arguments``."""
+
+    call: ToolUseBlock
+    tool: Tool | None = None
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    result: ToolResult | None = None
+    finish: bool = False  # whether a settled result still goes through transform and after
+    mistake: bool = False
+    pause: str = ""
+    paths: dict[str, str] = field(default_factory=dict[str, str])
+    started: bool = False
+
+
+async def answer_calls(run: Run, message: Message, answers: Answers) -> None:
+    """Answer every call of ``message`` that has no result in ``answers`` yet.
+
+    Raises:
+        asyncio.CancelledError: If the whole run is cancelled from outside; the results are complete all the same.
+    """
+    calls = [c for c in message.tool_uses if c.id not in answers.results]
+    try:
+        if run.config.behavior.tool_execution == "sequential":
+            await _sequential(run, calls, answers)
+        else:
+            await _parallel(run, calls, answers)
+    except asyncio.CancelledError:
+        settle(run, message, answers)
+        raise
+    if not answers.paused:
+        settle(run, message, answers)
+
+
+def settle(run: Run, message: Message, answers: Answers, reason: str = "") -> None:
+    """Give every call that has no result yet one that says why."""
+    text = reason or (SKIPPED if answers.steering and not run.signal.cancelled else ABORTED)
+    for call in message.tool_uses:
+        if call.id not in answers.results:
+            answers.results[call.id] = block = ToolResultBlock(call.id, call.name, text, True)
+            run.config.bus.publish(ToolExecutionEnd(call, block))
+
+
+async def _sequential(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
+    for i, call in enumerate(calls):
+        if run.signal.cancelled or (i and await _steered(run, answers)):
+            return
+        entry = await _preflight(run, call, answers)
+        if entry.pause:
+            answers.paused[call.id] = entry.pause
+            return
+        await _run_one(run, entry, answers)
+
+
+async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
+    entries: list[_Call] = []
+    for call in calls:
+        if run.signal.cancelled:
+            return
+        entries.append(await _preflight(run, call, answers))
+    answers.paused = {e.call.id: e.pause for e in entries if e.pause}
+    if answers.paused:
+        return
+    for i, group in enumerate(_groups(entries)):
+        if run.signal.cancelled or (i and await _steered(run, answers)):
+            return
+        if len(group) == 1:
+            await _run_one(run, group[0], answers)
+            continue
+        room = asyncio.Semaphore(run.config.behavior.tool_concurrency)
+        async with asyncio.TaskGroup() as tasks:
+            for entry in group:
+                tasks.create_task(_with_room(room, _run_one(run, entry, answers)))
+
+
+async def _with_room(room: asyncio.Semaphore, work: Coroutine[Any, Any, None]) -> None:
+    async with room:
+        await work
+
+
+def _groups(entries: Iterable[_Call]) -> list[list[_Call]]:
+    """Calls that may run together, in order; one that may not stands alone."""
+    groups: list[list[_Call]] = []
+    open_group = False
+    for entry in entries:
+        safe = entry.tool is None or entry.tool.concurrency_safe
+        if safe and open_group:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+        open_group = safe
+    return groups
+
+
+async def _steered(run: Run, answers: Answers) -> bool:
+    if run.config.get_steering is not None:
+        answers.steering.extend(await run.config.steps.receive("steer", run.config.get_steering))
+    return bool(answers.steering)
+
+
+async def _preflight(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
+    """Everything up to the decision whether and how the call runs."""
+    run.config.bus.publish(ToolExecutionStart(call, _label(run, call)))
+    entry = await _gate(run, call)
+    if entry is None:
+        run.counts[call.name] = run.counts.get(call.name, 0) + 1
+        entry = await _check(run, call)
+        if entry.result is None:
+            await _permit(run, entry, answers)
+    elif entry.finish:  # a substitute counts as a call
+        run.counts[call.name] = run.counts.get(call.name, 0) + 1
+    if not entry.mistake:
+        answers.usable += 1
+    return entry
+
+
+def _label(run: Run, call: ToolUseBlock) -> str:
+    tool = run.context.tools.get(call.name)
+    return tool.label or call.name if tool else call.name
+
+
+async def _gate(run: Run, call: ToolUseBlock) -> _Call | None:
+    bus = run.config.bus
+    if not bus.has(ToolGate):
+        return None
+    gate = await bus.emit(ToolGate(call, run.turn_id, MappingProxyType(dict(run.counts))))
+    if gate.block:
+        reason = gate.block if isinstance(gate.block, str) else gate.reason
+        return _Call(call=call, result=_error(f"Blocked: {reason or 'not allowed'}", ToolErrorCode.PERMISSION_DENIED))
+    if gate.pause:
+        return _Call(call=call, pause=gate.pause)
+    if gate.result is not None:
+        return _Call(call=call, result=as_result(gate.result), finish=True)
+    return None
+
+
+async def _check(run: Run, call: ToolUseBlock) -> _Call:
+    """Lookup, validation, and `tool:before`."""
+    bus = run.config.bus
+    tool = run.context.tools.get(call.name)
+    if tool is None:
+        return await _unknown(run, call)
+    parsed = parse_arguments(tool.input_schema, call.input if call.raw_input is None else call.raw_input)
+    if parsed.error is not None:
+        return await _reject(run, call, parsed.error)
+    if (parsed.coercions or parsed.repaired) and bus.has(ValidationCoerce):
+        await bus.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
+    arguments = parsed.value
+    if bus.has(ToolBefore):
+        counts = MappingProxyType(dict(run.counts))
+        before = await bus.emit(ToolBefore(call, run.turn_id, copy.deepcopy(arguments), parsed.coercions, counts))
+        if before.input != arguments:
+            parsed = parse_arguments(tool.input_schema, before.input)
+            if parsed.error is not None:
+                return await _reject(run, call, parsed.error)
+            arguments = parsed.value
+    return _Call(call=call, tool=tool, arguments=arguments)
+
+
+async def _reject(run: Run, call: ToolUseBlock, error: str) -> _Call:
+    if run.config.bus.has(ValidationReject):
+        error = (await run.config.bus.emit(ValidationReject(call, run.turn_id, error))).error
+    return _Call(call=call, mistake=True, result=_error(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR))
+
+
+async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
+    bus = run.config.bus
+    names = [t.name for t in run.context.tools]
+    near = difflib.get_close_matches(call.name, names, 3) or names[:20]
+    text = f"Unknown tool: {call.name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
+    result = _error(text, ToolErrorCode.NOT_FOUND)
+    suppressed = False
+    if bus.has(ToolUnknown):
+        unknown = await bus.emit(ToolUnknown(call, run.turn_id))
+        suppressed = unknown.suppress_error
+        if unknown.result is not None:
+            result = as_result(unknown.result)
+    if not suppressed and bus.has(ToolErrorHook):
+        failed = await bus.emit(ToolErrorHook(call, run.turn_id, ToolError(text)))
+        if failed.result is not None:
+            result = as_result(failed.result)
+    return _Call(call=call, result=result, mistake=True)
+
+
+async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
+    """The decision on the final arguments; handlers get a copy, so that what they judged is what runs."""
+    bus = run.config.bus
+    if not bus.has(ToolPermit):
+        return
+    assert entry.tool is not None
+    context = ToolPermit(entry.call, run.turn_id, copy.deepcopy(entry.arguments), entry.tool, run.config.env)
+    permit = await bus.emit(context)
+    entry.paths = permit.paths
+    if permit.denied:
+        text = f"Permission denied: {'; '.join(permit.denied)}"
+        entry.result = _error(text, ToolErrorCode.PERMISSION_DENIED)
+        answers.denied = answers.denied or permit.stops
+    elif permit.paused:
+        entry.pause = permit.paused
+
+
+async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
+    """From the decision to the result."""
+    bus, call, seconds = run.config.bus, entry.call, 0.0
+    try:
+        if entry.result is None:
+            started = run.config.steps.elapsed()
+            result = await _execute(run, entry)
+            seconds = run.config.steps.elapsed() - started
+            entry.finish = entry.started
+        else:
+            result = entry.result
+    except asyncio.CancelledError:  # the whole run is being cancelled
+        answers.results[call.id] = block = ToolResultBlock(call.id, call.name, INTERRUPTED, True)
+        bus.publish(ToolExecutionEnd(call, block))
+        raise
+    if entry.finish and bus.has(ToolTransform):
+        size = output_bytes(result.output)
+        result = (await bus.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result
+    content = result.output
+    if not isinstance(content, str) and not run.config.model.info.vision:
+        content = tuple([TextBlock(IMAGE_STRIPPED) if isinstance(b, ImageBlock) else b for b in content])
+    block = ToolResultBlock(call.id, call.name, content, result.is_error, _details(result))
+    answers.results[call.id] = block
+    if entry.finish and bus.has(ToolAfter):
+        await bus.emit(
+            ToolAfter(
+                call,
+                run.turn_id,
+                block,
+                output_bytes=output_bytes(block.content),
+                seconds=seconds,
+                metadata=result.metadata,
+                tool_counts=MappingProxyType(dict(run.counts)),
+            )
+        )
+    bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
+
+
+async def _execute(run: Run, entry: _Call) -> ToolResult:
+    """Run the tool. Whatever it raises becomes a result."""
+    config, call, tool, signal = run.config, entry.call, entry.tool, run.signal
+    assert tool is not None
+    if config.bus.has(ToolStart):
+        start = await config.bus.emit(ToolStart(call, run.turn_id, entry.arguments, tool.idempotent))
+        if start.block:
+            return _error(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
+    context = ToolContext(
+        env=config.env,
+        call_id=call.id,
+        session_id=config.session_id,
+        message_id=run.turn_id,
+        agent=config.agent,
+        signal=signal,
+        paths=entry.paths,
+        extra=config.extra,
+        on_update=_updates(run, call) if config.bus.observers else None,
+    )
+    entry.started = True
+
+    async def work() -> ToolResult:
+        return as_result(await tool.execute(entry.arguments, context))
+
+    async def guarded() -> ToolResult:
+        return await run_cancellable(work, signal, config.behavior.abort_grace)
+
+    try:
+        return await config.steps.tool(call, guarded)
+    except asyncio.CancelledError:
+        if not signal.cancelled:
+            raise
+        return _error(INTERRUPTED, ToolErrorCode.UNKNOWN)
+    except Exception as error:
+        return await _failed(run, call, error)
+
+
+async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:
+    if run.config.bus.has(ToolErrorHook):
+        hook = await run.config.bus.emit(ToolErrorHook(call, run.turn_id, error))
+        if hook.result is not None:
+            return as_result(hook.result)
+    match error:
+        case ToolError():
+            return _error(str(error), ToolErrorCode.UNKNOWN)
+        case PermissionDeniedError():
+            return _error(str(error), ToolErrorCode.PERMISSION_DENIED)
+        case TimeoutError():
+            return _error(str(error) or f"{call.name} took too long", ToolErrorCode.TIMEOUT)
+        case FileNotFoundError():
+            return _error(f"Error: {error}", ToolErrorCode.NOT_FOUND)
+        case OSError():
+            return _error(f"Error: {error}", ToolErrorCode.IO_ERROR)
+        case _:
+            return _error(f"Error: {type(error).__name__}: {error}", ToolErrorCode.UNKNOWN)
+
+
+def _updates(run: Run, call: ToolUseBlock) -> Callable[[str, str | None, dict[str, Any] | None], None]:
+    def report(output: str, title: str | None, metadata: dict[str, Any] | None) -> None:
+        run.config.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
+
+    return report
+
+
+def _error(text: str, code: ToolErrorCode) -> ToolResult:
+    return ToolResult(output=text, is_error=True, code=code)
+
+
+def _details(result: ToolResult) -> dict[str, Any] | None:
+    if result.code is None:
+        return result.metadata or None
+    return {**result.metadata, "code": result.code.value}
+
+
+def output_bytes(output: ToolOutput) -> int:
+    """The size of an output: UTF-8 bytes of text, base64 length of images."""
+    if isinstance(output, str):
+        return len(output.encode("utf-8", "replace"))
+    return sum([len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output])
+
+
+def sound_ids(run: Run, message: Message) -> Message:
+    """The message with an id for each of its calls that no other has."""
+    ids = [c.id for c in message.tool_uses]
+    if not ids or (all(ids) and len(set(ids)) == len(ids)):
+        return message
+    seen: set[str] = set()
+    content = list(message.content)
+    for i, block in enumerate(content):
+        if isinstance(block, ToolUseBlock):
+            if not block.id or block.id in seen:
+                content[i] = block = replace(block, id=f"call_{run.config.steps.new_id()}")
+            seen.add(block.id)
+    return replace(message, content=tuple(content))

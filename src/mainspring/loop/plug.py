@@ -1,0 +1,24 @@
+"""The one way to extend an agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from mainspring.loop.agent import CoreAgent
+
+
+@runtime_checkable
+class Plug(Protocol):
+    """Something that is put into an agent: a session, permissions, skills, telemetry, an application's own thing.
+
+    Above: the agent. Below: the hook bus and the registry, by which alone a plug acts.
+    """
+
+    def install(self, agent: CoreAgent) -> None:
+        """Register hooks and tools. Called once, when the agent is made."""
+        ...
+
+    def for_child(self) -> Plug | None:
+        """What a sub-agent gets of this; ``None`` is nothing."""
+        ...

@@ -1,0 +1,151 @@
+"""What a run gives back: while it goes, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import AgentAbortedError, AgentError
+from mainspring.events import AgentEvent, CancelToken, EventStream, RunStatus
+from mainspring.loop.bus import HookBus
+from mainspring.loop.run import LoopResult
+from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
+
+
+class AgentStats(Struct, frozen=True, kw_only=True):
+    """Figures of a run.
+
+    Attributes:
+        turns: How many model calls were answered.
+        usage: Tokens of all of them.
+        turn_usage: Tokens of each.
+        tool_counts: How often each tool was called.
+        seconds: How long the run took.
+    """
+
+    turns: int = 0
+    usage: Usage = Usage()
+    turn_usage: tuple[Usage, ...] = ()
+    tool_counts: dict[str, int] = {}
+    seconds: float = 0.0
+
+
+class RunResult(Struct, frozen=True, kw_only=True, eq=False):
+    """How a run ended.
+
+    Attributes:
+        status: ``completed``, or what ended it.
+        text: Text of the last answer.
+        output: The structured answer, where one was asked for; else the text.
+        messages: What the run added to the history.
+        stop_reason: Why the model stopped last.
+        stats: Figures.
+        error: What failed, where the caller wanted no exception.
+    """
+
+    status: RunStatus
+    text: str = ""
+    output: Any = None
+    messages: tuple[AgentMessage, ...] = ()
+    stop_reason: StopReason | None = None
+    stats: AgentStats = AgentStats()
+    error: AgentError | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the run."""
+        return self.stats.usage
+
+    @property
+    def cost(self) -> Cost | None:
+        """US dollars of the run; ``None`` where a price is unknown."""
+        return self.stats.usage.cost
+
+    @property
+    def turns(self) -> int:
+        """How many model calls were answered."""
+        return self.stats.turns
+
+    @classmethod
+    def of(cls, outcome: LoopResult) -> Self:
+        """The result of a finished loop."""
+        stats = AgentStats(
+            turns=outcome.turns,
+            usage=outcome.usage,
+            turn_usage=outcome.turn_usage,
+            tool_counts=outcome.tool_counts,
+            seconds=outcome.seconds,
+        )
+        return cls.so_far(outcome.messages, status=outcome.status, stats=stats)
+
+    @classmethod
+    def so_far(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:
+        """The result as far as a run got."""
+        last = next((m for m in reversed(messages) if isinstance(m, Message) and m.role == "assistant"), None)
+        text = last.text if last else ""
+        fields.setdefault("status", "error")
+        reason = last.stop_reason if last else None
+        return cls(text=text, output=text, messages=tuple(messages), stop_reason=reason, **fields)
+
+    def failed(self, error: AgentError) -> RunResult:
+        """The same, with the failure that ended it."""
+        return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else "error", error=error)
+
+
+class AgentRun:
+    """A run while it goes: iterate for its events, await `result` for how it ended.
+
+    Iterating ends after the last event and never raises; a failure is raised by `result`.
+    """
+
+    def __init__(self, bus: HookBus, signal: CancelToken, start: Callable[[], Awaitable[RunResult]]) -> None:
+        self.signal = signal
+        self._bus = bus
+        self._start = start
+        self._events: EventStream[AgentEvent, RunResult] = EventStream()
+
+    async def __aenter__(self) -> Self:
+        self._unobserve = self._bus.observe(self._events.push)
+        self._tasks = asyncio.TaskGroup()
+        await self._tasks.__aenter__()
+        self._tasks.create_task(self._drive())
+        return self
+
+    async def _drive(self) -> None:
+        try:
+            self._events.end(await self._start())
+        except Exception as error:
+            self._events.fail(error)
+        except asyncio.CancelledError:
+            self._events.fail(AgentAbortedError("the run was cancelled"))
+            raise
+        finally:
+            self._unobserve()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._events.ended:
+            self.signal.cancel("the caller left")
+        # The error of the block is not the group's: it must come out as it is, after the run has been wound up.
+        await self._tasks.__aexit__(None, None, None)
+
+    def abort(self, reason: str = "aborted") -> None:
+        """Stop the run."""
+        self.signal.cancel(reason)
+
+    async def result(self) -> RunResult:
+        """Wait for the end.
+
+        Raises:
+            AgentError: As `CoreAgent.run`.
+        """
+        return await self._events.result()
+
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        return self._events

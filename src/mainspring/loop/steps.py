@@ -1,0 +1,219 @@
+"""Everything by which a run touches the outside, behind one seam.
+
+Every model call, tool call, clock, id, sleep and wait of the loop goes through `Steps`. Above: `loop.py`, `turn.py`,
+`dispatch.py`. Below: the world itself (`LiveSteps`), a record of an earlier run (`RecordedSteps`), or a durable engine. Given
+the same answers from its steps, a run does the same things in the same order.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Protocol, cast
+
+from msgspec import Struct
+
+from mainspring.errors import ErrorCode, MainspringError, ModelError
+from mainspring.events import CancelToken, Done, StreamEvent, StreamStart, sleep
+from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
+from mainspring.models import ModelProvider, ModelRequest
+from mainspring.tools import ToolResult
+
+Getter = Callable[[], "Awaitable[Sequence[AgentMessage]] | Sequence[AgentMessage]"]
+"""Hands out what is waiting (steering, follow-ups), and keeps nothing back."""
+
+
+class Steps(Protocol):
+    """How the loop reaches models, tools, time and people."""
+
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        ...
+
+    def elapsed(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def new_id(self) -> str:
+        """A name nobody else has."""
+        ...
+
+    async def sleep(self, seconds: float, signal: CancelToken) -> None:
+        """Wait, or less if ``signal`` is set."""
+        ...
+
+    def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Make one model call, without retries.
+
+        Raises:
+            ModelError: As the provider does.
+        """
+        ...
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        """Run one tool call. ``run`` raises what the tool raised."""
+        ...
+
+    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+        """Take what is waiting under ``topic`` (``steer`` or ``follow_up``)."""
+        ...
+
+
+class LiveSteps:
+    """The world itself."""
+
+    __slots__ = ("_count", "_prefix")
+
+    def __init__(self) -> None:
+        self._prefix = f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
+        self._count = 0
+
+    def now(self) -> datetime:
+        return utc_now()
+
+    def elapsed(self) -> float:
+        return time.monotonic()
+
+    def new_id(self) -> str:
+        self._count += 1
+        return f"{self._prefix}{self._count:04x}"
+
+    async def sleep(self, seconds: float, signal: CancelToken) -> None:
+        await sleep(seconds, signal)
+
+    def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        return provider.stream(request)
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        return await run()
+
+    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+        waiting = getter()
+        return waiting if isinstance(waiting, Sequence) else await waiting
+
+
+class Step(Struct, frozen=True):
+    """One thing that a run asked of the outside, and what it got. Plain data, so it can be stored."""
+
+    kind: str
+    value: Any = None
+    error: dict[str, Any] | None = None
+
+
+class RecordingSteps:
+    """Passes everything on and writes down what came back, as `Step` values in order.
+
+    Attributes:
+        record: What has been written down.
+    """
+
+    def __init__(self, steps: Steps | None = None) -> None:
+        self.record: list[Step] = []
+        self._steps = steps or LiveSteps()
+
+    def now(self) -> datetime:
+        return self._keep("now", self._steps.now())
+
+    def elapsed(self) -> float:
+        return self._keep("elapsed", self._steps.elapsed())
+
+    def new_id(self) -> str:
+        return self._keep("id", self._steps.new_id())
+
+    async def sleep(self, seconds: float, signal: CancelToken) -> None:
+        await self._steps.sleep(seconds, signal)
+        self._keep("sleep", seconds)
+
+    async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        try:
+            async with aclosing(cast("Any", self._steps.model(provider, request))) as events:
+                async for event in events:
+                    if isinstance(event, Done):
+                        self._keep("model", event.message)
+                    yield event
+        except ModelError as error:
+            self.record.append(Step("model", error.partial, _error_fields(error)))
+            raise
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        try:
+            result = await self._steps.tool(call, run)
+        except Exception as error:
+            self.record.append(Step(f"tool:{call.id}", None, {"type": type(error).__name__, "message": str(error)}))
+            raise
+        return self._keep(f"tool:{call.id}", result)
+
+    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+        return self._keep(topic, tuple(await self._steps.receive(topic, getter)))
+
+    def _keep(self, kind: str, value: Any) -> Any:
+        self.record.append(Step(kind, value))
+        return value
+
+
+class ReplayError(MainspringError):
+    """The run asked for something else than the record holds: the code or its inputs are not the ones recorded."""
+
+
+class RecordedSteps:
+    """Gives back what `RecordingSteps` wrote down; touches neither model nor tools nor clock.
+
+    Steps of one kind are given out in their order; calls of tools are found by their id, since parallel calls may end in
+    any order.
+    """
+
+    def __init__(self, record: Sequence[Step]) -> None:
+        self._left: dict[str, list[Step]] = {}
+        for step in record:
+            self._left.setdefault(step.kind, []).append(step)
+
+    def now(self) -> datetime:
+        return self._next("now").value
+
+    def elapsed(self) -> float:
+        return self._next("elapsed").value
+
+    def new_id(self) -> str:
+        return self._next("id").value
+
+    async def sleep(self, seconds: float, signal: CancelToken) -> None:
+        self._next("sleep")
+
+    async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        step = self._next("model")
+        if step.error is not None:
+            raise ModelError(**{**step.error, "code": ErrorCode(step.error["code"]), "partial": step.value})
+        message: Message = step.value
+        yield StreamStart()
+        yield Done(message.stop_reason or "end_turn", message)
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        step = self._next(f"tool:{call.id}")
+        if step.error is not None:
+            raise ReplayedToolFailure(step.error["type"], step.error["message"])
+        return step.value
+
+    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+        return self._next(topic).value
+
+    def _next(self, kind: str) -> Step:
+        left = self._left.get(kind)
+        if not left:
+            raise ReplayError(f"the record holds no further {kind!r} step; the run took another way than when recorded")
+        return left.pop(0)
+
+
+class ReplayedToolFailure(Exception):  # noqa: N818
+    """Stands for the exception that a tool raised when the run was recorded."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def _error_fields(error: ModelError) -> dict[str, Any]:
+    fields = ("message", "code", "reason", "retryable", "retry_after", "status", "provider", "model", "request_id")
+    return {name: getattr(error, name) for name in fields}
