@@ -33,13 +33,7 @@ test: $(DEV) ## all tests; ends with the number of requirements they prove
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not soak" $(PYTEST)
 
 check: $(DEV) ## what CI runs: lint, format, types, layers, sizes, tests
-	@echo "== ruff";         $(BIN)/ruff check .
-	@echo "== ruff format";  $(BIN)/ruff format --check .
-	@echo "== pyright";      $(BIN)/pyright
-	@echo "== import-linter"; $(BIN)/lint-imports
-	@echo "== code rules";   $(BIN)/python scripts/code_rules.py
-	@echo "== sizes";        $(BIN)/python scripts/size_ratchet.py
-	@echo "== tests";        $(MAKE) test
+	@scripts/check $(VENV)
 
 requirements: $(DEV) ## run the tests, then list the requirements without proof (ISSUE=2: those of one issue)
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
