@@ -1,0 +1,116 @@
+"""The public Agent: the core agent, with options turned into what is plugged in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mainspring.env import ExecutionEnv, LocalEnv
+from mainspring.errors import ConfigError
+from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
+from mainspring.messages import AgentMessage
+from mainspring.models import ModelProvider, create_model
+from mainspring.policies.permissions import Permissions
+from mainspring.sessions import Session, SessionPlug
+from mainspring.tools import LazyTool, Tool, tool
+
+
+class Agent(CoreAgent):
+    """An agent: one conversation with a model that can use tools.
+
+    ```python
+    agent = Agent("openai:gpt-5-mini", system="Answer briefly.", tools=[forecast])
+    result = await agent.run("What should I pack for Oslo?")
+    ```
+
+    Without ``permissions`` nothing is refused; the command has its own defaults.
+
+    Args:
+        model: ``provider:model``, a model of the default provider, or a `ModelProvider`. ``None`` takes ``$AGENT_MODEL``.
+        name: Name of the agent.
+        system: System prompt.
+        tools: Tools, or plain functions that become tools.
+        behavior: Limits and options for all runs.
+        execution: Where tools work: an `ExecutionEnv`, or a folder. Default: the current folder.
+        session: Where the conversation is kept. Default: only in memory.
+        permissions: What tools may do.
+        plugs: Further plugs, after those of the options.
+        hooks: Handlers for the agent's lifetime, by hook.
+        messages: A history to start from.
+        steps: By which runs touch the outside; for durable engines, recording and tests.
+        **options: Further options of `CoreAgent`: ``convert``, ``transform``, ``extra``.
+
+    Raises:
+        ConfigError: If no model is named, a tool name is taken, or a hook is unknown.
+    """
+
+    def __init__(
+        self,
+        model: ModelProvider | str | None = None,
+        *,
+        name: str = "agent",
+        system: str = "",
+        tools: Iterable[Tool | LazyTool | Callable[..., Any]] = (),
+        behavior: Behavior | None = None,
+        execution: ExecutionEnv | str | None = None,
+        session: Session | None = None,
+        permissions: Permissions | None = None,
+        plugs: Iterable[Plug] = (),
+        hooks: Hooks | None = None,
+        messages: Iterable[AgentMessage] = (),
+        steps: Steps | None = None,
+        **options: Any,
+    ) -> None:
+        installed: list[Plug] = []
+        if permissions is not None:
+            installed.append(permissions)
+        if session is not None:
+            installed.append(SessionPlug(session))
+        super().__init__(
+            _model(model),
+            env=LocalEnv(execution) if isinstance(execution, str) or execution is None else execution,
+            name=name,
+            system=system,
+            tools=[t if isinstance(t, Tool | LazyTool) else tool(t) for t in tools],
+            behavior=behavior,
+            plugs=[*installed, *plugs],
+            hooks=hooks,
+            messages=messages,
+            steps=steps,
+            **options,
+        )
+
+    def run_sync(self, prompt: Prompt = "", **options: Any) -> RunResult:
+        """Run to the end and block meanwhile; options as in `run`.
+
+        Raises:
+            RuntimeError: Inside a running event loop (a notebook, a web server): await `run` there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_and_close(prompt, options))
+        raise RuntimeError("an event loop is running here: use `await agent.run(...)` in place of `agent.run_sync(...)`")
+
+    async def _run_and_close(self, prompt: Prompt, options: Mapping[str, Any]) -> RunResult:
+        try:
+            return await self.run(prompt, **options)
+        finally:
+            await self.model.aclose()  # connections belong to this event loop, which ends now
+
+
+def create_agent(model: ModelProvider | str | None = None, **options: Any) -> Agent:
+    """The same as `Agent`."""
+    return Agent(model, **options)
+
+
+def _model(model: ModelProvider | str | None) -> ModelProvider:
+    if model is None:
+        model = os.environ.get("AGENT_MODEL", "").strip()
+        if not model:
+            raise ConfigError(
+                'no model: pass one, as in Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model'
+            )
+    return create_model(model) if isinstance(model, str) else model
