@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Base of all contexts. ``name`` is what `on` takes as text; ``gate`` says whether a failure blocks."""
+    """Base of all contexts. ``event`` is the name that `on` takes as text; ``gate`` says whether a failure blocks."""
 
-    name: ClassVar[str] = ""
+    event: ClassVar[str] = ""
     gate: ClassVar[bool] = False
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Hook:
 class SessionStart(Hook):
     """A run begins, before its prompt joins the history."""
 
-    name = "session:start"
+    event = "session:start"
     __slots__ = ("agent", "resumed", "run_id")
 
     def __init__(self, run_id: str, agent: str, resumed: bool) -> None:
@@ -63,7 +63,7 @@ class SessionTurns(Hook):
     A message with tool calls does not come here: see `ToolIntent` and `ToolResultsAfter`.
     """
 
-    name = "session:turns"
+    event = "session:turns"
     __slots__ = ("messages", "run_id", "source")
 
     def __init__(self, run_id: str, messages: tuple[AgentMessage, ...], source: TurnSource) -> None:
@@ -75,7 +75,7 @@ class SessionTurns(Hook):
 class SessionEnd(Hook):
     """A run is over, however it ended."""
 
-    name = "session:end"
+    event = "session:end"
     __slots__ = ("error", "run_id", "status", "turns", "usage")
 
     def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
@@ -90,7 +90,7 @@ class ContextTransform(Hook):
     """The messages of the next request, before they are converted for the model. ``messages`` may be replaced; the
     history itself stays as it is."""
 
-    name = "context:transform"
+    event = "context:transform"
     __slots__ = ("messages", "turn", "turn_id")
 
     def __init__(self, messages: list[AgentMessage], turn: int, turn_id: str) -> None:
@@ -102,7 +102,7 @@ class ContextTransform(Hook):
 class SystemTransform(Hook):
     """The system prompt of the next request. ``system`` may be replaced."""
 
-    name = "system:transform"
+    event = "system:transform"
     __slots__ = ("system", "turn", "turn_id")
 
     def __init__(self, system: str, turn: int, turn_id: str) -> None:
@@ -114,7 +114,7 @@ class SystemTransform(Hook):
 class TurnBefore(Hook):
     """A request is about to be sent. Every field of ``request`` may be changed."""
 
-    name = "turn:before"
+    event = "turn:before"
     __slots__ = ("request", "tool_counts", "turn", "turn_id")
 
     def __init__(self, turn: int, turn_id: str, request: ModelRequest, tool_counts: Mapping[str, int]) -> None:
@@ -130,7 +130,7 @@ class TurnAfter(Hook):
     After a failed call ``usage`` is zero and ``error`` is set.
     """
 
-    name = "turn:after"
+    event = "turn:after"
     __slots__ = ("continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
 
     def __init__(
@@ -154,7 +154,7 @@ class TurnAfter(Hook):
 class UsageUpdate(Hook):
     """Tokens of one model call, and of the run so far."""
 
-    name = "usage"
+    event = "usage"
     __slots__ = ("total", "turn", "usage")
 
     def __init__(self, turn: int, usage: Usage, total: Usage) -> None:
@@ -166,7 +166,7 @@ class UsageUpdate(Hook):
 class StreamText(Hook):
     """A piece of the answer's text."""
 
-    name = "stream:text"
+    event = "stream:text"
     __slots__ = ("text", "turn_id")
 
     def __init__(self, text: str, turn_id: str) -> None:
@@ -177,7 +177,7 @@ class StreamText(Hook):
 class StreamThinking(Hook):
     """A piece of the model's reasoning."""
 
-    name = "stream:thinking"
+    event = "stream:thinking"
     __slots__ = ("thinking", "turn_id")
 
     def __init__(self, thinking: str, turn_id: str) -> None:
@@ -188,7 +188,7 @@ class StreamThinking(Hook):
 class StreamEnd(Hook):
     """The answer's text is complete; comes only where there is text."""
 
-    name = "stream:end"
+    event = "stream:end"
     __slots__ = ("text", "turn_id")
 
     def __init__(self, text: str, turn_id: str) -> None:
@@ -199,7 +199,7 @@ class StreamEnd(Hook):
 class SteerInject(Hook):
     """Messages from `steer` or `follow_up` are about to join; ``messages`` may be replaced."""
 
-    name = "steer:inject"
+    event = "steer:inject"
     __slots__ = ("kind", "messages")
 
     def __init__(self, kind: Literal["steer", "follow_up"], messages: list[AgentMessage]) -> None:
@@ -210,7 +210,7 @@ class SteerInject(Hook):
 class ModelErrorHook(Hook):
     """A model call failed for good (after its retries). A handler may answer `retry`."""
 
-    name = "model:error"
+    event = "model:error"
     __slots__ = ("attempt", "error", "messages", "retrying", "turn", "turn_id")
 
     def __init__(
@@ -237,7 +237,7 @@ class ModelErrorHook(Hook):
 class ContextCompacted(Hook):
     """The history was replaced by a shorter one."""
 
-    name = "context:compacted"
+    event = "context:compacted"
     __slots__ = ("after", "before", "reason")
 
     def __init__(self, before: tuple[AgentMessage, ...], after: tuple[AgentMessage, ...], reason: str) -> None:
@@ -249,7 +249,7 @@ class ContextCompacted(Hook):
 class AgentAbort(Hook):
     """The run is being aborted."""
 
-    name = "agent:abort"
+    event = "agent:abort"
     __slots__ = ("reason", "run_id")
 
     def __init__(self, run_id: str, reason: str) -> None:
@@ -260,7 +260,7 @@ class AgentAbort(Hook):
 class AgentDone(Hook):
     """The very last hook of a run, on every way out."""
 
-    name = "agent:done"
+    event = "agent:done"
     __slots__ = ("error", "run_id", "status", "turns", "usage")
 
     def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
@@ -274,12 +274,12 @@ class AgentDone(Hook):
 class _Call(Hook):
     """What all tool hooks know of their call."""
 
-    __slots__ = ("call_id", "display_name", "input", "tool_name", "turn_id")
+    __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
 
     def __init__(self, call: ToolUseBlock, turn_id: str, display_name: str = "") -> None:
         self.turn_id = turn_id
         self.call_id = call.id
-        self.tool_name = call.name
+        self.name = call.name
         self.display_name = display_name or call.name
         self.input: dict[str, Any] = call.input
 
@@ -291,7 +291,7 @@ class ToolGate(_Call):
     running the tool. ``block`` beats ``result``.
     """
 
-    name = "tool:gate"
+    event = "tool:gate"
     gate = True
     __slots__ = ("block", "pause", "reason", "result", "tool_counts")
 
@@ -316,7 +316,7 @@ class ToolGate(_Call):
 class ToolUnknown(_Call):
     """There is no tool of that name. ``result`` replaces what the model is told; ``suppress_error`` skips `tool:error`."""
 
-    name = "tool:unknown"
+    event = "tool:unknown"
     __slots__ = ("result", "suppress_error")
 
     def __init__(self, call: ToolUseBlock, turn_id: str) -> None:
@@ -328,7 +328,7 @@ class ToolUnknown(_Call):
 class ValidationReject(_Call):
     """The arguments do not fit and cannot be made to; ``error`` is what the model is told."""
 
-    name = "validation:reject"
+    event = "validation:reject"
     __slots__ = ("error", "raw")
 
     def __init__(self, call: ToolUseBlock, turn_id: str, error: str) -> None:
@@ -340,7 +340,7 @@ class ValidationReject(_Call):
 class ValidationCoerce(_Call):
     """Arguments were coerced; ``coercions`` say where and how, ``repaired`` that the text was no proper JSON."""
 
-    name = "validation:coerce"
+    event = "validation:coerce"
     __slots__ = ("coercions", "repaired")
 
     def __init__(self, call: ToolUseBlock, turn_id: str, coercions: Sequence[Any], repaired: bool) -> None:
@@ -352,7 +352,7 @@ class ValidationCoerce(_Call):
 class ToolBefore(_Call):
     """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`."""
 
-    name = "tool:before"
+    event = "tool:before"
     __slots__ = ("coercions", "tool_counts")
 
     def __init__(
@@ -381,7 +381,7 @@ class ToolPermit(_Call):
         denied: The reasons given so far.
     """
 
-    name = "tool:permit"
+    event = "tool:permit"
     gate = True
     __slots__ = ("_denied", "_paths", "_paused", "_stop", "env", "original", "tool")
 
@@ -442,7 +442,7 @@ class ToolPermit(_Call):
 class ToolIntent(Hook):
     """The model asked for tools. Stores write the message here, before any of its calls is looked at."""
 
-    name = "tool:intent"
+    event = "tool:intent"
     __slots__ = ("message", "run_id")
 
     def __init__(self, run_id: str, message: Message) -> None:
@@ -453,7 +453,7 @@ class ToolIntent(Hook):
 class ToolStart(_Call):
     """The last thing before the tool runs: stores note that it was started. A handler that raises keeps it from running."""
 
-    name = "tool:start"
+    event = "tool:start"
     gate = True
     __slots__ = ("block", "idempotent")
 
@@ -474,7 +474,7 @@ class ToolStart(_Call):
 class ToolErrorHook(_Call):
     """The call failed: the tool raised, or there is none of that name. ``result`` may give what the model gets instead."""
 
-    name = "tool:error"
+    event = "tool:error"
     __slots__ = ("error", "result")
 
     def __init__(self, call: ToolUseBlock, turn_id: str, error: BaseException) -> None:
@@ -486,7 +486,7 @@ class ToolErrorHook(_Call):
 class ToolTransform(_Call):
     """What the tool gave, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
 
-    name = "tool:transform"
+    event = "tool:transform"
     __slots__ = ("output_bytes", "result")
 
     def __init__(
@@ -501,7 +501,7 @@ class ToolTransform(_Call):
 class ToolAfter(_Call):
     """A call has its final result. Stores write it here."""
 
-    name = "tool:after"
+    event = "tool:after"
     __slots__ = ("is_error", "metadata", "output_bytes", "result", "seconds", "tool_counts")
 
     def __init__(
@@ -527,7 +527,7 @@ class ToolAfter(_Call):
 class ToolResultsAfter(Hook):
     """All calls of a message have their result. Stores join the pair with the history here, in one write."""
 
-    name = "tool-results:after"
+    event = "tool-results:after"
     __slots__ = ("message", "results", "run_id")
 
     def __init__(self, run_id: str, message: Message, results: Message) -> None:
@@ -539,7 +539,7 @@ class ToolResultsAfter(Hook):
 class RunPause(Hook):
     """The run stops with calls that wait for an answer. What is stored now can be taken up in another process."""
 
-    name = "run:pause"
+    event = "run:pause"
     __slots__ = ("message", "reasons", "results", "run_id")
 
     def __init__(
@@ -557,8 +557,8 @@ def _all() -> dict[str, type[Hook]]:
     while queue:
         kind = queue.pop()
         queue.extend(kind.__subclasses__())
-        if kind.name and not kind.__name__.startswith("_"):
-            found[kind.name] = kind
+        if kind.event:
+            found[kind.event] = kind
     return dict(sorted(found.items()))
 
 

@@ -102,7 +102,7 @@ class HookBus:
                         setattr(context, field, value)
             except Exception as error:
                 name = getattr(handler, "__qualname__", repr(handler))
-                logger.exception("handler %s of %s failed", name, context.name)
+                logger.exception("handler %s of %s failed", name, context.event)
                 if context.gate:
                     context.fail_closed(f"the check {name} failed ({type(error).__name__}: {error})")
             if context.settled:
@@ -147,6 +147,6 @@ def hook_class(event: type[H] | str) -> type[H]:
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(HOOKS)}"
             raise ConfigError(f"there is no hook {event!r}{hint}")
         return found  # pyright: ignore[reportReturnType]
-    if HOOKS.get(getattr(event, "name", "")) is not event:
+    if HOOKS.get(getattr(event, "event", "")) is not event:
         raise ConfigError(f"{event!r} is no hook; use one of the classes of mainspring.events, or its name")
     return event
