@@ -44,7 +44,7 @@ def strip_surrogates(value: Any) -> Any:
             return value if value.isascii() else value.translate(_SURROGATES)
         case dict():
             return {strip_surrogates(k): strip_surrogates(v) for k, v in value.items()}  # pyright: ignore
-        case list():
+        case list() | tuple():
             return [strip_surrogates(v) for v in value]  # pyright: ignore
         case _:
             return value

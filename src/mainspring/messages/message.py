@@ -8,7 +8,14 @@ from typing import Any, Literal, Self
 
 from msgspec import Struct, field
 
-from mainspring.messages.content import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages.content import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from mainspring.messages.usage import Usage
 
 Role = Literal["system", "user", "assistant"]

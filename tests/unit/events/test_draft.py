@@ -1,0 +1,115 @@
+"""The growing message: cheap while it grows, exact whenever somebody looks."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.events import Draft, TextDelta, parse_call
+from mainspring.messages import Message, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
+
+
+@pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10")
+def test_events_tell_the_whole_answer_and_each_knows_its_moment() -> None:
+    draft = Draft("p", "m")
+    events: list[Any] = [draft.start(), draft.open_thinking(), draft.thinking(0, "hm"), draft.close_thinking(0, "sig")]
+    events += [draft.open_text(), draft.text(1, "He"), draft.open_call("c1", "look"), draft.arguments(2, '{"a":')]
+    events += [draft.text(1, "llo"), draft.arguments(2, "1}"), draft.close_text(1), draft.close_call(2)]
+    events.append(draft.done("tool_use"))
+    assert [e.type for e in events] == [
+        "start", "thinking_start", "thinking_delta", "thinking_end", "text_start", "text_delta", "toolcall_start",
+        "toolcall_delta", "text_delta", "toolcall_delta", "text_end", "toolcall_end", "done",
+    ]  # fmt: skip
+    assert [getattr(e, "index", None) for e in events] == [None, 0, 0, 0, 1, 1, 2, 2, 1, 2, 1, 2, None]
+    assert [e.partial.text for e in events] == [
+        "",
+        "",
+        "",
+        "",
+        "",
+        "He",
+        "He",
+        "He",
+        "Hello",
+        "Hello",
+        "Hello",
+        "Hello",
+        "Hello",
+    ]
+    assert events[7].partial.content[2] == ToolUseBlock("c1", "look", {}, '{"a":')
+    assert events[3].thinking == "hm"
+    assert events[10].text == "Hello"
+    assert events[11].call == ToolUseBlock("c1", "look", {"a": 1})
+    final = events[-1]
+    assert final.reason == "tool_use"
+    assert final.message.content == (
+        ThinkingBlock("hm", "sig"),
+        TextBlock("Hello"),
+        ToolUseBlock("c1", "look", {"a": 1}),
+    )
+    assert (final.message.provider, final.message.model, final.message.stop_reason) == ("p", "m", "tool_use")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=3)), max_size=30))
+def test_partials_are_those_of_their_moment_however_late_they_are_read(pieces: list[tuple[int, str]]) -> None:
+    draft = Draft()
+    for _ in range(3):
+        draft.open_text()
+    seen: list[tuple[TextDelta, list[str]]] = []
+    now = ["", "", ""]
+    for index, text in pieces:
+        now[index] += text
+        seen.append((draft.text(index, text), now[:]))
+    for index in range(3):
+        draft.close_text(index)
+    for event, texts in seen:
+        assert [b.text for b in event.partial.content if isinstance(b, TextBlock)] == texts
+
+
+def test_a_call_may_get_its_name_late() -> None:
+    draft = Draft()
+    start = draft.open_call("", "")
+    draft.arguments(0, "{")
+    draft.rename_call(0, "c9", "look")
+    last = draft.arguments(0, "}")
+    assert start.name == ""
+    assert last.partial.content == (ToolUseBlock("c9", "look", {}, "{}"),)
+    assert draft.close_call(0).call == ToolUseBlock("c9", "look", {})
+
+
+@pytest.mark.covers("MSG-04")
+def test_redacted_thinking_stands_in_its_place() -> None:
+    draft = Draft()
+    draft.redacted_thinking("opaque")
+    draft.open_text()
+    draft.text(1, "a")
+    draft.close_text(1)
+    assert draft.done("end_turn").message.content == (RedactedThinkingBlock("opaque"), TextBlock("a"))
+
+
+@pytest.mark.covers("STR-13")
+def test_what_has_arrived_of_open_blocks_is_kept() -> None:
+    draft = Draft("p", "m")
+    draft.open_text()
+    draft.text(0, "half an ans")
+    draft.open_call("c", "write")
+    draft.arguments(1, '{"path": "a')
+    message = draft.message("error", "connection lost")
+    assert message.text == "half an ans"
+    assert message.content[1] == ToolUseBlock("c", "write", {}, '{"path": "a')
+    assert (message.stop_reason, message.error) == ("error", "connection lost")
+
+
+@pytest.mark.parametrize("text", ["", "  ", "null", "{}"])
+def test_no_arguments_in_any_spelling(text: str) -> None:
+    assert parse_call("i", "n", text) == ToolUseBlock("i", "n", {})
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "[1]", '"x"', "7", '{"a": 1} trailing', "{'a': 1}", "[" * 100_000])
+def test_what_is_no_strict_object_is_kept_raw(text: str) -> None:
+    assert parse_call("i", "n", text) == ToolUseBlock("i", "n", {}, text)
+
+
+def test_an_event_without_a_draft_has_an_empty_partial() -> None:
+    assert isinstance(TextDelta(0, "x").partial, Message)

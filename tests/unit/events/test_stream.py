@@ -1,0 +1,128 @@
+"""The event queue: nothing lost, everybody released."""
+
+import asyncio
+
+import pytest
+
+from mainspring.events import CancelToken, EventStream, run_cancellable, sleep
+
+
+def stream() -> EventStream[str, str]:
+    return EventStream(lambda e: e.startswith("end:"), lambda e: e[4:])
+
+
+@pytest.mark.covers("STR-01", "STR-02", "STR-03", "TST-09")
+async def test_pushed_before_a_reader_attaches() -> None:
+    events = stream()
+    for event in ("a", "b", "end:done", "late"):
+        events.push(event)
+    assert [e async for e in events] == ["a", "b", "end:done"]
+    assert await events.result() == "done"
+    assert events.ended
+
+
+@pytest.mark.covers("STR-01", "STR-03", "TST-09")
+async def test_every_waiting_reader_is_released_at_the_end() -> None:
+    events = stream()
+
+    async def read() -> list[str]:
+        return [e async for e in events]
+
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(read()) for _ in range(3)]
+        results = [tasks.create_task(events.result()) for _ in range(2)]
+        await asyncio.sleep(0)
+        events.push("a")
+        events.push("end:x")
+    assert sorted(e for r in readers for e in r.result()) == ["a", "end:x"]
+    assert [r.result() for r in results] == ["x", "x"]
+
+
+@pytest.mark.covers("STR-01", "STR-03")
+async def test_a_failure_ends_iteration_and_is_raised_by_result_only() -> None:
+    events: EventStream[str, str] = EventStream()
+    events.push("a")
+    events.fail(OSError("gone"))
+    assert [e async for e in events] == ["a"]
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            await events.result()
+
+
+async def test_end_gives_the_result_and_what_comes_later_is_dropped() -> None:
+    events: EventStream[str, int] = EventStream()
+    events.end(7)
+    events.end(8)
+    events.push("x")
+    assert [e async for e in events] == []
+    assert await events.result() == 7
+
+
+async def test_a_cancelled_reader_loses_nothing() -> None:
+    events = stream()
+    async with asyncio.TaskGroup() as tasks:
+        reader = tasks.create_task(anext(aiter(events)))  # pyright: ignore[reportArgumentType]
+        await asyncio.sleep(0)
+        reader.cancel()
+    events.push("a")
+    assert await anext(aiter(events)) == "a"
+
+
+async def test_a_token_is_seen_everywhere_and_set_once() -> None:
+    token = CancelToken()
+    calls: list[str] = []
+    remove = token.on_cancel(lambda: calls.append("removed"))
+    remove()
+    token.on_cancel(lambda: calls.append("early"))
+    token.cancel("first")
+    token.cancel("second")
+    token.on_cancel(lambda: calls.append("late"))
+    await token.wait()
+    assert (calls, token.reason, token.cancelled) == (["early", "late"], "first", True)
+
+
+@pytest.mark.covers("RET-13")
+async def test_a_sleep_is_cut_short() -> None:
+    token = CancelToken()
+    async with asyncio.TaskGroup() as tasks:
+        sleeping = tasks.create_task(sleep(3600, token))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(token.cancel)
+    assert sleeping.result() is False
+    assert await sleep(0, CancelToken()) is True
+
+
+async def test_work_that_ignores_cancellation_is_abandoned() -> None:
+    token, release = CancelToken(), asyncio.Event()
+
+    async def stubborn() -> str:
+        while True:
+            try:
+                await release.wait()
+                return "late"
+            except asyncio.CancelledError:
+                continue
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(run_cancellable(stubborn, token, grace=0.01))
+        await asyncio.sleep(0)
+        token.cancel("stop")
+    assert waiting.cancelled()
+    release.set()
+
+
+async def test_work_that_ends_in_its_grace_gives_its_result() -> None:
+    token = CancelToken()
+
+    async def tidy() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "tidied"
+        return "never"
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(run_cancellable(tidy, token, grace=5))
+        await asyncio.sleep(0)
+        token.cancel()
+    assert waiting.result() == "tidied"

@@ -1,0 +1,206 @@
+"""Messages, blocks and usage: values that survive the trip to JSON and back."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.messages import (
+    ContentBlock,
+    Cost,
+    CustomMessage,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    as_messages,
+    classic_stop_reason,
+    convert_to_llm,
+    decode_message,
+    encode_message,
+    strip_surrogates,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
+    lambda c: st.lists(c) | st.dictionaries(TEXT, c),
+    max_leaves=6,
+)
+IMAGE = st.builds(ImageBlock, st.sampled_from(["image/png", "image/jpeg"]), TEXT)
+BLOCK: st.SearchStrategy[ContentBlock] = st.one_of(
+    st.builds(TextBlock, TEXT, st.none() | TEXT),
+    st.builds(ThinkingBlock, TEXT, st.none() | TEXT),
+    st.builds(RedactedThinkingBlock, TEXT),
+    IMAGE,
+    st.builds(ToolUseBlock, TEXT, TEXT, st.dictionaries(TEXT, JSON), st.none() | TEXT, st.none() | TEXT),
+    st.builds(
+        ToolResultBlock,
+        TEXT,
+        TEXT,
+        TEXT | st.lists(st.builds(TextBlock, TEXT) | IMAGE).map(tuple),
+        st.booleans(),
+        JSON,
+    ),
+)
+
+
+@pytest.mark.covers("MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-05", "MSG-06", "MSG-07", "MSG-08")
+@given(st.sampled_from(["system", "user", "assistant"]), st.lists(BLOCK))
+def test_every_block_round_trips(role: Any, blocks: list[ContentBlock]) -> None:
+    message = Message(role, tuple(blocks), id="m1")
+    back = decode_message(encode_message(message))
+    assert isinstance(back, Message)
+    assert back.content == message.content
+    assert (back.role, back.id, back.timestamp) == (role, "m1", message.timestamp)
+
+
+@pytest.mark.covers("MSG-08")
+def test_blocks_are_told_apart_by_the_anthropic_names() -> None:
+    blocks = [
+        TextBlock("a"),
+        ThinkingBlock("b"),
+        RedactedThinkingBlock("c"),
+        ImageBlock("image/png", "d"),
+        ToolUseBlock("e", "f"),
+        ToolResultBlock("e"),
+    ]
+    assert [b["type"] for b in msgspec.to_builtins(blocks)] == [
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "image",
+        "tool_use",
+        "tool_result",
+    ]
+    with pytest.raises(msgspec.ValidationError):
+        decode_message(b'{"kind":"message","role":"user","content":[{"type":"video"}]}')
+
+
+@pytest.mark.covers("MSG-08")
+def test_blocks_and_messages_are_immutable() -> None:
+    with pytest.raises(AttributeError):
+        TextBlock("a").text = "b"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError):
+        Message.user("a").role = "system"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.covers("MSG-09", "MSG-10", "MSG-11", "MSG-12")
+def test_a_message_knows_who_what_and_when() -> None:
+    before = datetime.now(UTC)
+    history = [
+        Message.system("Be brief."),
+        Message.user("Hi"),
+        Message.user([TextBlock("See"), ImageBlock("image/png", "AAAA")]),
+        Message.assistant("Hello", usage=Usage(3, 2), stop_reason="end_turn", error="none", provider="p", model="m"),
+    ]
+    assert [m.role for m in history] == ["system", "user", "user", "assistant"]
+    assert history[1].content == (TextBlock("Hi"),)
+    assert [type(b) for b in history[2].content] == [TextBlock, ImageBlock]
+    assert all(before <= m.timestamp <= datetime.now(UTC) and m.timestamp.tzinfo is UTC for m in history)
+    back = decode_message(encode_message(history[3]))
+    assert isinstance(back, Message)
+    assert (back.usage, back.stop_reason, back.error, back.provider, back.model) == (
+        Usage(3, 2),
+        "end_turn",
+        "none",
+        "p",
+        "m",
+    )
+
+
+@pytest.mark.covers("MSG-12")
+def test_time_on_disk_is_iso_8601() -> None:
+    message = Message.user("x", timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert b'"timestamp":"2026-01-02T03:04:05Z"' in encode_message(message)
+
+
+@pytest.mark.covers("MSG-13", "MSG-14")
+@pytest.mark.parametrize(
+    ("reason", "classic"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("tool_use", "toolUse"),
+        ("error", "error"),
+        ("aborted", "aborted"),
+    ],
+)
+def test_stop_reasons_have_both_names(reason: Any, classic: str) -> None:
+    assert classic_stop_reason(reason) == classic
+    assert decode_message(encode_message(Message("assistant", stop_reason=reason))).stop_reason == reason  # pyright: ignore
+
+
+@pytest.mark.covers("MSG-14")
+def test_another_stop_reason_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_message(b'{"kind":"message","role":"assistant","stop_reason":"length"}')
+
+
+class Artifact(msgspec.Struct):
+    name: str
+    size: int
+
+
+@pytest.mark.covers("MSG-15", "MSG-16")
+def test_an_application_adds_its_own_messages() -> None:
+    message = CustomMessage("artifact", Artifact("plan.md", 12), id="c1")
+    back = decode_message(encode_message(message), {"artifact": Artifact})
+    assert isinstance(back, CustomMessage)
+    assert (back.custom_type, back.data, back.id) == ("artifact", Artifact("plan.md", 12), "c1")
+    plain = decode_message(encode_message(message))
+    assert isinstance(plain, CustomMessage)
+    assert plain.data == {"name": "plan.md", "size": 12}
+    user = Message.user("hi")
+    assert convert_to_llm([message, user, message]) == [user]
+
+
+@pytest.mark.covers("MSG-22")
+@pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
+def test_lone_surrogates_never_reach_the_disk(code: int) -> None:
+    message = Message.user([TextBlock(f"a{chr(code)}b"), ToolUseBlock("i", "n", {"k": [chr(code)]})])
+    data = encode_message(message)
+    assert data.decode("utf-8")
+    back = decode_message(data)
+    assert isinstance(back, Message)
+    assert back.text == "a\ufffdb"
+
+
+@given(TEXT)
+def test_text_without_surrogates_is_the_same_object(text: str) -> None:
+    assert strip_surrogates(text) == text
+
+
+@pytest.mark.covers("MSG-25")
+def test_prompts_of_every_form_become_messages() -> None:
+    (message,) = as_messages("hello")
+    assert isinstance(message, Message)
+    assert (message.role, message.text) == ("user", "hello")
+    assert as_messages("") == []
+    assert as_messages(message) == [message]
+    assert as_messages([message, CustomMessage("x")])[0] is message
+    (blocks,) = as_messages([TextBlock("see"), ImageBlock("image/png", "AA")])
+    assert isinstance(blocks, Message)
+    assert len(blocks.content) == 2
+    with pytest.raises(TypeError, match="a prompt is text"):
+        as_messages([message, TextBlock("x")])
+
+
+@pytest.mark.covers("MOD-29")
+def test_usage_adds_up_and_nothing_is_counted_twice() -> None:
+    usage = Usage(10, 5, cache_read=100, cache_write=7, reasoning_tokens=3, cost=Cost(1, 2, 3, 4))
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (117, 5, 122)
+    both = usage + Usage(1, 1, cost=Cost(input=1))
+    assert (both.input_tokens, both.output_tokens, both.total_tokens) == (11, 6, 124)
+    assert both.cost is not None
+    assert both.cost.total == 11
+    assert (usage + Usage(1, 1)).cost is None, "an unknown price makes the sum unknown"
+    assert (Usage.zero() + usage).cost == usage.cost
