@@ -1,0 +1,1 @@
+"""Measurements beside a hand-written loop: `python -m benchmarks`."""

@@ -1,0 +1,143 @@
+"""One measurement in one process: ``python -m benchmarks.worker raw|ours SCENARIO URL``. Prints one JSON line."""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import time
+from contextlib import AsyncExitStack
+
+MARKS: list[float] = []
+COUNT = 0
+
+
+async def lookup(key: str) -> str:
+    """Look up a value by its key.
+
+    Args:
+        key: The key to look up.
+    """
+    MARKS.append(time.process_time())
+    return "value of " + key
+
+
+def prompt() -> str:
+    global COUNT
+    COUNT += 1
+    return f"[conv={os.getpid()}-{COUNT}] Look things up, then answer."
+
+
+class RawSide:
+    def __init__(self, url: str, model: str) -> None:
+        from benchmarks.raw import Raw
+
+        self.loop = Raw(url, model, {"lookup": lookup})
+
+    async def run(self) -> str:
+        return await self.loop.run(prompt())
+
+    async def stream(self, on_delta) -> str:
+        return await self.loop.run(prompt(), on_delta)
+
+    async def close(self) -> None:
+        await self.loop.close()
+
+
+class OurSide:
+    def __init__(self, url: str, model: str) -> None:
+        from mainspring import Agent, tool
+        from mainspring.models import create_model
+
+        self.model = create_model(f"openai:{model}", base_url=url, api_key="bench")
+        self.tool = tool(lookup)
+        self.agent = lambda: Agent(self.model, system="You are a helpful assistant. Use the tools.", tools=[self.tool])
+
+    async def run(self) -> str:
+        return (await self.agent().run(prompt())).text
+
+    async def stream(self, on_delta) -> str:
+        from mainspring import TextDelta
+
+        async with self.agent().stream(prompt()) as run:
+            async for event in run:
+                if isinstance(event, TextDelta):
+                    on_delta(event.text)
+            return (await run.result()).text
+
+    async def close(self) -> None:
+        await self.model.aclose()
+
+
+def side(which: str, url: str, model: str):
+    return RawSide(url, model) if which == "raw" else OurSide(url, model)
+
+
+def rss_kb() -> int:
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next((int(line.split()[1]) for line in status if line.startswith("VmRSS:")), 0)
+
+
+async def timed(work) -> tuple[float, float]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    await work
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+async def turns(which: str, url: str) -> dict:
+    async with AsyncExitStack() as stack:
+        it = side(which, url, "bench-t50")
+        stack.push_async_callback(it.close)
+        await it.run()
+        cpu, wall = await timed(it.run())
+        return {"cpu_ms_per_turn": cpu / 51 * 1e3, "wall_ms_per_turn": wall / 51 * 1e3}
+
+
+async def deltas(which: str, url: str) -> dict:
+    seen: list[str] = []
+    async with AsyncExitStack() as stack:
+        it = side(which, url, "bench-c5000")
+        stack.push_async_callback(it.close)
+        await it.stream(lambda text: None)
+        cpu, _ = await timed(it.stream(seen.append))
+        assert len(seen) == 5000, len(seen)
+        return {"cpu_us_per_delta": cpu / 5000 * 1e6}
+
+
+async def concurrent(which: str, url: str) -> dict:
+    async with AsyncExitStack() as stack:
+        it = side(which, url, "bench-t5-l50")
+        stack.push_async_callback(it.close)
+        await it.run()
+        gc.collect()
+        before = rss_kb()
+
+        async def all_of_them() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(500):
+                    tasks.create_task(it.run())
+
+        cpu, wall = await timed(all_of_them())
+        return {"cpu_s": cpu, "wall_s": wall, "rss_kb_per_run": (rss_kb() - before) / 500}
+
+
+async def growth(which: str, url: str) -> dict:
+    async with AsyncExitStack() as stack:
+        it = side(which, url, "bench-t400")
+        stack.push_async_callback(it.close)
+        MARKS.clear()
+        cpu, _ = await timed(it.run())
+        early, late = MARKS[50] - MARKS[0], MARKS[399] - MARKS[349]
+        return {"cpu_s": cpu, "late_over_early": late / early, "late_ms_per_turn": late / 50 * 1e3}
+
+
+async def first(which: str, url: str) -> dict:
+    it = side(which, url, "bench")
+    await it.run()
+    await it.close()
+    return {"rss_mb": rss_kb() / 1024}
+
+
+if __name__ == "__main__":
+    which, scenario, url = sys.argv[1:4]
+    print(json.dumps(asyncio.run(globals()[scenario](which, url))))

@@ -1,0 +1,425 @@
+"""Tool calls: the order of the steps, who may say what, and one result for each call whatever happens."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.errors import ToolError
+from mainspring.events import HOOKS
+from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop, output_bytes
+from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
+from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
+from tests.unit.loop.stage import Script, call, calls, config, paired, say
+
+
+@tool
+async def add(a: int, b: int = 1) -> str:
+    """Add."""
+    return str(a + b)
+
+
+async def dispatch(*turn: Any, tools: Any = (add,), hooks: Any = None, **options: Any) -> tuple[list[Any], list[Any]]:
+    """Run one turn with these calls; gives the results and the events."""
+    bus = HookBus(hooks)
+    events: list[Any] = []
+    bus.observe(events.append)
+    ctx = LoopContext(tools=ToolRegistry(tools))
+    await agent_loop("go", ctx, config(Script(calls(*turn), say("ok")), bus=bus, **options))
+    paired(ctx.messages)
+    return list(ctx.messages[2].tool_results), events  # pyright: ignore
+
+
+@pytest.mark.covers("TEX-11", "TEX-10")
+async def test_the_steps_of_a_call_come_in_order() -> None:
+    order: list[str] = []
+
+    @tool
+    async def run(n: int) -> str:
+        """Run."""
+        order.append(f"execute {n!r}")
+        return "x"
+
+    names = [n for n in HOOKS if n.startswith(("tool", "validation"))]
+    hooks = {n: (lambda ctx: order.append(type(ctx).event)) for n in names}
+    await dispatch(call("run", n="3"), tools=[run], hooks=hooks)
+    assert order == [
+        "tool:intent", "tool:gate", "validation:coerce", "tool:before", "tool:permit", "tool:start", "execute 3",
+        "tool:transform", "tool:after", "tool-results:after",
+    ]  # fmt: skip
+
+
+@pytest.mark.covers("HOK-22", "TEX-12", "TEX-14")
+async def test_a_block_beats_a_result_and_does_not_count() -> None:
+    seen: list[str] = []
+
+    def gate(ctx: Any) -> None:
+        ctx.result = "substitute"
+        ctx.block = True
+        ctx.reason = "not today"
+
+    hooks = {
+        "tool:gate": gate,
+        "tool:after": lambda c: seen.append("after"),
+        "turn:after": lambda c: seen.append(str(c.tool_counts)),
+    }
+    (result,), _ = await dispatch(call("add", a=1), hooks=hooks)
+    assert (result.text, result.is_error) == ("Blocked: not today", True)
+    assert seen == ["{}", "{}"]
+    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:gate": lambda ctx: {"block": "a reason"}})
+    assert result.text == "Blocked: a reason"
+
+
+@pytest.mark.covers("TEX-13")
+async def test_a_substitute_counts_and_goes_through_transform_and_after() -> None:
+    seen: list[str] = []
+    hooks = {
+        "tool:gate": lambda ctx: {"result": "from the cache"},
+        "tool:before": lambda ctx: seen.append("before"),
+        "tool:transform": lambda ctx: seen.append("transform"),
+        "tool:after": lambda ctx: seen.append(f"after {dict(ctx.tool_counts)}"),
+    }
+    (result,), _ = await dispatch(call("add", a=1), hooks=hooks)
+    assert (result.text, result.is_error) == ("from the cache", False)
+    assert seen == ["transform", "after {'add': 1}"]
+
+
+@pytest.mark.covers("TEX-15")
+async def test_an_unknown_tool_is_an_error_the_model_can_mend() -> None:
+    seen: list[str] = []
+    hooks = {"tool:unknown": lambda c: seen.append("unknown"), "tool:error": lambda c: seen.append("error"),
+             "turn:after": lambda c: seen.append(str(c.tool_counts))}  # fmt: skip
+    (result,), _ = await dispatch(call("ad", a=1), hooks=hooks)
+    assert result.text == "Unknown tool: ad. Did you mean add?"
+    assert result.is_error
+    assert seen == ["{}", "unknown", "error", "{'ad': 1}"]
+    seen.clear()
+    hooks = {
+        "tool:unknown": lambda c: {"result": "try add", "suppress_error": True},
+        "tool:error": lambda c: seen.append("error"),
+    }
+    (result,), _ = await dispatch(call("__class__"), hooks=hooks)
+    assert (result.text, seen) == ("try add", [])
+
+
+@pytest.mark.covers("TEX-09", "TEX-01", "TEX-04")
+async def test_arguments_that_do_not_fit_are_told_and_nothing_fires_after() -> None:
+    seen: list[str] = []
+    hooks = {
+        n: (lambda ctx: seen.append(type(ctx).event))
+        for n in ("validation:reject", "tool:before", "tool:transform", "tool:after")
+    }
+    (result,), _ = await dispatch(call("add", b="many"), hooks=hooks)
+    assert result.text.startswith("Validation error: ")
+    assert "a" in result.text
+    assert "b" in result.text
+    assert result.is_error
+    assert seen == ["validation:reject"]
+
+
+@pytest.mark.covers("TEX-02")
+async def test_the_models_own_arguments_are_never_changed() -> None:
+    given: list[Any] = []
+
+    @tool
+    async def change(items: list[int]) -> str:
+        """Change."""
+        items.append(99)
+        return "x"
+
+    original = {"items": ["1", 2]}
+    hooks = {"tool:gate": lambda ctx: given.append(ctx.input)}
+    await dispatch(ToolUseBlock("c", "change", original), tools=[change], hooks=hooks)
+    assert given == [{"items": ["1", 2]}]
+    assert original == {"items": ["1", 2]}
+
+
+@pytest.mark.covers("TEX-10", "HOK-25")
+async def test_before_may_replace_the_input_and_it_is_validated_again() -> None:
+    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "40", "b": 2}}})
+    assert result.text == "42"
+    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "no"}}})
+    assert result.text.startswith("Validation error: ")
+
+
+@pytest.mark.covers("HOK-45", "SEC-04")
+async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> None:
+    judged: list[Any] = []
+
+    def permit(ctx: Any) -> None:
+        judged.append((ctx.input, dict(ctx.original)))
+        ctx.input["a"] = 1000
+
+    hooks = {"tool:before": lambda ctx: {"input": {"a": 2}}, "tool:permit": permit}
+    (result,), _ = await dispatch(call("add", a="1"), hooks=hooks)
+    assert judged == [({"a": 1000}, {"a": "1"})]
+    assert result.text == "3"
+
+    def refuse(ctx: Any) -> None:
+        ctx.deny("no writing")
+
+    later: list[str] = []
+    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:permit": [refuse, lambda c: later.append("asked")]})
+    assert (result.text, result.is_error) == ("Permission denied: no writing", True)
+    assert result.details == {"code": ToolErrorCode.PERMISSION_DENIED}
+    assert not later, "a refusal cannot be taken back"
+
+
+async def test_a_refusal_may_end_the_run() -> None:
+    bus = HookBus({"tool:permit": lambda ctx: ctx.deny("never", stop=True)})
+    ctx = LoopContext(tools=ToolRegistry([add]))
+    result = await agent_loop("go", ctx, config(Script(call("add", a=1), say("no")), bus=bus))
+    assert (result.status, result.turns) == ("denied", 1)
+    paired(ctx.messages)
+
+
+@pytest.mark.covers("HOK-44")
+async def test_a_gate_that_fails_blocks_and_an_observer_that_fails_is_only_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(ctx: Any) -> None:
+        raise RuntimeError("bug")
+
+    for gate, text in (("tool:gate", "Blocked: "), ("tool:permit", "Permission denied: "), ("tool:start", "Not run: ")):
+        (result,), _ = await dispatch(call("add", a=1), hooks={gate: broken})
+        assert result.text.startswith(text)
+        assert "RuntimeError: bug" in result.text
+        assert result.is_error
+    for observer in ("tool:before", "tool:transform", "tool:after", "turn:after", "session:turns", "usage"):
+        (result,), _ = await dispatch(call("add", a=1), hooks={observer: broken})
+        assert result.text == "2"
+    assert "handler" in caplog.text
+
+
+@pytest.mark.covers("TDF-12", "TEX-16")
+@pytest.mark.parametrize(
+    ("error", "text", "code"),
+    [
+        (ToolError("no such city"), "no such city", ToolErrorCode.UNKNOWN),
+        (ValueError("bad"), "Error: ValueError: bad", ToolErrorCode.UNKNOWN),
+        (FileNotFoundError("x.txt"), "Error: x.txt", ToolErrorCode.NOT_FOUND),
+        (OSError("disk"), "Error: disk", ToolErrorCode.IO_ERROR),
+        (TimeoutError(), "fail took too long", ToolErrorCode.TIMEOUT),
+    ],
+)
+async def test_what_a_tool_raises_becomes_its_result(error: Exception, text: str, code: ToolErrorCode) -> None:
+    @tool
+    async def fail() -> str:
+        """Fail."""
+        raise error
+
+    seen: list[str] = []
+    hooks = {n: (lambda ctx: seen.append(type(ctx).event)) for n in ("tool:error", "tool:transform", "tool:after")}
+    (result,), _ = await dispatch(call("fail"), tools=[fail], hooks=hooks)
+    assert (result.text, result.is_error, result.details) == (text, True, {"code": code})
+    assert seen == ["tool:error", "tool:transform", "tool:after"]
+    (result,), _ = await dispatch(call("fail"), tools=[fail], hooks={"tool:error": lambda ctx: {"result": "stand-in"}})
+    assert (result.text, result.is_error) == ("stand-in", False)
+
+
+async def test_an_error_value_is_a_failure_too() -> None:
+    @tool
+    async def fail() -> ToolResult:
+        """Fail."""
+        return ToolResult(output="nothing there", is_error=True, code=ToolErrorCode.NOT_FOUND)
+
+    (result,), _ = await dispatch(call("fail"), tools=[fail])
+    assert (result.text, result.is_error) == ("nothing there", True)
+
+
+@pytest.mark.covers("HOK-26")
+async def test_transform_may_change_what_the_model_sees() -> None:
+    def shout(ctx: Any) -> None:
+        ctx.result = ToolResult(output=f"{ctx.result.output}!", is_error=True)
+
+    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:transform": shout})
+    assert (result.text, result.is_error) == ("2!", True)
+
+
+@pytest.mark.covers("TEX-20", "TEX-21", "TEX-32", "AGT-06")
+async def test_parallel_calls_run_together_fail_alone_and_answer_in_order() -> None:
+    running: set[str] = set()
+    together = asyncio.Event()
+
+    @tool
+    async def meet(n: str, ctx: ToolContext) -> str:
+        """Wait for the others."""
+        running.add(ctx.call_id)
+        if len(running) == 3:
+            together.set()
+        await together.wait()
+        if n == "b":
+            raise ValueError("b fails")
+        return n
+
+    results, events = await dispatch(*(call("meet", n=n) for n in "abc"), tools=[meet])
+    assert [r.text for r in results] == ["a", "Error: ValueError: b fails", "c"]
+    assert len(running) == 3
+    starts = [e.call.id for e in events if e.type == "tool_execution_start"]
+    assert starts == [r.tool_use_id for r in results]
+    assert {e.call.id for e in events if e.type == "tool_execution_end"} == set(starts)
+
+
+@pytest.mark.covers("TEX-20")
+async def test_calls_that_must_be_alone_are_alone_and_in_order() -> None:
+    log: list[str] = []
+
+    def make(name: str, safe: bool) -> Any:
+        @tool(name=name, concurrency_safe=safe)
+        async def run() -> str:
+            """Run."""
+            log.append(f"+{name}")
+            await asyncio.sleep(0)
+            log.append(f"-{name}")
+            return name
+
+        return run
+
+    await dispatch(
+        call("r1"),
+        call("r2"),
+        call("w"),
+        call("r3"),
+        tools=[make("r1", True), make("r2", True), make("w", False), make("r3", True)],
+    )
+    assert log == ["+r1", "+r2", "-r1", "-r2", "+w", "-w", "+r3", "-r3"]
+
+
+@pytest.mark.covers("TEX-20")
+async def test_no_more_calls_run_together_than_allowed() -> None:
+    now = most = 0
+
+    @tool
+    async def run() -> str:
+        """Run."""
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+        return "x"
+
+    await dispatch(*(call("run") for _ in range(9)), tools=[run], behavior=Behavior(tool_concurrency=2))
+    assert most == 2
+
+
+@pytest.mark.covers("TEX-18", "TEX-17")
+async def test_blocks_come_back_as_blocks_and_images_only_where_they_can_be_seen() -> None:
+    @tool
+    async def shoot() -> list[Any]:
+        """Shoot."""
+        return [TextBlock("see"), ImageBlock("image/png", "AAAA")]
+
+    (result,), _ = await dispatch(call("shoot"), tools=[shoot])
+    assert result.content == (TextBlock("see"), ImageBlock("image/png", "AAAA"))
+    seen: list[Any] = []
+    (result,), _ = await dispatch(
+        call("shoot"), tools=[shoot], vision=False, hooks={"tool:after": lambda c: seen.append(c.result)}
+    )
+    assert result.content[1] == TextBlock("[image left out: this model cannot see images]")
+    assert seen == [result]
+
+
+@pytest.mark.covers("TDF-05", "TDF-08", "TDF-04", "TEX-27", "TEX-31", "AGT-06")
+async def test_a_tool_knows_its_call_and_reports_on_the_way() -> None:
+    got: list[ToolContext] = []
+
+    @tool(label="Look up")
+    async def work(ctx: ToolContext) -> ToolResult:
+        """Work."""
+        got.append(ctx)
+        ctx.metadata(title="halfway", done=50)
+        ctx.update("partial output")
+        return ToolResult(output="x", title="all done", metadata={"rows": 3})
+
+    block = call("work")
+    (result,), events = await dispatch(block, tools=[work], agent="tester", session_id="s1", extra={"db": 1})
+    (ctx,) = got
+    assert (ctx.call_id, ctx.session_id, ctx.agent, ctx.extra, ctx.aborted) == (
+        result.tool_use_id,
+        "s1",
+        "tester",
+        {"db": 1},
+        False,
+    )
+    assert ctx.message_id
+    updates = [(e.output, e.title, e.metadata) for e in events if e.type == "tool_execution_update"]
+    assert updates == [("", "halfway", {"done": 50}), ("partial output", None, None)]
+    assert next(e.label for e in events if e.type == "tool_execution_start") == "Look up"
+    assert next(e.title for e in events if e.type == "tool_execution_end") == "all done"
+    assert result.details == {"rows": 3}
+
+
+@pytest.mark.covers("TEX-19")
+def test_output_bytes_are_utf8_and_base64() -> None:
+    assert output_bytes("a€") == 4
+    assert output_bytes((TextBlock("a€"), ImageBlock("image/png", "AAAA"))) == 8
+
+
+async def test_sync_tools_run_in_a_thread_and_do_not_block() -> None:
+    import threading
+
+    where: list[int] = []
+
+    @tool
+    def plain(n: int) -> dict[str, int]:
+        """Plain."""
+        where.append(threading.get_ident())
+        return {"n": n}
+
+    (result,), _ = await dispatch(call("plain", n=1), tools=[plain])
+    assert result.text == '{"n":1}'
+    assert where != [threading.get_ident()]
+
+
+PLAN = st.lists(
+    st.sampled_from(["ok", "fail", "unknown", "invalid", "block", "deny", "steer", "abort"]), min_size=1, max_size=6
+)
+
+
+@pytest.mark.covers("TEX-23", "TST-07")
+@given(PLAN, st.sampled_from(["parallel", "sequential"]), st.booleans())
+async def test_every_call_has_one_result_whatever_happens(plan: list[str], mode: Any, safe: bool) -> None:
+    from mainspring.errors import AgentAbortedError, AgentProviderError
+    from mainspring.events import CancelToken
+    from mainspring.messages import Message
+
+    signal, waiting = CancelToken(), list[Message]()
+
+    @tool(concurrency_safe=safe)
+    async def act(what: str, n: int) -> str:
+        """Act."""
+        match what:
+            case "fail":
+                raise ValueError(what)
+            case "steer":
+                waiting.append(Message.user("stop"))
+            case "abort":
+                signal.cancel("abort")
+            case _:
+                await asyncio.sleep(0)
+        return what
+
+    def gate(ctx: Any) -> None:
+        ctx.block = ctx.input.get("what") == "block"
+
+    def permit(ctx: Any) -> None:
+        if ctx.input.get("what") == "deny":
+            ctx.deny("no")
+
+    turn = [
+        call("nothing") if what == "unknown" else call("act", what=what, n="x" if what == "invalid" else i)
+        for i, what in enumerate(plan)
+    ]
+    ctx = LoopContext(tools=ToolRegistry([act]))
+    bus = HookBus({"tool:gate": gate, "tool:permit": permit})
+    setup = config(Script(calls(*turn), say("ok")), bus=bus, behavior=Behavior(tool_execution=mode),
+                   get_steering=lambda: [waiting.pop()] if waiting else [])  # fmt: skip
+    try:
+        await agent_loop("go", ctx, setup, signal)
+    except (AgentAbortedError, AgentProviderError):
+        pass
+    paired(ctx.messages)
+    assert [r.tool_use_id for r in ctx.messages[2].tool_results] == [c.id for c in ctx.messages[1].tool_uses]  # pyright: ignore

@@ -1,0 +1,487 @@
+"""The loop, without an Agent: what is asked, what runs, what joins the history, and how it ends."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentContextExceededError,
+    AgentProviderError,
+    ContextExceededError,
+    NetworkError,
+)
+from mainspring.events import CancelToken, ModelErrorHook, SessionTurns, TurnAfter, TurnBefore, UsageUpdate
+from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
+from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
+from mainspring.tools import ToolRegistry, tool
+from tests.unit.loop.stage import Script, call, calls, config, cut, fail, kinds, paired, say
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"value of {key}"
+
+
+def context(*tools: Any, system: str = "") -> LoopContext:
+    return LoopContext(system=system, tools=ToolRegistry(tools or (look,)))
+
+
+@pytest.mark.covers("AGT-01", "AGT-08", "AGT-35", "PKG-11", "TST-02", "TST-03")
+async def test_asks_runs_tools_asks_again_and_answers() -> None:
+    model = Script(call("look", key="a"), say("It is a."))
+    ctx = context(system="Be brief.")
+    result = await agent_loop("What is it?", ctx, config(model))
+    assert result.status == "completed"
+    assert [m.role for m in ctx.messages if isinstance(m, Message)] == ["user", "assistant", "user", "assistant"]
+    assert tuple(ctx.messages) == result.messages
+    assert [len(r.messages) for r in model.requests] == [1, 3]
+    assert model.requests[1].messages[2].tool_results[0].content == "value of a"
+    assert model.requests[0].system == "Be brief."
+    assert [t.name for t in model.requests[0].tools] == ["look"]
+    assert (result.turns, result.tool_counts) == (2, {"look": 1})
+    assert all(m.id for m in ctx.messages)
+    paired(ctx.messages)
+
+
+@pytest.mark.covers("AGT-02", "AGT-22", "AGT-23", "AGT-24")
+async def test_follow_ups_re_enter_the_loop_when_it_would_stop() -> None:
+    waiting = ["and b?", "and c?"]
+    injected: list[tuple[str, str]] = []
+
+    async def follow_up() -> list[Message]:
+        return [Message.user(waiting.pop(0))] if waiting else []
+
+    bus = HookBus({"steer:inject": lambda ctx: injected.append((ctx.kind, ctx.messages[0].text))})
+    model = Script(say("a"), call("look", key="b"), say("b"), say("c"))
+    ctx = context()
+    result = await agent_loop("a?", ctx, config(model, bus=bus, get_follow_up=follow_up))
+    texts = [m.text for m in ctx.messages if isinstance(m, Message)]
+    assert texts == ["a?", "a", "and b?", "", "", "b", "and c?", "c"]
+    assert injected == [("follow_up", "and b?"), ("follow_up", "and c?")]
+    assert result.turns == 4
+
+
+@pytest.mark.covers("AGT-20", "AGT-21", "AGT-23", "AGT-24", "TEX-22")
+async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
+    ran: list[str] = []
+    waiting: list[Message] = []
+
+    @tool
+    async def step(n: str) -> str:
+        """Do a step."""
+        ran.append(n)
+        if n == "2":
+            waiting.append(Message.user("use Celsius"))
+        return n
+
+    def steering() -> list[Message]:
+        return [waiting.pop()] if waiting else []
+
+    kinds_seen: list[str] = []
+    bus = HookBus({"steer:inject": lambda ctx: kinds_seen.append(ctx.kind)})
+    model = Script(calls(*(call("step", n=str(n)) for n in (1, 2, 3, 4))), say("ok"))
+    ctx = context(step)
+    await agent_loop(
+        "go", ctx, config(model, bus=bus, get_steering=steering, behavior=Behavior(tool_execution="sequential"))
+    )
+    assert ran == ["1", "2"]
+    results = ctx.messages[2].tool_results  # pyright: ignore
+    assert [r.is_error for r in results] == [False, False, True, True]
+    assert "new message from the user" in results[2].text
+    assert ctx.messages[3].text == "use Celsius"  # pyright: ignore
+    assert kinds_seen == ["steer"]
+    paired(ctx.messages)
+
+
+@pytest.mark.covers("AGT-20")
+async def test_steering_between_turns_is_seen_before_the_run_would_stop() -> None:
+    waiting = [Message.user("also Bergen")]
+    model = Script(say("Oslo"), say("Bergen"))
+    ctx = context()
+    await agent_loop("Oslo?", ctx, config(model, get_steering=lambda: [waiting.pop()] if waiting else []))
+    assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["Oslo?", "Oslo", "also Bergen", "Bergen"]
+
+
+@pytest.mark.covers("AGT-28")
+async def test_a_turn_limit_ends_the_run_with_its_status_and_loses_no_steering() -> None:
+    inbox = [Message.user("later")]
+    taken: list[Message] = []
+
+    def steering() -> list[Message]:
+        taken.extend(inbox)
+        return [inbox.pop()] if inbox else []
+
+    model = Script(*[call("look", key="x") for _ in range(9)])
+    ctx = context()
+    result = await agent_loop("go", ctx, config(model, get_steering=steering, behavior=Behavior(max_turns=1)))
+    assert (result.status, result.turns, len(model.requests)) == ("max_turns", 1, 1)
+    assert inbox, "what no request could see still waits"
+    assert not taken
+    paired(ctx.messages)
+
+
+@pytest.mark.covers("AGT-28")
+async def test_by_default_turns_are_not_limited() -> None:
+    model = Script(*[call("look", key="x") for _ in range(60)], say("done"))
+    result = await agent_loop("go", context(), config(model))
+    assert (result.status, result.turns) == ("completed", 61)
+
+
+async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None:
+    for limit, status in (
+        (Behavior(max_total_tokens=10), "max_tokens"),
+        (Behavior(max_seconds=0), "max_seconds"),
+        (Behavior(max_cost=0.0), "max_cost"),
+    ):
+        model = Script(call("look", key="x", tokens=10), say("never"))
+        result = await agent_loop("go", context(), config(model, behavior=limit))
+        assert result.status == status
+        assert len(model.requests) <= 1
+
+
+@pytest.mark.covers("AGT-29")
+async def test_one_reply_may_have_16384_tokens_by_default() -> None:
+    model = Script(say("a"), say("b"))
+    await agent_loop("go", context(), config(model))
+    await agent_loop("go", context(), config(model, behavior=Behavior(max_output_tokens=7)))
+    assert [r.max_output_tokens for r in model.requests] == [16384, 7]
+
+
+@pytest.mark.covers("AGT-19", "HOK-21")
+async def test_usage_adds_up_and_turn_hooks_know_it() -> None:
+    totals: list[int] = []
+    turns: list[tuple[int, int, dict[str, int]]] = []
+
+    def usage(ctx: UsageUpdate) -> None:
+        totals.append(ctx.total.total_tokens)
+
+    def after(ctx: TurnAfter) -> None:
+        turns.append((ctx.turn, ctx.usage.total_tokens, dict(ctx.tool_counts)))
+
+    bus = HookBus({UsageUpdate: usage, TurnAfter: after})
+    model = Script(call("look", key="x", tokens=5), say("done", tokens=7))
+    result = await agent_loop("go", context(), config(model, bus=bus))
+    assert totals == [5, 12]
+    assert turns == [(1, 5, {}), (2, 7, {"look": 1})]
+    assert result.usage.total_tokens == 12
+    assert [u.total_tokens for u in result.turn_usage] == [5, 7]
+
+
+@pytest.mark.covers("HOK-45", "HOK-21")
+async def test_turn_before_may_change_the_whole_request_and_turn_after_keeps_it_going() -> None:
+    def before(ctx: TurnBefore) -> None:
+        ctx.request.tools = ()
+        ctx.request.tool_choice = "none"
+        ctx.request.max_output_tokens = 3
+
+    def after(ctx: TurnAfter) -> None:
+        if ctx.turn == 1:
+            ctx.continue_with = [Message.user("go on")]
+
+    model = Script(say("one"), say("two"))
+    ctx = context()
+    await agent_loop("go", ctx, config(model, bus=HookBus({TurnBefore: before, TurnAfter: after})))
+    request = model.requests[0]
+    assert (request.tools, request.tool_choice, request.max_output_tokens) == ((), "none", 3)
+    assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["go", "one", "go on", "two"]
+
+
+@pytest.mark.covers("MSG-16", "MSG-17", "MSG-24")
+async def test_a_request_is_history_then_transformed_then_converted() -> None:
+    order: list[str] = []
+    signal = CancelToken()
+
+    async def transform(messages: list[Any], given: CancelToken) -> list[Any]:
+        order.append("transform")
+        assert given is signal
+        assert isinstance(messages[0], CustomMessage)
+        return [*messages, CustomMessage("hint", "H")]
+
+    async def convert(messages: Any) -> list[Message]:
+        order.append("convert")
+        return [Message.user(f"<{m.custom_type}>") if isinstance(m, CustomMessage) else m for m in messages]
+
+    bus = HookBus({"context:transform": lambda ctx: order.append("hook")})
+    model = Script(say("ok"))
+    ctx = LoopContext(messages=[CustomMessage("note", 1)])
+    await agent_loop("go", ctx, config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal)
+    assert order == ["hook", "transform", "convert"]
+    assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
+    assert kinds(ctx.messages) == ["custom:note", "user", "assistant"], "the history itself is as it was"
+
+
+async def test_by_default_application_messages_stay_out_of_requests() -> None:
+    model = Script(call("look", key="a"), say("ok"))
+    ctx = LoopContext(messages=[CustomMessage("note", 1)], tools=ToolRegistry([look]))
+    await agent_loop([Message.user("go"), CustomMessage("more")], ctx, config(model))
+    assert [len(r.messages) for r in model.requests] == [1, 3]
+    assert list(model.requests[1].messages) == convert_to_llm(ctx.messages)[:3]
+
+
+@pytest.mark.covers("STR-09", "STR-13", "ERR-10", "AGT-17", "MSG-23")
+async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_event() -> None:
+    events: list[Any] = []
+    after: list[TurnAfter] = []
+    bus = HookBus({TurnAfter: after.append})
+    bus.observe(events.append)
+    model = Script(cut("half an ans", call("look", key="a")))
+    ctx = context()
+    with pytest.raises(AgentProviderError) as caught:
+        await agent_loop("go", ctx, config(model, bus=bus))
+    assert isinstance(caught.value.cause, NetworkError)
+    errors = [e for e in events if e.type == "error"]
+    assert [e.reason for e in errors] == ["error"]
+    assert errors[0].message.text == "half an ans"
+    partial = ctx.messages[1]
+    assert isinstance(partial, Message)
+    assert (partial.stop_reason, partial.text) == ("error", "half an ans")
+    assert "broke off" in ctx.messages[2].tool_results[0].text  # pyright: ignore
+    paired(ctx.messages)
+    assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
+    assert (events[-1].type, events[-1].status) == ("agent_end", "error")
+
+
+async def test_a_conversation_that_does_not_fit_has_its_own_error() -> None:
+    model = Script(fail(ContextExceededError("too long")))
+    with pytest.raises(AgentContextExceededError):
+        await agent_loop("go", context(), config(model))
+
+
+@pytest.mark.covers("HOK-45")
+async def test_model_error_may_answer_with_a_shorter_history() -> None:
+    compacted: list[tuple[int, int]] = []
+    tried: list[int] = []
+
+    def shorten(ctx: ModelErrorHook) -> None:
+        tried.append(ctx.attempt)
+        if isinstance(ctx.error, ContextExceededError):
+            ctx.retry(ctx.messages[-1:])
+
+    bus = HookBus(
+        {ModelErrorHook: shorten, "context:compacted": lambda c: compacted.append((len(c.before), len(c.after)))}
+    )
+    model = Script(fail(ContextExceededError("too long")), say("ok"))
+    ctx = LoopContext(messages=[Message.user("old"), Message.assistant("older")])
+    result = await agent_loop("new", ctx, config(model, bus=bus))
+    assert result.status == "completed"
+    assert (compacted, tried) == ([(3, 1)], [1])
+    assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["new", "ok"]
+    endless = Script(*[fail(ContextExceededError("too long")) for _ in range(9)])
+    with pytest.raises(AgentContextExceededError):
+        await agent_loop("new", LoopContext(), config(endless, bus=bus))
+    assert len(endless.requests) == 4, "a handler cannot make it go on for ever"
+
+
+@pytest.mark.covers("AGT-18", "AGT-25")
+@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn"])
+async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
+    signal = CancelToken()
+    started = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    def after(ctx: TurnAfter) -> None:
+        if when == "after the turn":
+            signal.cancel("by hand")
+
+    model = Script(
+        say("a long answer", hang_after=1, started=started)
+        if when == "in the stream"
+        else calls(call("wait"), call("wait"))
+    )
+    ctx = context(wait)
+    if when == "before":
+        signal.cancel("by hand")
+        started.set()
+    events: list[Any] = []
+    bus = HookBus({TurnAfter: after})
+    bus.observe(events.append)
+
+    async def stop() -> None:
+        await started.wait()
+        signal.cancel("by hand")
+
+    async with asyncio.TaskGroup() as tasks:
+        if when in {"in the stream", "in a tool"}:
+            tasks.create_task(stop())
+        with pytest.raises(AgentAbortedError, match="by hand"):
+            await agent_loop("go", ctx, config(model, bus=bus), signal)
+    paired(ctx.messages)
+    assert (events[-1].type, events[-1].status) == ("agent_end", "aborted")
+    if when == "in the stream":
+        assert ctx.messages[-1].stop_reason == "aborted"  # pyright: ignore
+        assert [e.reason for e in events if e.type == "error"] == ["aborted"]
+    if when == "in a tool":
+        assert all(r.is_error for r in ctx.messages[-1].tool_results)  # pyright: ignore
+
+
+@pytest.mark.covers("AGT-25")
+async def test_a_tool_that_ignores_the_abort_is_abandoned_and_still_has_a_result() -> None:
+    signal, release = CancelToken(), asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        """Ignore everything."""
+        signal.cancel("enough")
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    ctx = context(stubborn)
+    with pytest.raises(AgentAbortedError):
+        await agent_loop("go", ctx, config(Script(call("stubborn")), behavior=Behavior(abort_grace=0.01)), signal)
+    release.set()
+    assert "unknown" in ctx.messages[-1].tool_results[0].text  # pyright: ignore
+    paired(ctx.messages)
+
+
+async def test_cancelling_the_task_from_outside_completes_the_pair_and_passes_through() -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    ctx = context(wait)
+    joined: list[Any] = []
+    bus = HookBus({"tool-results:after": lambda c: joined.append(c.results)})
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(agent_loop("go", ctx, config(Script(calls(call("wait"), call("wait"))), bus=bus)))
+        await started.wait()
+        running.cancel()
+    assert running.cancelled()
+    assert len(joined) == 1
+    paired(ctx.messages)
+
+
+@pytest.mark.covers("ERR-10")
+async def test_a_cut_off_answer_runs_nothing_and_is_not_asked_for_ever() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def write(text: str) -> str:
+        """Write."""
+        ran.append(text)
+        return "ok"
+
+    model = Script(*[call("write", text="pre", stop="max_tokens") for _ in range(9)])
+    ctx = context(write)
+    with pytest.raises(AgentProviderError, match="cut off at the output limit of 16384 tokens"):
+        await agent_loop("go", ctx, config(model))
+    assert not ran
+    assert len(model.requests) == 4
+    assert "output limit of 16384 tokens" in ctx.messages[2].tool_results[0].text  # pyright: ignore
+    paired(ctx.messages)
+
+
+async def test_an_answer_of_nothing_is_asked_for_again_but_not_for_ever() -> None:
+    model = Script(say("", thinking="hm"), say("", thinking="hm"), say("there"))
+    result = await agent_loop("go", context(), config(model))
+    assert (result.status, result.turns) == ("completed", 3)
+    with pytest.raises(AgentProviderError, match="neither an answer nor a tool call"):
+        await agent_loop("go", context(), config(Script(*[say("") for _ in range(9)])))
+
+
+@pytest.mark.covers("TEX-23")
+async def test_calls_without_or_with_the_same_id_get_ids_of_their_own() -> None:
+    model = Script(
+        calls(
+            ToolUseBlock("", "look", {"key": "a"}),
+            ToolUseBlock("x", "look", {"key": "b"}),
+            ToolUseBlock("x", "look", {"key": "c"}),
+        ),
+        say("ok"),
+    )
+    ctx = context()
+    await agent_loop("go", ctx, config(model))
+    assert [r.content for r in ctx.messages[2].tool_results] == ["value of a", "value of b", "value of c"]  # pyright: ignore
+    paired(ctx.messages)
+
+
+@pytest.mark.covers("STR-11")
+async def test_stream_hooks_hear_each_piece() -> None:
+    heard: list[str] = []
+    bus = HookBus(
+        {
+            "stream:text": lambda c: heard.append(c.text),
+            "stream:thinking": lambda c: heard.append(f"({c.thinking})"),
+            "stream:end": lambda c: heard.append(f"[{c.text}]"),
+        }
+    )
+    await agent_loop("go", context(), config(Script(say("ab", thinking="t", size=1)), bus=bus))
+    assert heard == ["(t)", "a", "b", "[ab]"]
+
+
+async def test_stores_hear_messages_before_the_model_does() -> None:
+    order: list[str] = []
+
+    def turns(ctx: SessionTurns) -> None:
+        order.append(f"{ctx.source}:{len(ctx.messages)}")
+
+    bus = HookBus({SessionTurns: turns, "turn:before": lambda c: order.append("request"), "tool:intent": lambda c: order.append("intent"),
+                   "tool:start": lambda c: order.append("start"), "tool:after": lambda c: order.append("result"),
+                   "tool-results:after": lambda c: order.append("pair")})  # fmt: skip
+    await agent_loop("go", context(), config(Script(call("look", key="x"), say("ok")), bus=bus))
+    assert order == ["prompt:1", "request", "intent", "start", "result", "pair", "request", "assistant:1"]
+
+
+@pytest.mark.covers("HOK-45")
+async def test_a_paused_run_is_taken_up_and_nothing_runs_twice() -> None:
+    ran: list[str] = []
+    answers: dict[str, str] = {}
+
+    @tool
+    async def act(n: str) -> str:
+        """Act."""
+        ran.append(n)
+        return f"did {n}"
+
+    def permit(ctx: Any) -> None:
+        if ctx.input["n"] == "2" and ctx.call_id not in answers:
+            ctx.pause("may it?")
+
+    paused: list[Any] = []
+    bus = HookBus({"tool:permit": permit, "run:pause": paused.append})
+    ctx = context(act)
+    setup = config(Script(calls(call("act", n="1"), call("act", n="2"), call("act", n="3")), say("done")), bus=bus,
+                   behavior=Behavior(tool_execution="sequential"))  # fmt: skip
+    first = await agent_loop("go", ctx, setup)
+    assert (first.status, ran) == ("paused", ["1"])
+    assert ctx.pending is not None
+    assert list(paused[0].reasons.values()) == ["may it?"]
+    assert kinds(ctx.messages) == ["user"], "calls and results join together or not at all"
+    answers[next(iter(paused[0].reasons))] = "yes"
+    second = await agent_loop((), ctx, setup)
+    assert (second.status, ran, ctx.pending) == ("completed", ["1", "2", "3"], None)
+    assert [r.content for r in ctx.messages[2].tool_results] == ["did 1", "did 2", "did 3"]  # pyright: ignore
+    paired(ctx.messages)
+
+
+async def test_a_new_prompt_settles_the_calls_that_a_pause_left() -> None:
+    bus = HookBus({"tool:permit": lambda ctx: ctx.pause("?")})
+    ctx = context()
+    await agent_loop("go", ctx, config(Script(call("look", key="a")), bus=bus))
+    await agent_loop("never mind", ctx, config(Script(say("fine"))))
+    assert kinds(ctx.messages) == ["user", "assistant", "user", "user", "assistant"]
+    assert "new message" in ctx.messages[2].tool_results[0].text  # pyright: ignore
+    paired(ctx.messages)
+
+
+async def test_a_text_answer_with_blocks_is_kept_as_it_came() -> None:
+    ctx = context()
+    await agent_loop("go", ctx, config(Script(say("a"))))
+    assert ctx.messages[1].content == (TextBlock("a"),)  # pyright: ignore

@@ -1,0 +1,116 @@
+"""The seam to the outside: a run on a recorder is replayed without touching model, tools or clock."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import AgentProviderError, RateLimitedError
+from mainspring.events import CancelToken
+from mainspring.loop import Behavior, LoopContext, RecordedSteps, RecordingSteps, ReplayError, agent_loop
+from mainspring.messages import Message, encode_message
+from mainspring.models import RetryConfig
+from mainspring.tools import ToolRegistry, tool
+from tests.unit.loop.stage import Script, call, calls, config, fail, say
+
+
+def conversation(ran: list[str]) -> LoopContext:
+    @tool
+    async def act(n: str) -> str:
+        """Act."""
+        ran.append(n)
+        if n == "bad":
+            raise ValueError("it broke")
+        return f"did {n}"
+
+    return LoopContext(tools=ToolRegistry([act]))
+
+
+@pytest.mark.covers("TST-10")
+async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None:
+    ran: list[str] = []
+    steering, follow_ups = [Message.user("hurry")], [Message.user("and again")]
+
+    def take(queue: list[Message]) -> Any:
+        return lambda: [queue.pop()] if queue else []
+
+    recorder = RecordingSteps()
+    retry = RetryConfig(base_delay_ms=1, max_delay_ms=1, jitter=0)
+    model = Script(
+        fail(RateLimitedError("slow down")),
+        calls(call("act", n="1"), call("act", n="bad"), call("nope")),
+        say("a"),
+        say("b"),
+    )
+    live = conversation(ran)
+    options: Any = {"behavior": Behavior(retry=retry)}
+    first = await agent_loop(
+        "go",
+        live,
+        config(model, steps=recorder, get_steering=take(steering), get_follow_up=take(follow_ups), **options),
+    )
+    assert ran == ["1", "bad"]
+    assert {"now", "id", "elapsed", "model", "sleep", "steer", "follow_up"} <= {s.kind for s in recorder.record}
+
+    untouched = Script()
+    again = conversation(ran)
+    empty: Any = lambda: []  # noqa: E731
+    second = await agent_loop(
+        [Message.user("go", timestamp=live.messages[0].timestamp)],
+        again,
+        config(untouched, steps=RecordedSteps(recorder.record), get_steering=empty, get_follow_up=empty, **options),
+    )
+    assert ran == ["1", "bad"], "no tool ran again"
+    assert untouched.requests == []
+    assert [encode_message(m) for m in again.messages] == [encode_message(m) for m in live.messages]
+    assert (second.run_id, second.seconds, second.tool_counts) == (first.run_id, first.seconds, first.tool_counts)
+
+
+@pytest.mark.covers("TST-10")
+async def test_a_run_that_leaves_its_record_is_told() -> None:
+    recorder = RecordingSteps()
+    await agent_loop("go", LoopContext(), config(Script(say("a")), steps=recorder))
+    with pytest.raises(ReplayError, match="'steer'"):
+        await agent_loop(
+            "go", LoopContext(), config(Script(), steps=RecordedSteps(recorder.record), get_steering=lambda: [])
+        )
+
+
+async def test_a_failed_call_is_replayed_as_it_failed() -> None:
+    recorder = RecordingSteps()
+    options: Any = {"behavior": Behavior(retry=None)}
+    for steps in (recorder, None):
+        with pytest.raises(AgentProviderError, match="slow down") as caught:
+            given = steps or RecordedSteps(recorder.record)
+            await agent_loop(
+                "go", LoopContext(), config(Script(fail(RateLimitedError("slow down"))), steps=given, **options)
+            )
+        cause = caught.value.cause
+        assert isinstance(cause, RateLimitedError if steps else Exception)
+        assert getattr(cause, "code", None) == "RATE_LIMITED"
+
+
+async def test_sleeps_end_when_the_run_is_aborted() -> None:
+    signal = CancelToken()
+    signal.cancel()
+    await RecordingSteps().sleep(3600, signal)
+
+
+@pytest.mark.covers("TST-10")
+def test_the_loop_has_no_other_way_to_the_outside(repository: Path) -> None:
+    """Clock, randomness, sleeping and the model are reached through the steps only."""
+    forbidden = {"time", "random", "uuid", "secrets", "os", "datetime", "socket", "subprocess"}
+    for path in sorted((repository / "src/mainspring/loop").glob("*.py")):
+        if path.name == "steps.py":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        imported |= {str(n.module).split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+        assert not imported & forbidden, path.name
+        calls_made = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+        assert not {c for c in calls_made if c.endswith((".stream", ".complete", "utc_now"))} & {
+            "model.stream",
+            "provider.stream",
+            "utc_now",
+        }, path.name
