@@ -1,0 +1,305 @@
+"""Arguments of nearly the right type are made right, where the schema leaves no doubt.
+
+Models write `"5"` for 5, `"true"` for true and a JSON text where a list belongs. The schema says what was meant, at every
+level that it describes. Three rules keep this safe: nothing is lost (`"5.5"` never becomes an integer), a value whose
+schema allows a string stays a string, and a value that fits already is left alone. The caller's data is never changed:
+what differs is a copy.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from mainspring.tools.assertions import TYPES, NotPlainError
+from mainspring.tools.checks import resolve
+from mainspring.tools.patterns import BadPatternError, compile_pattern
+from mainspring.tools.problems import Path, format_path, is_dict, is_list
+from mainspring.tools.relaxed import read_value
+from mainspring.tools.validate import CompiledSchema, compile_validator
+
+_TRUE = frozenset({"true", "yes", "1"})
+_FALSE = frozenset({"false", "no", "0"})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
+_SAFE_INTEGER = 2**53
+_MAX_HOPS = 40
+_MAX_STEPS = 100_000
+
+
+class Coercion(Struct, frozen=True):
+    """A value that was replaced.
+
+    Attributes:
+        path: Where, as `$.items[2].count`.
+        before: What the model sent.
+        after: What the tool gets.
+        rule: Which rule did it: `string-to-boolean`, `string-to-number`, `string-to-json`, `string-to-null`,
+            `to-string`, or `null-omitted` (an optional property that must not be null counts as not sent).
+    """
+
+    path: str
+    before: Any
+    after: Any
+    rule: str
+
+
+def coerce(schema: Any, value: Any) -> tuple[Any, list[Coercion]]:
+    """Bring a value closer to what its schema wants.
+
+    Args:
+        schema: The JSON Schema.
+        value: The value. It is not changed.
+
+    Returns:
+        The value, or a copy that differs in what was replaced; and what was replaced. It may still not fit.
+    """
+    walk = _Walk(compile_validator(schema))
+    if not walk.root.problems(value):
+        return value, []
+    try:
+        return walk.visit(schema, value, ()), walk.done
+    except RecursionError:
+        return value, []
+
+
+class _Walk:
+    """One pass over a value and its schema."""
+
+    def __init__(self, root: CompiledSchema, steps: list[int] | None = None) -> None:
+        self.root = root
+        self.done: list[Coercion] = []
+        self.steps = steps or [0]
+
+    def visit(self, schema: Any, value: Any, path: Path, hops: int = 0) -> Any:
+        """The value as this part of the schema wants it."""
+        if not is_dict(schema) or hops > _MAX_HOPS:
+            return value
+        self.steps[0] += 1
+        if self.steps[0] > _MAX_STEPS:
+            raise RecursionError  # a schema that branches into itself
+        node = schema
+        for part in self._joined(node):
+            value = self.visit(part, value, path, hops + 1)
+        kinds = self._kinds(node)
+        if kinds and not any(TYPES[kind](value) for kind in kinds):
+            value = self._replace(kinds, value, path)
+        if is_dict(value):
+            value = self._visit_object(node, value, path)
+        elif is_list(value):
+            value = self._visit_array(node, value, path)
+        for keyword in ("anyOf", "oneOf"):
+            branches = node.get(keyword)
+            if is_list(branches):
+                value = self._visit_union(branches, value, path, hops + 1)
+        return value
+
+    def _joined(self, node: dict[str, Any]) -> Iterable[Any]:
+        """The parts that hold beside this one for the same value."""
+        if "$ref" in node:
+            try:
+                yield resolve(self.root.schema, node["$ref"])
+            except NotPlainError:
+                pass
+        yield from _as_list(node.get("allOf"))
+
+    def _kinds(self, node: dict[str, Any]) -> list[str]:
+        """The types that a part allows, as far as it says; empty if it does not."""
+        named: Any = node.get("type")
+        if named is None and isinstance(node.get("enum"), list):
+            named = _types_of(node["enum"])
+        elif named is None and "const" in node:
+            named = _types_of([node["const"]])
+        kinds: list[Any] = [named] if isinstance(named, str) else named if is_list(named) else []
+        if kinds and node.get("nullable") is True:
+            kinds = [*kinds, "null"]
+        return [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
+
+    def _replace(self, kinds: list[str], value: Any, path: Path) -> Any:
+        if isinstance(value, str):
+            if "string" in kinds:
+                return value
+            for kind in sorted(kinds, key=_ORDER.index):
+                found = _FROM_STRING[kind](value)
+                if found:
+                    return self._note(path, value, found[0], found[1])
+        elif isinstance(value, (bool, int, float)) and set(kinds) - {"null"} == {"string"}:
+            return self._note(path, value, _as_text(value), "to-string")
+        return value
+
+    def _visit_object(self, node: dict[str, Any], value: dict[str, Any], path: Path) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        dropped: list[str] = []
+        properties = _as_dict(node.get("properties"))
+        required: Any = node.get("required", ())
+        for name, item in value.items():
+            parts = list(_parts_for(name, node, properties))
+            fresh = item
+            for part in parts:
+                fresh = self.visit(part, fresh, (*path, name))
+            if (
+                fresh is None
+                and name in properties
+                and name not in required
+                and not self.root.fits(properties[name], None)
+            ):
+                dropped.append(name)
+                self._note((*path, name), None, None, "null-omitted")
+            elif fresh is not item:
+                changed[name] = fresh
+        if not changed and not dropped:
+            return value
+        return {name: changed.get(name, item) for name, item in value.items() if name not in dropped}
+
+    def _visit_array(self, node: dict[str, Any], value: list[Any], path: Path) -> list[Any]:
+        first, rest = _item_schemas(node)
+        if not first and rest is None:
+            return value
+        fresh = [
+            self.visit(first[index] if index < len(first) else rest, item, (*path, index))
+            for index, item in enumerate(value)
+        ]
+        return fresh if any(new is not old for new, old in zip(fresh, value, strict=True)) else value
+
+    def _visit_union(self, branches: list[Any], value: Any, path: Path, hops: int) -> Any:
+        if any(self.root.fits(branch, value) for branch in branches):
+            return value
+        if isinstance(value, str) and any(self._allows_string(branch) for branch in branches):
+            return value
+        for branch in branches:
+            attempt = _Walk(self.root, self.steps)
+            fresh = attempt.visit(branch, value, path, hops)
+            if attempt.done and self.root.fits(branch, fresh):
+                self.done += attempt.done
+                return fresh
+        return value
+
+    def _allows_string(self, branch: Any, hops: int = 0) -> bool:
+        if not is_dict(branch) or hops > _MAX_HOPS:
+            return branch is True
+        kinds = self._kinds(branch)
+        if kinds:
+            return "string" in kinds
+        inner = [*self._joined(branch), *_as_list(branch.get("anyOf")), *_as_list(branch.get("oneOf"))]
+        if not inner:
+            return _SHAPED.isdisjoint(branch)
+        return any(self._allows_string(each, hops + 1) for each in inner)
+
+    def _note(self, path: Path, before: Any, after: Any, rule: str) -> Any:
+        self.done.append(Coercion(format_path(path), before, after, rule))
+        return after
+
+
+_SHAPED = frozenset({"properties", "required", "items", "prefixItems", "additionalProperties"})
+"""Keywords of a part without `type` that show that no string is meant."""
+
+
+def _types_of(values: Any) -> list[str]:
+    return [kind for kind in _ORDER if any(TYPES[kind](each) for each in values)] + (
+        ["string"] if any(isinstance(each, str) for each in values) else []
+    )
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return value if is_dict(value) else {}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if is_list(value) else []
+
+
+def _parts_for(name: str, node: dict[str, Any], properties: dict[str, Any]) -> Iterable[Any]:
+    """The parts of an object schema that describe one property."""
+    found = False
+    if name in properties:
+        found = True
+        yield properties[name]
+    for pattern, part in _as_dict(node.get("patternProperties")).items():
+        try:
+            matches = compile_pattern(pattern)(name)
+        except BadPatternError:
+            continue
+        if matches:
+            found = True
+            yield part
+    if not found:
+        yield node.get("additionalProperties")
+
+
+def _item_schemas(node: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The schemas of the first items, one each, and that of the rest."""
+    items = node.get("items")
+    if is_list(items):
+        return items, node.get("additionalItems")
+    return _as_list(node.get("prefixItems")), items
+
+
+def _as_text(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
+
+
+Found = tuple[Any, str] | None
+
+
+def _to_integer(text: str) -> Found:
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text), "string-to-number"
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        if number.is_integer() and abs(number) <= _SAFE_INTEGER:
+            return int(number), "string-to-number"
+    return None
+
+
+def _to_number(text: str) -> Found:
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text), "string-to-number"
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        if number - number == 0:  # not infinite
+            return number, "string-to-number"
+    return None
+
+
+def _to_boolean(text: str) -> Found:
+    word = text.strip().lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE, "string-to-boolean"
+    return None
+
+
+def _to_null(text: str) -> Found:
+    return (None, "string-to-null") if text.strip() == "null" else None
+
+
+def _to_container(kind: type, opening: str) -> Callable[[str], Found]:
+    def convert(text: str) -> Found:
+        if not text.lstrip().startswith(opening):
+            return None
+        reading = read_value(text)
+        if (
+            reading.state != "whole"
+            or reading.problem
+            or text[reading.end :].strip()
+            or type(reading.value) is not kind
+        ):
+            return None
+        return reading.value, "string-to-json"
+
+    return convert
+
+
+_FROM_STRING: dict[str, Callable[[str], Found]] = {
+    "integer": _to_integer,
+    "number": _to_number,
+    "boolean": _to_boolean,
+    "array": _to_container(list, "["),
+    "object": _to_container(dict, "{"),
+    "null": _to_null,
+}
+_ORDER = list(_FROM_STRING)

@@ -1,0 +1,310 @@
+r"""Reads JSON as models write it: a fixed, wider grammar, so that the meaning is never guessed.
+
+Beyond JSON it takes: raw control characters in strings, trailing commas, comments, keys without quotes, single and curly
+quotes, `True`, `None`, `undefined`, numbers like `.5`, `1.` and `1_000`, and backslashes that escape nothing (`"\d+"`,
+`"C:\Users"`), which stay. Every value keeps each of its characters.
+
+A text that ends too early is told apart from one that is wrong: the first gives what was read so far and is `cut`.
+"""
+
+import re
+from typing import Any, Literal, NamedTuple
+
+MAX_DEPTH = 200
+
+State = Literal["whole", "cut", "broken"]
+
+
+class Reading(NamedTuple):
+    """What was read.
+
+    Attributes:
+        value: The value; as much of it as there is, if it is not whole. `None` if nothing is.
+        end: Where the value ends, or where reading stopped.
+        state: `whole`, `cut` (the text ended inside it) or `broken` (it is not even relaxed JSON).
+        problem: Why the value must not be used although it could be read; empty if it may.
+    """
+
+    value: Any
+    end: int
+    state: State
+    problem: str = ""
+
+
+def read_value(text: str, start: int = 0) -> Reading:
+    """Read one value that begins at `start` (or after the blanks there); what follows it is not looked at."""
+    reader = _Reader(text, start)
+    state: State = "whole"
+    try:
+        reader.read_root()
+    except _CutError:
+        state = "cut"
+    except _BrokenError:
+        state = "broken"
+    except RecursionError:
+        state, reader.problem = "broken", f"nested deeper than {MAX_DEPTH} levels"
+    return Reading(reader.root, reader.at, state, reader.problem)
+
+
+class _CutError(Exception):
+    """The text ended."""
+
+
+class _CutNumberError(_CutError):
+    """The text ended in a number."""
+
+    def __init__(self, value: int | float) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class _BrokenError(Exception):
+    """The text goes on in a way that the grammar does not have."""
+
+
+_BLANK = re.compile(r"[\s\ufeff\u200b\u200c\u200d\u2060]*")
+_COMMENT = re.compile(r"/\*(?:.*?\*/|.*\Z)|(?://|#)[^\n]*(?:\n|\Z)", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
+_CUT_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[^\W\d][\w$-]*|\$[\w$-]*|[0-9]+(?![\w.+-])")
+_AFTER_VALUE = re.compile(r"\s*(?:[,:}\]#]|/[/*]|\Z)")
+_LITERALS = {"true": True, "false": False, "null": None, "none": None, "undefined": None}
+_NOT_NUMBERS = frozenset({"nan", "infinity", "inf"})
+_CLOSERS = {'"': '"', "'": "'", "“": "”“", "”": "”", "„": "“”", "‘": "’", "`": "`"}
+_PLAIN = {quote: re.compile(rf"[^\\{re.escape(closers)}]*") for quote, closers in _CLOSERS.items()}
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'", "`": "`"}
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_MAX_DIGITS = 4_000
+
+
+class _Reader:
+    """Walks over a text; containers are filled as they are read, so that a cut leaves what was there."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self.text = text
+        self.at = start
+        self.root: Any = None
+        self.problem = ""
+        self._depth = 0
+
+    def read_root(self) -> None:
+        self._skip()
+        match self._peek():
+            case "{":
+                self.root = {}
+                self._read_object(self.root)
+            case "[":
+                self.root = []
+                self._read_array(self.root)
+            case _:
+                holder: list[Any] = []
+                try:
+                    self._read_into(holder)
+                finally:
+                    self.root = holder[0] if holder else None
+
+    def _peek(self) -> str:
+        if self.at >= len(self.text):
+            raise _CutError
+        return self.text[self.at]
+
+    def _skip(self) -> None:
+        """Go over blanks and comments. A line comment must end with its line: else it may have swallowed the rest."""
+        while True:
+            self.at = _at_end(_BLANK, self.text, self.at)
+            found = _COMMENT.match(self.text, self.at)
+            if not found:
+                return
+            if not found[0].startswith("/*") and not found[0].endswith("\n"):
+                raise _BrokenError
+            self.at = found.end()
+
+    def _read_object(self, into: dict[str, Any]) -> None:
+        self._enter()
+        self._skip()
+        while self._peek() != "}":
+            key = self._read_key()
+            self._skip()
+            if self._peek() != ":":
+                raise _BrokenError
+            self.at += 1
+            self._skip()
+            before = into.get(key, into)
+            self._read_into(into, key)
+            if before is not into and before != into[key]:
+                self.problem = self.problem or f"the key {key[:80]!r} is there twice, with different values"
+            self._separate("}")
+        self._leave()
+
+    def _read_array(self, into: list[Any]) -> None:
+        self._enter()
+        self._skip()
+        while self._peek() != "]":
+            self._read_into(into)
+            self._separate("]")
+        self._leave()
+
+    def _enter(self) -> None:
+        self.at += 1
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise RecursionError
+
+    def _leave(self) -> None:
+        self.at += 1
+        self._depth -= 1
+
+    def _separate(self, closing: str) -> None:
+        self._skip()
+        char = self._peek()
+        if char == ",":
+            self.at += 1
+            self._skip()
+            if self._peek() == ",":
+                raise _BrokenError
+        elif char != closing:
+            raise _BrokenError
+
+    def _read_into(self, into: Any, key: Any = None) -> None:
+        """Read a value and put it into a list, or into an object under a key."""
+
+        def put(value: Any) -> None:
+            if key is None:
+                into.append(value)
+            else:
+                into[key] = value
+
+        char = self._peek()
+        if char == "{":
+            inner: dict[str, Any] = {}
+            put(inner)
+            self._read_object(inner)
+        elif char == "[":
+            items: list[Any] = []
+            put(items)
+            self._read_array(items)
+        elif char in _CLOSERS:
+            parts: list[str] = []
+            try:
+                self._read_string(parts)
+            except _CutError:
+                put("".join(parts))
+                raise
+            put("".join(parts))
+        elif char in "+-.0123456789":
+            try:
+                put(self._read_number())
+            except _CutNumberError as cut:
+                put(cut.value)
+                raise
+        else:
+            put(self._read_literal())
+
+    def _read_key(self) -> str:
+        if self._peek() in _CLOSERS:
+            parts: list[str] = []
+            self._read_string(parts)
+            return "".join(parts)
+        found = _WORD.match(self.text, self.at)
+        if not found:
+            raise _BrokenError
+        self.at = found.end()
+        self._peek()
+        return found[0]
+
+    def _read_string(self, parts: list[str]) -> None:
+        opening = self.text[self.at]
+        plain = _PLAIN[opening]
+        self.at += 1
+        while True:
+            found = plain.match(self.text, self.at)
+            end = found.end() if found else self.at
+            parts.append(self.text[self.at : end])
+            self.at = end
+            char = self._peek()
+            if char == "\\":
+                self._read_escape(parts)
+                continue
+            self.at += 1
+            if opening == '"' or _AFTER_VALUE.match(self.text, self.at):
+                return
+            parts.append(char)  # an apostrophe
+
+    def _read_escape(self, parts: list[str]) -> None:
+        if self.at + 1 >= len(self.text):
+            raise _CutError
+        char = self.text[self.at + 1]
+        if char == "u":
+            self._read_unicode(parts)
+            return
+        self.at += 2
+        if char in _ESCAPES:
+            parts.append(_ESCAPES[char])
+        elif char.isascii():
+            parts.append("\\" + char)
+        else:
+            parts.append(char)
+
+    def _read_unicode(self, parts: list[str]) -> None:
+        found = _HEX.match(self.text, self.at + 2)
+        if found:
+            parts.append(chr(int(found[0], 16)))
+            self.at = found.end()
+            return
+        rest = self.text[self.at + 2 : self.at + 6]
+        if len(rest) < 4 and re.fullmatch(r"[0-9a-fA-F]*", rest):
+            raise _CutError
+        parts.append("\\u")
+        self.at += 2
+
+    def _read_number(self) -> int | float:
+        found = _NUMBER.match(self.text, self.at)
+        end = found.end() if found else self.at
+        if end >= len(self.text) or (not found and self.at + 1 >= len(self.text)):
+            self._cut_number()
+        if not found or not _AFTER_VALUE.match(self.text, end) or len(found[0]) > _MAX_DIGITS:
+            raise self._not_a_number(found[0] if found else "")
+        digits = found[0].replace("_", "")
+        self.at = end
+        if re.fullmatch(r"[+-]?[0-9]+", digits):
+            if re.match(r"[+-]?0[0-9]", digits):
+                raise _BrokenError  # 0755: octal or not?
+            return int(digits)
+        number = float(digits)
+        if number - number != 0:
+            self.problem = self.problem or f"the number {digits[:40]} is too large"
+        return number
+
+    def _not_a_number(self, digits: str) -> Exception:
+        if len(digits) > _MAX_DIGITS:
+            self.problem = f"a number has more than {_MAX_DIGITS} digits"
+        word = _WORD.match(self.text, self.at + 1)
+        if word and word[0].lower() in _NOT_NUMBERS:
+            self.problem = f"{self.text[self.at]}{word[0]} is not a JSON value"
+        return _BrokenError()
+
+    def _cut_number(self) -> None:
+        """The text ends in a number, of which more may have been meant; what is there is shown and no more."""
+        found = _CUT_NUMBER.fullmatch(self.text, self.at)
+        if found and len(found[0]) <= 300:
+            raise _CutNumberError(float(found[0]) if re.search(r"[.eE]", found[0]) else int(found[0]))
+        raise _CutError
+
+    def _read_literal(self) -> Any:
+        found = _WORD.match(self.text, self.at)
+        if not found:
+            raise _BrokenError
+        word = found[0].lower()
+        if found.end() >= len(self.text) and any(each.startswith(word) for each in _LITERALS):
+            raise _CutError
+        if word in _NOT_NUMBERS:
+            self.problem = f"{found[0]} is not a JSON value"
+        if word not in _LITERALS or not _AFTER_VALUE.match(self.text, found.end()):
+            raise _BrokenError
+        self.at = found.end()
+        return _LITERALS[word]
+
+
+def _at_end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at

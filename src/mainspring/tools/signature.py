@@ -1,0 +1,313 @@
+"""From a plain Python function, or a type, to the schema that a model is told and the decoder that the function needs.
+
+The signature says everything: names, types, what is required, what the defaults are. The docstring describes.
+"""
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.errors import ToolError
+from mainspring.tools.coerce import coerce
+from mainspring.tools.docstrings import Docs, read_docstring
+from mainspring.tools.problems import is_dict, listing
+from mainspring.tools.schemas import decode_custom, decoder_of, is_pydantic, is_record, schemas_of
+from mainspring.tools.validate import compile_validator
+
+_EMPTY = inspect.Parameter.empty
+_CONTEXT_NAME = "ToolContext"
+_PLAIN_DEFAULTS = (bool, int, float, str)
+
+Decode = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class FunctionSchema(Struct, frozen=True):
+    """What a function's signature and docstring say.
+
+    Attributes:
+        name: The function's name.
+        description: The docstring without its sections.
+        input_schema: JSON Schema of the arguments: an object that takes no other properties.
+        context_param: The parameter that gets the `ToolContext`, if there is one; it is not in the schema.
+        decode: From a JSON object that fits the schema to a new dict of keyword arguments, of the annotated types.
+            Arguments that are left out stay left out. What does not fit is coerced if it can be; else `ToolError`.
+    """
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    context_param: str | None
+    decode: Decode
+
+
+class _Parameter(NamedTuple):
+    name: str
+    kind: Any
+    default: Any
+
+
+def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
+    """Read a function, sync or async.
+
+    A parameter annotated with `ToolContext` is left out. If the only other parameter is a record (a pydantic model, a
+    msgspec struct, a dataclass or a `TypedDict`) without default, its fields are the arguments.
+
+    Raises:
+        TypeError: If a parameter cannot be given as JSON; the text names it and says what to do.
+    """
+    name = _name_of(fn)
+    docs = read_docstring(_doc_of(fn))
+    parameters, context = _parameters(fn, name)
+    if len(parameters) == 1 and parameters[0].default is _EMPTY and is_record(parameters[0].kind):
+        only = parameters[0]
+        schema = _schemas(name, parameters)[0]
+        docs = Docs(docs.description or schema.pop("description", ""), {})
+        schema.pop("description", None)
+        schema.setdefault("additionalProperties", False)
+        decode = _record_decoder(only, schema)
+    else:
+        schema = _object_schema(parameters, _schemas(name, parameters), docs)
+        decode = _decoder(name, parameters, schema)
+    return FunctionSchema(name, docs.description, schema, context, decode)
+
+
+def schema_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    """The JSON Schema of a type, and a function that makes a value of it from JSON data (`ValueError` if it does not fit).
+
+    Args:
+        kind: Whatever msgspec knows (structs, dataclasses, `TypedDict`, containers, unions, enums), or a pydantic model.
+
+    Raises:
+        TypeError: If the type has no counterpart in JSON Schema.
+    """
+    try:
+        schema = schemas_of([kind])[0]
+    except (TypeError, NotImplementedError) as problem:
+        raise TypeError(f"{_spelled(kind)} has no JSON Schema: {_first_line(problem)}") from problem
+    return schema, decoder_of(kind)
+
+
+def schema_from_mapping(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw JSON Schema of arguments, as it is, if it describes an object.
+
+    Raises:
+        TypeError: If it does not.
+    """
+    named: Any = schema.get("type")
+    if named != "object" and not (named is None or (isinstance(named, list) and "object" in named)):
+        raise TypeError(f"a tool's parameters are a JSON object, so the schema needs type 'object', not {named!r}")
+    properties: Any = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"'properties' of a tool's schema maps names to schemas, it is no {type(properties).__name__}")
+    return schema if is_dict(schema) else dict(schema)
+
+
+def _name_of(fn: Any) -> str:
+    while not hasattr(fn, "__name__") and hasattr(fn, "func"):
+        fn = fn.func  # functools.partial
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def _doc_of(fn: Any) -> str | None:
+    while not hasattr(fn, "__name__") and hasattr(fn, "func"):
+        fn = fn.func
+    if not hasattr(fn, "__name__"):  # an object that can be called
+        return type(fn).__call__.__doc__ or type(fn).__doc__
+    return fn.__doc__
+
+
+def _signature(fn: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(fn)
+    except NameError:  # Python 3.14 evaluates annotations only now; take their text instead
+        text: Any = import_module("annotationlib").Format.STRING
+        return cast("Any", inspect.signature)(fn, annotation_format=text)
+    except ValueError as problem:
+        raise TypeError(
+            f"{name}() has no signature that Python can tell; wrap it in a function that has one"
+        ) from problem
+
+
+def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], str | None]:
+    """The parameters that a model fills, and the name of the one that gets the context."""
+    found: list[_Parameter] = []
+    context: str | None = None
+    for parameter in _signature(fn, name).parameters.values():
+        where = f"parameter {parameter.name!r} of {name}()"
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            advice = "a list parameter" if star == "*" else "a dict parameter, or one parameter for each name"
+            raise TypeError(f"{star}{parameter.name} of {name}() cannot be described to a model; use {advice}")
+        kind = _resolved(fn, parameter.annotation, where)
+        if _is_context(kind):
+            if context is not None:
+                raise TypeError(
+                    f"{name}() has two ToolContext parameters, {context!r} and {parameter.name!r}; keep one"
+                )
+            context = parameter.name
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{where} is positional-only, and tools are called by name; remove the '/'")
+        found.append(_Parameter(parameter.name, _annotated(kind, parameter.default, where), parameter.default))
+    return found, context
+
+
+def _resolved(fn: Any, annotation: Any, where: str) -> Any:
+    """The annotation as a type: text, as `from __future__ import annotations` leaves it, is evaluated."""
+    if not isinstance(annotation, str):
+        return annotation
+    plain: Any = inspect.unwrap(fn)
+    while hasattr(plain, "func"):
+        plain = inspect.unwrap(plain.func)
+    if not hasattr(plain, "__code__"):  # a method, or an object that can be called
+        plain = getattr(plain, "__func__", getattr(cast("Any", type(plain)), "__call__", plain))
+    names: dict[str, Any] = dict(vars(sys.modules[plain.__module__])) if plain.__module__ in sys.modules else {}
+    names |= getattr(plain, "__globals__", {})
+    closure = getattr(plain, "__closure__", None) or ()
+    for name, cell in zip(plain.__code__.co_freevars if closure else (), closure, strict=True):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    try:
+        return typing.get_type_hints(holder, globalns=names, localns=names, include_extras=True)["it"]
+    except Exception as problem:  # the annotation is code of the user's
+        if annotation.replace('"', "").replace("'", "").split("|")[0].strip().split(".")[-1] == _CONTEXT_NAME:
+            return _Context
+        advice = "import it outside `if TYPE_CHECKING`, and define it at the top of the module"
+        raise TypeError(
+            f"{where} is annotated {annotation!r}, which cannot be resolved ({problem}); {advice}"
+        ) from problem
+
+
+class _Context:
+    """Stands for the context's class where only its name is known."""
+
+    __tool_context__ = True
+
+
+def _is_context(kind: Any) -> bool:
+    if getattr(kind, "__tool_context__", False):
+        return True
+    return any(getattr(each, "__tool_context__", False) for each in typing.get_args(kind))
+
+
+def _annotated(kind: Any, default: Any, where: str) -> Any:
+    if kind is not _EMPTY:
+        return kind
+    if type(default) in _PLAIN_DEFAULTS:
+        return cast("Any", type(default))
+    raise TypeError(f"{where} has no annotation, so a model cannot be told what it takes; write for example `: str`")
+
+
+def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:
+    """The schema of each parameter; if one has none, the error says which."""
+    try:
+        return schemas_of([each.kind for each in parameters])
+    except (TypeError, NotImplementedError):
+        for each in parameters:
+            try:
+                schemas_of([each.kind])
+            except (TypeError, NotImplementedError) as problem:
+                raise TypeError(
+                    f"parameter {each.name!r} of {name}() has type {_spelled(each.kind)}, which cannot be given as JSON "
+                    f"({_first_line(problem)}); use plain types, a dataclass, a msgspec struct or a pydantic model"
+                ) from problem
+        raise
+
+
+def _object_schema(parameters: list[_Parameter], schemas: list[dict[str, Any]], docs: Docs) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    for parameter, schema in zip(parameters, schemas, strict=True):
+        definitions |= schema.pop("$defs", {})
+        described = docs.parameters.get(parameter.name)
+        if described and (is_record(parameter.kind) or "description" not in schema):
+            schema["description"] = described
+        if parameter.default is not _EMPTY and "default" not in schema:
+            try:
+                schema["default"] = msgspec.to_builtins(parameter.default)
+            except (TypeError, ValueError):
+                pass  # a default that only Python can hold
+        properties[parameter.name] = schema
+    made: dict[str, Any] = {"type": "object", "properties": properties}
+    required = [each.name for each in parameters if each.default is _EMPTY]
+    if required:
+        made["required"] = required
+    made["additionalProperties"] = False
+    if definitions:
+        made["$defs"] = definitions
+    return made
+
+
+def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) -> Decode:
+    convert, error = msgspec.convert, msgspec.ValidationError
+    record: Any = None
+
+    def make_record() -> Any:
+        fields = [(p.name, p.kind) if p.default is _EMPTY else (p.name, p.kind, None) for p in parameters]
+        return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+    def decode(arguments: dict[str, Any]) -> dict[str, Any]:
+        nonlocal record
+        record = record or make_record()  # not before the first call: starting up costs enough
+        try:
+            made = convert(arguments, record, dec_hook=decode_custom)
+        except (error, OverflowError):
+            made = _decode_again(schema, arguments, lambda v: convert(v, record, dec_hook=decode_custom, strict=False))
+        return {key: getattr(made, key) for key in arguments}
+
+    return decode
+
+
+def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
+    name, kind = parameter.name, parameter.kind
+    strict = decoder_of(kind)
+
+    def lax(value: Any) -> Any:
+        return (
+            strict(value) if is_pydantic(kind) else msgspec.convert(value, kind, dec_hook=decode_custom, strict=False)
+        )
+
+    def decode(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            made = strict(arguments)
+        except (ValueError, OverflowError):
+            made = _decode_again(schema, arguments, lax)
+        return {name: made}
+
+    return decode
+
+
+def _decode_again(schema: dict[str, Any], arguments: dict[str, Any], lax: Callable[[Any], Any]) -> Any:
+    """The way of arguments that do not fit at once: coerced, checked in full, and only then taken less strictly.
+
+    Less strictly means `5.0` for an integer: JSON Schema counts it as one. All else was settled by the check.
+    """
+    value, _ = coerce(schema, arguments)
+    problems = compile_validator(schema)(value)
+    if problems:
+        raise ToolError(listing(problems))
+    try:
+        return lax(value)
+    except (ValueError, OverflowError) as problem:
+        raise ToolError(str(problem)) from problem
+
+
+def _spelled(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line for line in str(problem).splitlines() if line.strip()]
+    return lines[-1] if lines and lines[-1].startswith("type ") else (lines or ["no JSON form is known"])[0]

@@ -1,0 +1,328 @@
+"""Does a value fit a JSON Schema? All problems at once, each with its path.
+
+Plain schemas are checked by our own closures (`mainspring.tools.checks`); anything richer goes to `jsonschema`, which is
+imported then and not before. Neither ever fetches a `$ref` from the network, and a `pattern` cannot hang the process.
+Formats are checked, unknown keywords are not looked at, `nullable: true` of OpenAPI is understood.
+
+A schema is compiled once. Do not change it afterwards.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any, cast
+
+from mainspring.tools.assertions import Check
+from mainspring.tools.checks import compile_plain
+from mainspring.tools.formats import FORMATS
+from mainspring.tools.patterns import BadPatternError, compile_pattern, safe_length
+from mainspring.tools.problems import (
+    Path,
+    Problem,
+    canonical,
+    is_dict,
+    is_list,
+    missing,
+    no_branch,
+    show,
+    unknown,
+    wrong_type,
+)
+
+_CACHED_SCHEMAS = 512
+_MAX_PROBLEMS = 200
+_MAX_MESSAGE = 300
+
+
+class CompiledSchema:
+    """A schema, ready to check values.
+
+    Attributes:
+        schema: The schema.
+        is_plain: Whether it works without `jsonschema`.
+    """
+
+    __slots__ = ("_check", "_compile", "_parts", "is_plain", "schema")
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        plain = compile_plain(schema)
+        self.is_plain = plain is not None
+        self._check: Check
+        self._compile: Callable[[Any], Check]
+        if plain is not None:
+            self._check, self._compile = plain.whole, plain.compile
+        else:
+            full = _FullSchema(schema)
+            self._check, self._compile = full.check, full.compile
+        self._parts: dict[int, Check] = {}
+
+    def problems(self, value: Any) -> list[Problem]:
+        """What is wrong with the value; empty if it fits."""
+        try:
+            return self._check(value) or []
+        except RecursionError:
+            return [Problem((), "depth", "nested too deeply to be checked")]
+        except (TypeError, ValueError, ArithmeticError) as problem:  # a value that no JSON text can hold, a set say
+            return [Problem((), "type", f"cannot be checked: {problem}")]
+
+    def __call__(self, value: Any) -> list[str]:
+        """What is wrong with the value, as texts; empty if it fits."""
+        return [str(each) for each in self.problems(value)]
+
+    def fits(self, part: Any, value: Any) -> bool:
+        """Whether the value fits a part of this schema, with references resolved against the whole."""
+        check = self._parts.get(id(part))
+        if check is None:
+            check = self._parts[id(part)] = self._compile(part)
+        try:
+            return not check(value)
+        except (RecursionError, TypeError, ValueError, ArithmeticError):
+            return False
+
+
+_compiled: dict[int, CompiledSchema] = {}
+
+
+def compile_validator(schema: Any) -> CompiledSchema:
+    """The checker of a schema, from the cache if the same object was compiled before.
+
+    It is a function from a value to the list of everything that is wrong with it. A schema that is not valid gives one
+    that says so about every value.
+
+    Args:
+        schema: JSON Schema as Python data. The dialect is the one that `$schema` names, else 2020-12.
+    """
+    found = _compiled.get(id(schema))
+    if found is not None and found.schema is schema:
+        return found
+    made = CompiledSchema(schema)
+    while len(_compiled) >= _CACHED_SCHEMAS:
+        _compiled.pop(next(iter(_compiled)), None)
+    _compiled[id(schema)] = made
+    return made
+
+
+def validate(schema: Any, value: Any) -> list[str]:
+    """Everything that is wrong with the value, each as `$.path: text`; empty if it fits."""
+    return compile_validator(schema)(value)
+
+
+def schema_problem(schema: Any) -> str | None:
+    """What is wrong with the schema itself, or `None`. For whoever takes in schemas of strangers."""
+    if compile_plain(schema) is not None:
+        return None
+    return _FullSchema(schema).invalid
+
+
+class _FullSchema:
+    """A schema checked by `jsonschema`."""
+
+    __slots__ = ("_validator", "invalid")
+
+    def __init__(self, schema: Any) -> None:
+        from jsonschema import FormatChecker
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import Draft202012Validator, validator_for
+        from referencing import Registry
+
+        nothing = cast("Any", Registry)()  # every $ref that leads out of the schema stays unresolved
+
+        self._validator: Any = None
+        self.invalid: str | None = None
+        try:
+            base: Any = validator_for(_without_surprises(schema), default=Draft202012Validator)
+            base.check_schema(schema, format_checker=FormatChecker(formats=()))
+            self._validator = _dialect(base, _longest_name(schema))(
+                schema, registry=nothing, format_checker=_format_checker()
+            )
+        except SchemaError as problem:
+            self.invalid = f"the schema of this tool is not valid at {_problem(problem)}"
+        except (RecursionError, TypeError, AttributeError, ValueError) as problem:
+            self.invalid = f"the schema of this tool is not valid: {str(problem)[:_MAX_MESSAGE]}"
+
+    def check(self, value: Any) -> list[Problem] | None:
+        """Check a value against the whole schema."""
+        return self._run(self._validator, value)
+
+    def compile(self, schema: Any) -> Check:
+        """The check of a part of the schema."""
+        validator = None if self._validator is None else self._validator.evolve(schema=schema)
+        return lambda value: self._run(validator, value)
+
+    def _run(self, validator: Any, value: Any) -> list[Problem]:
+        from jsonschema.exceptions import UndefinedTypeCheck, UnknownType
+        from referencing.exceptions import CannotDetermineSpecification, Unresolvable
+
+        if self.invalid is not None:
+            return [Problem((), "schema", self.invalid)]
+        try:
+            return [each for error in islice(validator.iter_errors(value), _MAX_PROBLEMS) for each in _problems(error)]
+        except (Unresolvable, CannotDetermineSpecification) as problem:
+            where = str(getattr(problem, "ref", problem))[:_MAX_MESSAGE]
+            text = f"the schema of this tool has a $ref that cannot be resolved: {where!r}; nothing is fetched from the network"
+            return [Problem((), "schema", text)]
+        except (UnknownType, UndefinedTypeCheck, BadPatternError, AttributeError, KeyError) as problem:
+            first = str(problem).strip().partition("\n")[0]
+            return [Problem((), "schema", f"the schema of this tool is not valid: {first[:_MAX_MESSAGE]}")]
+
+
+def _without_surprises(schema: Any) -> Any:
+    """The schema, or an empty one if its `$schema` is no text and so cannot name a dialect."""
+    return schema if is_dict(schema) and isinstance(schema.get("$schema", ""), str) else {}
+
+
+def _problem(error: Any) -> Problem:
+    """An error of `jsonschema` as ours; its text is cut in the middle, since it may quote a large value."""
+    text = str(error.message)
+    if len(text) > _MAX_MESSAGE:
+        text = f"{text[: _MAX_MESSAGE // 2]} … {text[-_MAX_MESSAGE // 2 :]}"
+    return Problem(cast("Path", tuple(error.absolute_path)), str(error.validator), text)
+
+
+def _problems(error: Any) -> list[Problem]:
+    """An error of `jsonschema`; one of a union is told by its branches."""
+    if error.validator not in {"anyOf", "oneOf"} or not error.context:
+        return [_problem(error)]
+    place: Path = tuple(error.absolute_path)
+    branches: dict[Any, list[Problem]] = {}
+    for each in error.context:
+        found = [Problem(p.path[len(place) :], p.keyword, p.text) for p in _problems(each)]
+        branches.setdefault(each.schema_path[0] if each.schema_path else None, []).extend(found)
+    return [Problem((*place, *p.path), p.keyword, p.text) for p in no_branch(error.instance, list(branches.values()))]
+
+
+@lru_cache(maxsize=1)
+def _format_checker() -> Any:
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=())
+    for name, test in FORMATS.items():
+        checker.checks(name)(_skipping_others(test))
+    return checker
+
+
+def _skipping_others(test: Callable[[str], bool]) -> Callable[[object], bool]:
+    return lambda value: not isinstance(value, str) or test(value)
+
+
+@lru_cache(maxsize=32)
+def _dialect(base: Any, longest: int) -> Any:
+    """The validator class of a dialect with our own reading of a few keywords: safer, or with a better text.
+
+    Args:
+        base: The class as `jsonschema` has it.
+        longest: How long a property name may be where `jsonschema` itself matches names against patterns.
+    """
+    from jsonschema import validators
+
+    extend = cast("Any", validators).extend
+    ours = {name: _saying(rule) for name, rule in _RULES.items() if name in base.VALIDATORS}
+    if base.__name__ == "Draft3Validator":
+        del ours["type"]  # a type may be a schema there
+    inherited = base.VALIDATORS.get("unevaluatedProperties")
+    if inherited is not None:
+        ours["unevaluatedProperties"] = _unevaluated(inherited, longest)
+    return extend(base, ours)
+
+
+Rule = Callable[[Any, Any, Any, Any], Iterator[Any]]
+
+
+def _saying(rule: Rule) -> Rule:
+    """A rule whose texts become errors; what it got from `jsonschema` is passed on."""
+
+    def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+        from jsonschema.exceptions import ValidationError
+
+        for found in rule(validator, wanted, value, schema):
+            yield ValidationError(found) if isinstance(found, str) else found
+
+    return check
+
+
+def _type(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    kinds: list[Any] = [wanted] if isinstance(wanted, str) else wanted
+    if value is None and schema.get("nullable") is True:
+        return
+    if not any(validator.is_type(value, each) for each in kinds):
+        yield wrong_type(value, kinds)
+
+
+def _enum(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if value is None and schema.get("nullable") is True:
+        return
+    key = canonical(value)
+    if all(key != canonical(each) for each in wanted):
+        yield f"{show(value)} is not one of {', '.join(show(each) for each in wanted[:20])}{', …' if len(wanted) > 20 else ''}"
+
+
+def _required(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "object") and is_list(wanted):
+        for name in wanted:
+            if name not in value:
+                yield missing(name)
+
+
+def _pattern(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not compile_pattern(wanted)(value):
+        yield f"{show(value)} does not match the pattern {show(wanted)}"
+
+
+def _pattern_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "object"):
+        for pattern, part in wanted.items():
+            search = compile_pattern(pattern)
+            for name, item in value.items():
+                if search(name):
+                    yield from validator.descend(item, part, path=name, schema_path=pattern)
+
+
+def _additional(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    known = schema.get("properties", {})
+    searches = [compile_pattern(each) for each in schema.get("patternProperties", {})]
+    for name, item in value.items():
+        if name in known or any(search(name) for search in searches):
+            continue
+        if wanted is False:
+            yield unknown(name, known)
+        elif isinstance(wanted, dict):
+            yield from validator.descend(item, wanted, path=name)
+
+
+def _unique(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if wanted and validator.is_type(value, "array") and len({canonical(each) for each in value}) < len(value):
+        yield f"{show(value)} has the same item twice"
+
+
+def _unevaluated(inherited: Rule, longest: int) -> Rule:
+    """`unevaluatedProperties`, left out where a name is so long that the patterns beside it could take for ever."""
+
+    def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "object") and all(len(name) <= longest for name in value):
+            yield from inherited(validator, wanted, value, schema)
+
+    return check
+
+
+def _longest_name(schema: Any) -> int:
+    """How long a name may be so that every pattern for names in the schema is harmless to `re`."""
+    longest = 1_000_000
+    if is_dict(schema):
+        patterns = schema.get("patternProperties")
+        own = [safe_length(each) for each in patterns] if is_dict(patterns) else []
+        return min([longest, *own, *map(_longest_name, schema.values())])
+    return min([longest, *map(_longest_name, schema)]) if is_list(schema) else longest
+
+
+_RULES: dict[str, Rule] = {
+    "type": _type,
+    "enum": _enum,
+    "required": _required,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional,
+    "uniqueItems": _unique,
+}
