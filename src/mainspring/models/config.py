@@ -1,0 +1,84 @@
+"""What a provider is configured with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.errors import ProviderConfigError
+
+
+class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """The settings of one provider. An empty text counts as not given.
+
+    Attributes:
+        provider: Name of the provider.
+        model: Id of the model; each provider has a default.
+        api_key: The key, or a function that gives it (it may be async).
+        base_url: Where requests go.
+        headers: Further headers of each request.
+        context_window: Tokens of prompt and answer together, where the catalogue does not know.
+        max_output_tokens: Cap of one reply.
+        vision: Whether the model takes images, where the catalogue does not know.
+        connect_timeout: Seconds until a connection must stand.
+        first_byte_timeout: Seconds until an answer must begin; 0 waits for ever.
+        idle_timeout: Seconds between two pieces of an answer; 0 waits for ever.
+        dialect: Changes of what the host accepts; see `Dialect`.
+        extra: Settings that only this provider knows.
+    """
+
+    provider: str = ""
+    model: str | None = None
+    api_key: Any = None
+    base_url: str | None = None
+    headers: dict[str, str] = {}
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    vision: bool | None = None
+    connect_timeout: float | None = None
+    first_byte_timeout: float | None = None
+    idle_timeout: float | None = None
+    dialect: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+
+
+_FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}
+_FIELDS.update(zip(ProviderConfig.__struct_encode_fields__, ProviderConfig.__struct_fields__, strict=True))
+
+
+def as_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") -> ProviderConfig:
+    """A configuration from one, or from a dict with names in either case; unknown names go to ``extra``.
+
+    Raises:
+        ProviderConfigError: If a value has the wrong type.
+    """
+    if isinstance(config, ProviderConfig):
+        return config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = dict(config.get("extra") or {})
+    for name, value in config.items():
+        if name == "extra":
+            continue
+        if name in _FIELDS:
+            known[_FIELDS[name]] = value
+        else:
+            extra[name] = value
+    key = known.pop("api_key", None)
+    try:
+        plain = {k: v for k, v in known.items() if v is not None and v != ""}
+        names = dict(zip(ProviderConfig.__struct_fields__, ProviderConfig.__struct_encode_fields__, strict=True))
+        result = msgspec.convert({names[k]: v for k, v in plain.items()}, ProviderConfig)
+    except msgspec.ValidationError as error:
+        name = known.get("provider") or provider
+        raise ProviderConfigError(f"Configuration of provider {name!r}: {error}", provider=str(name)) from error
+    result.api_key = key
+    result.extra = extra
+    result.provider = result.provider or provider
+    return result
+
+
+KeySource = str | Callable[[], str | Awaitable[str]] | None
+"""What ``api_key`` may be."""

@@ -1,0 +1,66 @@
+"""Where keys come from: the configuration, then the environment. An empty text counts as missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from mainspring.errors import ErrorCode, ProviderConfigError
+from mainspring.models.proxies import is_loopback
+
+
+def setting(value: str | None, *variables: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """A setting from the configuration or, in this order, from environment variables.
+
+    Returns:
+        The first that is not blank, without blanks around it; ``None`` if there is none.
+    """
+    environment = os.environ if environment is None else environment
+    for candidate in (value, *[environment.get(name) for name in variables]):
+        if candidate and candidate.strip():
+            return candidate.strip()
+    return None
+
+
+def require_key(
+    provider: str,
+    value: str | None,
+    variables: Sequence[str],
+    *,
+    base_url: str,
+    home: str,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """The key for a provider at a base URL.
+
+    A key of the configuration goes to the base URL of the configuration. One of the environment belongs to the provider's
+    own host (``home``) and is not sent to another one, except on this machine.
+
+    Raises:
+        ProviderConfigError: If there is none; the text names the variable and the setting.
+    """
+    key = setting(value, environment=environment)
+    if key is not None:
+        return key
+    host = urlsplit(base_url).hostname or ""
+    known = setting(None, *variables, environment=environment)
+    if known is not None and (is_loopback(host) or host == urlsplit(home).hostname):
+        return known
+    if is_loopback(host):
+        return "not-needed"
+    names = " or ".join(variables)
+    if known is not None:
+        raise ProviderConfigError(
+            f"No key for {provider} at {host}: {names} belongs to {urlsplit(home).hostname} and is not sent elsewhere. "
+            f"Give the key for {host} as `api_key` (setting providers.{provider}.apiKey)",
+            reason="missing_key",
+            provider=provider,
+        )
+    raise ProviderConfigError(
+        f"No key for {provider}: set the environment variable {names}, or the setting providers.{provider}.apiKey "
+        "(in code: api_key=...)",
+        code=ErrorCode.PROVIDER_NOT_CONFIGURED,
+        reason="missing_key",
+        provider=provider,
+    )

@@ -1,0 +1,236 @@
+"""The words by which providers' errors are recognised."""
+
+from __future__ import annotations
+
+import re
+
+from mainspring.errors import ErrorCode
+
+Kind = tuple[ErrorCode, str]
+"""A code and its finer reason."""
+
+
+def _all(kind: Kind, *words: str) -> dict[str, Kind]:
+    return dict.fromkeys(words, kind)
+
+
+CODES: dict[str, Kind] = {
+    **_all(
+        (ErrorCode.RATE_LIMITED, "quota"),
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "billing_error",
+        "insufficient_balance",
+        "insufficient_credits",
+        "insufficient_funds",
+        "payment_required",
+        "credit_balance_too_low",
+        "usage_limit_reached",
+        "quota_exceeded",
+        "exceeded_current_quota_error",
+        "free_tier_exhausted",
+    ),
+    **_all(
+        (ErrorCode.UNKNOWN, "content_filter"),
+        "content_filter",
+        "content_policy_violation",
+        "responsibleaipolicyviolation",
+        "content_filtered",
+        "data_inspection_failed",
+        "moderation_blocked",
+        "sensitive_content",
+        "safety",
+    ),
+    **_all(
+        (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
+        "invalid_api_key",
+        "api_key_invalid",
+        "incorrect_api_key",
+        "missing_api_key",
+        "authentication_error",
+        "authentication_failed",
+        "invalid_authentication",
+        "invalid_authentication_error",
+        "unauthorized",
+        "unauthenticated",
+        "token_expired",
+        "expired_token",
+        "invalid_token",
+        "expiredtokenexception",
+        "unrecognizedclientexception",
+        "account_deactivated",
+    ),
+    **_all(
+        (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),
+        "permission_error",
+        "permission_denied",
+        "permission_denied_error",
+        "accessdeniedexception",
+        "access_denied",
+        "forbidden",
+    ),
+    **_all(
+        (ErrorCode.MODEL_NOT_FOUND, "not_found"),
+        "model_not_found",
+        "modelnotfound",
+        "deploymentnotfound",
+        "deployment_not_found",
+        "unknown_model",
+        "model_not_exist",
+        "modelnotfounderror",
+        "not_found_error",
+        "model_decommissioned",
+        "model_not_available",
+    ),
+    **_all(
+        (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "model_context_window_exceeded",
+        "exceed_context_size_error",
+        "max_context_length_exceeded",
+        "too_many_prompt_tokens",
+        "tokens_limit_reached",
+        "input_too_long",
+        "prompt_too_long",
+        "request_too_large",
+        "token_limit_exceeded",
+    ),
+    **_all(
+        (ErrorCode.RATE_LIMITED, "rate_limit"),
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "rate_limited",
+        "ratelimited",
+        "ratelimitreached",
+        "rate_limit_reached",
+        "rate_limit_reached_error",
+        "rate_limit",
+        "too_many_requests",
+        "toomanyrequests",
+        "throttlingexception",
+        "throttling",
+        "resource_exhausted",
+        "tokens_per_minute",
+        "requests_per_minute",
+    ),
+    **_all(
+        (ErrorCode.NETWORK_ERROR, "overloaded"),
+        "overloaded_error",
+        "overloaded",
+        "engine_overloaded",
+        "engine_overloaded_error",
+        "model_overloaded",
+        "service_unavailable",
+        "service_unavailable_error",
+        "serviceunavailableexception",
+        "serviceunavailable",
+        "unavailable",
+        "no_capacity",
+        "capacity_exceeded",
+        "service_tier_capacity_exceeded",
+    ),
+    **_all((ErrorCode.TIMEOUT, "timeout"), "timeout", "timeout_error", "request_timeout", "deadline_exceeded"),
+}
+"""Codes and types that mean one thing, whatever the status."""
+
+GENERIC_CODES: dict[str, Kind] = {
+    **_all(
+        (ErrorCode.NETWORK_ERROR, "server_error"),
+        "server_error",
+        "internal_server_error",
+        "internalservererror",
+        "internal_error",
+        "internal",
+        "api_error",
+        "internalserverexception",
+        "provider_error",
+        "upstream_error",
+        "bad_gateway",
+    ),
+    **_all((ErrorCode.MODEL_NOT_FOUND, "not_found"), "not_found", "notfounderror", "resourcenotfoundexception"),
+    **_all(
+        (ErrorCode.UNKNOWN, "bad_request"),
+        "invalid_request_error",
+        "invalid_request",
+        "bad_request",
+        "badrequesterror",
+        "bad_request_error",
+        "invalid_argument",
+        "validationexception",
+        "tool_use_failed",
+        "unsupported_value",
+        "invalid_value",
+        "unprocessable_entity",
+    ),
+}
+"""Codes and types so general that a status says more."""
+
+OVERFLOW_TEXT = re.compile(
+    r"""(?ix)
+      prompt \s (?:is \s)? too \s long
+    | input \s is \s too \s long
+    | (?:input|prompt|request|message|conversation|messages)s? \b .{0,60} \b (?:exceed|larger \s than|longer \s than|greater \s than) .{0,60} context
+    | exceed\w* .{0,40} context \s? (?:window|length|size|limit)
+    | (?:longer|larger|greater|bigger) \s than \s .{0,40} (?:context \s (?:window|length|size)|maximum \s model \s length)
+    | (?:maximum|max) \s (?:allowed \s)? context \s (?:length|window|size)
+    | context \s (?:length|window|size) \s (?:was \s|is \s|has \s been \s)? (?:exceeded|too \s (?:small|long))
+    | context_(?:length|window)_exceeded | exceed_context_size
+    | (?:maximum|max) \s (?:prompt|input) \s (?:length|size|tokens?) \s (?:is|of|exceeded)
+    | (?:input|prompt) \s (?:token \s count|tokens?|length) .{0,60} exceeds? \s .{0,40} (?:maximum|limit|allowed|max)
+    | exceed\w* \s (?:the \s)? (?:model'?s? \s)? (?:max\w* \s)? (?:input \s)? token \s (?:limit|count)
+    | prompt \s exceeds \s max \s? length
+    | too \s many \s (?:input \s|prompt \s|total \s)? tokens (?! \s per)
+    | (?:reduce|shorten) \s (?:the \s|your \s)? (?:length|size) \s of \s (?:the \s|your \s)? (?:messages?|prompt|input|either|conversation)
+    | range \s of \s input \s length \s should \s be
+    | inputs?`? \s tokens \s \+ .{0,40} must \s be \s <=
+    | context \s limit .{0,40} exceed | exceed\w* .{0,30} context \s limit
+    | total \s length \s of \s all \s messages \s is \s too \s long
+    """
+)
+TOO_LARGE_TEXT = re.compile(r"(?i)request too large for|requested \d+.{0,40}(reduce|smaller)")
+QUOTA_TEXT = re.compile(
+    r"(?i)insufficient[_ ](quota|balance|credit|funds)|billing|credit balance|out of credits|add (more )?credits|"
+    r"exceeded your current quota, please check your plan and billing|payment required|purchase more"
+)
+CONTENT_TEXT = re.compile(
+    r"(?i)content (management|filtering|moderation) polic|content[_ ]filter|content policy|flagged (by|for|as)|"
+    r"violat\w+ .{0,60}(polic|guideline|terms)|safety (system|filter)|inappropriate content|requires moderation"
+)
+AUTH_TEXT = re.compile(
+    r"(?i)api[ _-]?key (is )?(not valid|invalid|missing|expired|required)|(invalid|incorrect|missing|no|wrong|expired) "
+    r"(x-)?api[ _-]?key|(invalid|no|missing|expired) (authentication|auth credentials|credentials|bearer token|access token)|"
+    r"could not parse your authentication token|not authorized|unauthorized"
+)
+NOT_FOUND_TEXT = re.compile(
+    r"(?i)\bmodel\b.{0,120}?(not found|does not exist|doesn't exist|no longer available|is not available|not supported by any|"
+    r"has been (deprecated|decommissioned)|is not a valid model)|(unknown|no such|invalid) model\b|deployment .{0,80}does not exist|"
+    r"not a valid model id|no endpoints found for"
+)
+
+LOOSE_TEXT: tuple[tuple[re.Pattern[str], Kind], ...] = (
+    (re.compile(r"overloaded|service unavailable|at capacity"), (ErrorCode.NETWORK_ERROR, "overloaded")),
+    (re.compile(r"insufficient[_ ](quota|balance|credit)|credit balance"), (ErrorCode.RATE_LIMITED, "quota")),
+    (
+        re.compile(r"rate.?limit|too many requests|\b429\b|retry delay|resource.?exhausted"),
+        (ErrorCode.RATE_LIMITED, "rate_limit"),
+    ),
+    (CONTENT_TEXT, (ErrorCode.UNKNOWN, "content_filter")),
+    (
+        re.compile(r"api[ _-]?key|authentication|unauthorized|\b401\b|forbidden|\b403\b"),
+        (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
+    ),
+    (re.compile(r"model.*not found|not found.*model|model.*does not exist"), (ErrorCode.MODEL_NOT_FOUND, "not_found")),
+    (re.compile(r"context length|too long|token limit"), (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow")),
+    (re.compile(r"timeout|timed out|deadline"), (ErrorCode.TIMEOUT, "timeout")),
+    (
+        re.compile(
+            r"network|econnrefused|econnreset|connection (refused|error|reset|closed|aborted)|fetch failed|"
+            r"\b50[0234]\b|server error|internal error|upstream connect|reset before headers|terminated|socket hang up|"
+            r"name or service not known|getaddrinfo|disconnected"
+        ),
+        (ErrorCode.NETWORK_ERROR, "connection"),
+    ),
+)
+"""For errors that have nothing but a text, in the order in which they are tried."""

@@ -1,0 +1,83 @@
+"""Encode-once: the bytes of a conversation, kept from request to request.
+
+Each message is encoded once for each receiver and keeps its bytes; the joined bytes of all that cannot change any more are
+kept in the conversation's `Scratch`. A turn costs what it adds plus one copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mainspring.messages import Message
+from mainspring.models.port import Scratch
+from mainspring.models.prepare import pair
+
+Encode = Callable[[Message], bytes]
+"""One repaired message as JSON objects, each with a comma before it; empty if there is nothing to send."""
+
+
+class EncodedHistory:
+    """The encoded messages of one conversation for one receiver.
+
+    Attributes:
+        key: Names the receiver: protocol, provider, model and whatever else the bytes depend on.
+        head: The encoded head of the request, and what it was made of; belongs to the protocol.
+    """
+
+    __slots__ = ("_bytes", "_seen", "head", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.head: tuple[Any, bytes] | None = None
+        self._seen: list[Message] = []
+        self._bytes = bytearray()
+
+    @classmethod
+    def of(cls, scratch: Scratch | None, slot: str, key: str) -> EncodedHistory:
+        """The history that ``scratch`` keeps under ``slot``, or a new one if it is for another receiver."""
+        if scratch is None:
+            return cls(key)
+        history = scratch.slots.get(slot)
+        if history is None or history.key != key:
+            history = scratch.slots[slot] = cls(key)
+        return history
+
+    def joined(self, before: Sequence[bytes], messages: Sequence[Message], encode: Encode, behind: bytes) -> bytes:
+        """``before``, all messages, ``behind``: the body of a request.
+
+        Args:
+            before: What stands before the messages; the last piece ends where the first message begins.
+            messages: The conversation.
+            encode: Encodes one repaired message.
+            behind: What follows them.
+        """
+        done = len(self._seen)
+        if messages[:done] != self._seen:  # Compares identities, at the speed of C.
+            self._seen.clear()
+            self._bytes.clear()
+            done = 0
+        stored, tail = self._bytes, b""
+        key = self.key
+        for unit, end in pair(messages, done):
+            pieces = [_encoded(message, key, encode) for message in unit]
+            if end > done:
+                stored += b"".join(pieces)
+                done = end
+            else:
+                tail = b"".join(pieces)
+        if done > len(self._seen):
+            self._seen.extend(messages[len(self._seen) : done])
+        if before and before[-1].endswith(b"["):
+            if stored:
+                return b"".join((*before, memoryview(stored)[1:], tail, behind))
+            tail = tail[1:]
+        return b"".join((*before, stored, tail, behind))
+
+
+def _encoded(message: Message, key: str, encode: Encode) -> bytes:
+    kept = message.__dict__
+    data = kept.get(key)
+    if data is None:
+        data = kept[key] = encode(message)
+    return data

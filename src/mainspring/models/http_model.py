@@ -1,0 +1,209 @@
+"""A model behind HTTP: a wire protocol over a transport, for one profile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+
+from mainspring.errors import InvalidResponseError, ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
+from mainspring.events import Done, StreamEvent
+from mainspring.models.answer import AnswerReader
+from mainspring.models.classify import classify_error
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.profile import Profile
+from mainspring.models.protocol import WireProtocol
+from mainspring.models.shared_transport import shared_transport
+from mainspring.models.transport import Timeouts, Transport, TransportResponse
+from mainspring.models.transport_errors import host_of
+
+Credential = Callable[[], str | Awaitable[str]]
+"""Gives the key for a request; may be async, as for tokens that expire."""
+
+_MAX_ERROR_BODY = 256 * 1024
+_MAX_ADAPTATIONS = 4
+_AFTER_END = 0.25  # seconds the end of the body may take behind the end of the answer before the connection is given up
+
+
+class HttpModel:
+    """A `ModelProvider` over HTTP. Nothing is loaded or connected before the first request.
+
+    Args:
+        profile: The model and its host.
+        protocol: How to speak to it.
+        credential: Gives the key; it is sent to the profile's base URL and nowhere else. ``None`` sends none.
+        transport: Sends requests; by default the one all models share.
+        timeouts: Limits of each request.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        protocol: WireProtocol,
+        credential: Credential | None = None,
+        *,
+        transport: Transport | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
+    ) -> None:
+        self._profile = profile
+        self._protocol = protocol
+        self._credential = credential
+        self._own_transport = transport
+        self._timeouts = timeouts
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider."""
+        return self._profile.provider
+
+    @property
+    def model(self) -> str:
+        """Id of the model."""
+        return self._profile.model
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model."""
+        return self._profile.info
+
+    @property
+    def profile(self) -> Profile:
+        """The profile as it is now: what the host refused has been taken out."""
+        return self._profile
+
+    def __repr__(self) -> str:
+        return f"<HttpModel {self.provider}:{self.model} at {self._profile.base_url}>"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Ask, and get the answer while it is made.
+
+        A field that the host refuses in a 400 is left out and the request sent again, changed, at once.
+
+        Raises:
+            ModelError: If there is no complete answer; ``partial`` is what had arrived.
+        """
+        transport = self._own_transport or shared_transport()
+        key = await self._key()
+        timeouts = self._limits(request)
+        for adaptation in range(_MAX_ADAPTATIONS + 1):
+            profile = self._profile
+            url = self._protocol.url(profile)
+            body = self._protocol.encode(request, profile)
+            reader = AnswerReader(self._protocol.decoder(profile))
+            try:
+                async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
+                    if response.status >= 300:
+                        refusal = await self._refusal(response, url, key)
+                        changed = self._protocol.without(profile, refusal.message)
+                        if refusal.reason != "bad_request" or changed is None or adaptation == _MAX_ADAPTATIONS:
+                            raise refusal
+                        self._profile = changed
+                        continue
+                    chunks = response.chunks()
+                    async for chunk in chunks:
+                        for event in reader.feed(chunk):
+                            yield event
+                        if reader.decoder.ended:
+                            await _drain(chunks)
+                            break
+            except (NetworkError, ModelTimeoutError) as error:
+                if not (reader.decoder.complete and error.partial is None):
+                    raise self._placed(error, reader, url)  # noqa: B904 - the same error, completed
+            for event in reader.finish():
+                yield event
+            return
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Ask, and get the whole answer.
+
+        Raises:
+            ModelError: As `stream`.
+        """
+        async with aclosing(self.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    return ModelResponse(event.message)
+        raise InvalidResponseError(f"{self.provider} gave no answer", provider=self.provider, model=self.model)
+
+    async def aclose(self) -> None:
+        """Close its own connections; shared ones close with their event loop."""
+        if self._own_transport is not None:
+            await self._own_transport.aclose()
+
+    async def _key(self) -> str:
+        if self._credential is None:
+            return ""
+        try:
+            key = self._credential()
+            return (key if isinstance(key, str) else await key).strip()
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ProviderConfigError(
+                f"The key of {self.provider} could not be fetched: {error}", provider=self.provider
+            ) from error
+
+    def _headers(self, profile: Profile, key: str) -> dict[str, str]:
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+            "user-agent": "mainspring",
+            **profile.headers,
+        }
+        if key:
+            headers[profile.key_header] = f"Bearer {key}" if profile.key_header == "authorization" else key
+        return headers
+
+    def _limits(self, request: ModelRequest) -> Timeouts:
+        limits = self._timeouts
+        if request.timeout is None:
+            return limits
+        return Timeouts(limits.connect, limits.first_byte, limits.idle, request.timeout)
+
+    async def _refusal(self, response: TransportResponse, url: str, key: str) -> ModelError:
+        if response.status < 400:
+            target = response.headers.get("location", "elsewhere")
+            return ProviderConfigError(
+                f"{host_of(url)} redirects to {target}, which is not followed so that the key stays where it belongs; "
+                "set the base URL to the final address",
+                reason="redirect",
+                status=response.status,
+                provider=self.provider,
+                model=self.model,
+            )
+        body = bytearray()
+        try:
+            async for chunk in response.chunks():
+                body += chunk
+                if len(body) > _MAX_ERROR_BODY:
+                    break
+        except ModelError:
+            pass  # The status is known; what arrived of the text must do.
+        return classify_error(
+            response.status,
+            response.headers,
+            bytes(body),
+            provider=self.provider,
+            model=self.model,
+            host=host_of(url),
+            secrets=(key,) if key else (),
+        )
+
+    def _placed(self, error: ModelError, reader: AnswerReader, url: str) -> ModelError:
+        """The error with what is known here: who was asked, and what had arrived."""
+        error.provider = error.provider or self.provider
+        error.model = error.model or self.model
+        if error.partial is None and len(reader.decoder.draft):
+            error.partial = reader.decoder.draft.message()
+        return error
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read the end of the body, so that the connection can be used again; not for long, the answer is complete."""
+    try:
+        async with asyncio.timeout(_AFTER_END):
+            async for _ in chunks:
+                pass
+    except (TimeoutError, ModelError):
+        pass

@@ -1,0 +1,185 @@
+"""Repair of a conversation while a request is built: what is stored never changes, what is sent is always valid.
+
+Two halves. `pair` looks at neighbours: each call gets exactly one result right behind it, results nobody asked for go.
+`clean` looks at one message: what its receiver cannot take goes, or becomes text.
+
+Rules of `pair`:
+
+* The results of an assistant message stand right behind it, in the order of its calls, whatever the history's order was.
+* A call without a result gets an error result that says so, under the tool's real name.
+* A result without its call, or a second one for the same call, is left out.
+* An assistant message that failed or was aborted is left out together with its results, unless one of its tools really
+  ran (has a result that is no error): what happened is not hidden from the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
+"""Text of the error result that a call gets when its own is missing."""
+
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_ID = 40
+
+
+def pair(messages: Sequence[Message], start: int = 0) -> Iterator[tuple[list[Message], int]]:
+    """Go through a conversation in units that no later message can change.
+
+    Args:
+        messages: The conversation.
+        start: Where to begin; must be where an earlier unit ended.
+
+    Yields:
+        The repaired messages of a unit (those that needed no repair are the same objects), and the index behind it. The
+        last unit may still be open (results can follow): then the index is that of its first message.
+    """
+    at, end = start, len(messages)
+    while at < end:
+        message = messages[at]
+        if message.role == "assistant" and message.tool_uses:
+            unit, behind, closed = _turn(messages, at)
+            yield unit, behind if closed else at
+            at = behind
+            continue
+        at += 1
+        if message.role == "assistant" and message.stop_reason in ("error", "aborted"):
+            yield [], at
+        elif message.role == "user" and message.tool_results:
+            yield _without_results(message), at
+        else:
+            yield [message], at
+
+
+def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, bool]:
+    """An assistant message with calls, and what answers it: the unit, the index behind it, whether it is closed."""
+    message = messages[at]
+    calls = message.tool_uses
+    results: dict[str, ToolResultBlock] = {}
+    wanted = {call.id for call in calls}
+    answers: list[Message] = []
+    behind = at + 1
+    while behind < len(messages) and len(results) < len(wanted) and messages[behind].role != "assistant":
+        answers.append(messages[behind])
+        for result in messages[behind].tool_results:
+            if result.tool_use_id in wanted:
+                results.setdefault(result.tool_use_id, result)
+        behind += 1
+    closed = len(results) == len(wanted) or behind < len(messages)
+    if message.stop_reason in ("error", "aborted") and all(r.is_error for r in results.values()):
+        return [left for answer in answers for left in _without_results(answer)], behind, closed
+    if len(answers) == 1 and _is_regular(calls, answers[0]):
+        return [message, answers[0]], behind, True
+    blocks: list[ContentBlock] = [results.get(c.id) or _missing(c) for c in _unique(calls)]
+    others = [left for answer in answers for left in _without_results(answer)]
+    if len(calls) != len(wanted):
+        kept = _unique(calls)
+        message = replace(
+            message, content=tuple(b for b in message.content if type(b) is not ToolUseBlock or b in kept)
+        )
+    return [message, Message("user", tuple(blocks), timestamp=message.timestamp), *others], behind, closed
+
+
+def _is_regular(calls: tuple[ToolUseBlock, ...], answer: Message) -> bool:
+    """Whether the answer holds exactly the results, in order and before anything else."""
+    content = answer.content
+    if len(content) < len(calls):
+        return False
+    for call, block in zip(calls, content, strict=False):
+        if type(block) is not ToolResultBlock or block.tool_use_id != call.id:
+            return False
+    return len(content) == len(calls) or not any(type(b) is ToolResultBlock for b in content[len(calls) :])
+
+
+def _unique(calls: tuple[ToolUseBlock, ...]) -> list[ToolUseBlock]:
+    return list({call.id: call for call in reversed(calls)}.values())[::-1]
+
+
+def _missing(call: ToolUseBlock) -> ToolResultBlock:
+    return ToolResultBlock(call.id, call.name, INTERRUPTED, is_error=True)
+
+
+def _without_results(message: Message) -> list[Message]:
+    if not message.tool_results:
+        return [message]
+    content = tuple([b for b in message.content if type(b) is not ToolResultBlock])
+    return [replace(message, content=content)] if content else []
+
+
+def clean(message: Message, provider: str, model: str, *, vision: bool) -> Message | None:
+    """One message as its receiver can take it.
+
+    Reasoning and signatures of another provider or model are dropped, empty text too; without ``vision`` an image becomes
+    a line of text; ids of calls get a form that every host takes.
+
+    Returns:
+        The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
+    """
+    own = message.role != "assistant" or (message.provider == provider and message.model == model)
+    content: list[ContentBlock] = []
+    changed = False
+    for block in message.content:
+        kept = _clean_block(block, own, vision)
+        changed = changed or kept is not block
+        if kept is not None:
+            content.append(kept)
+    if not any(type(b) is not ThinkingBlock and type(b) is not RedactedThinkingBlock for b in content):
+        return None
+    return replace(message, content=tuple(content)) if changed else message
+
+
+def _clean_block(block: ContentBlock, own: bool, vision: bool) -> ContentBlock | None:
+    match block:
+        case TextBlock():
+            if not block.text or block.text.isspace():
+                return None
+            return block if own or block.signature is None else TextBlock(block.text)
+        case ThinkingBlock() | RedactedThinkingBlock():
+            return block if own else None
+        case ImageBlock():
+            return block if vision else TextBlock(image_marker(block))
+        case ToolUseBlock():
+            id = safe_id(block.id)
+            if id == block.id and (own or block.signature is None):
+                return block
+            return replace(block, id=id, signature=block.signature if own else None)
+        case ToolResultBlock():
+            return _clean_result(block, vision)
+
+
+def _clean_result(block: ToolResultBlock, vision: bool) -> ToolResultBlock:
+    id = safe_id(block.tool_use_id)
+    content = block.content
+    if not isinstance(content, str) and not vision:
+        content = tuple([TextBlock(image_marker(b)) if isinstance(b, ImageBlock) else b for b in content])
+    if id == block.tool_use_id and content is block.content:
+        return block
+    return replace(block, tool_use_id=id, content=content)
+
+
+def image_marker(block: ImageBlock) -> str:
+    """What stands for an image where the receiver takes none."""
+    return f"[{block.media_type} image left out: this model takes no images]"
+
+
+def safe_id(id: str) -> str:
+    """An id of letters, digits, ``_`` and ``-``, at most 40 long: the same for the same id, and different for others."""
+    if len(id) <= _LONGEST_ID and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
+        return id
+    mark = f"{crc32(id.encode('utf-8', 'replace')):08x}"
+    return f"{_ILLEGAL.sub('_', id)[: _LONGEST_ID - 9].strip('_-') or 'call'}_{mark}"

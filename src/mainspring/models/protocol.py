@@ -1,0 +1,64 @@
+"""What a wire protocol is to the rest of the model layer.
+
+Above: `HttpModel` and the replay of recorded traffic. Below: the modules of `wire`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mainspring.events import Draft, StreamEvent
+from mainspring.models.port import ModelRequest
+from mainspring.models.profile import Profile
+
+
+class WireDecoder(Protocol):
+    """Turns one answer into events. Used once.
+
+    Every method appends the events it saw to ``out`` and raises `ModelError` (with the partial message) if the answer is an
+    error or cannot be understood.
+    """
+
+    draft: Draft
+    """What has arrived."""
+
+    complete: bool
+    """Whether nothing of the answer is missing, even if the stream has not ended: its reason to stop is known."""
+
+    ended: bool
+    """Whether the provider said that the stream ends here."""
+
+    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+        """Take one event of the stream: its name, if it has one, and its data."""
+        ...
+
+    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Take a complete answer that was not streamed."""
+        ...
+
+    def finish(self, out: list[StreamEvent]) -> None:
+        """The stream has ended: close what is open and add ``Done``, or raise if it was cut."""
+        ...
+
+
+class WireProtocol(Protocol):
+    """One way of speaking to models: pure functions from requests to bytes and from bytes to events."""
+
+    name: str
+    """As in ``chat_completions``."""
+
+    def url(self, profile: Profile) -> str:
+        """Where a request goes."""
+        ...
+
+    def encode(self, request: ModelRequest, profile: Profile) -> bytes:
+        """The body of a streaming request."""
+        ...
+
+    def decoder(self, profile: Profile) -> WireDecoder:
+        """A decoder for one answer."""
+        ...
+
+    def without(self, profile: Profile, refusal: str) -> Profile | None:
+        """The profile that leaves out what the host refused in this error text; ``None`` if that cannot be told."""
+        ...

@@ -1,0 +1,106 @@
+"""Servers on this machine: Ollama, LM Studio, llama.cpp, vLLM, Docker Model Runner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.errors import ModelError
+from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import setting
+from mainspring.models.http_model import HttpModel
+from mainspring.models.profile import Dialect
+from mainspring.models.providers.openai_style import chat_model, given_key
+from mainspring.models.transport import Timeouts, Transport, make_transport
+
+NAME = "local"
+BASE_URL = "http://localhost:11434/v1"
+MODEL = "llama3.3:latest"
+KEY = "not-needed"
+URL_VARIABLE = "MAINSPRING_LOCAL_BASE_URL"
+
+LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
+"""A local model may think as long as it likes before the first word."""
+
+
+class LocalServer(Struct, frozen=True):
+    """A server that was found: its name, where it answers, and its models."""
+
+    name: str
+    base_url: str
+    models: tuple[str, ...] = ()
+
+
+KNOWN_SERVERS = (
+    LocalServer("Ollama", "http://localhost:11434/v1"),
+    LocalServer("LM Studio", "http://localhost:1234/v1"),
+    LocalServer("llama.cpp", "http://localhost:8080/v1"),
+    LocalServer("vLLM", "http://localhost:8000/v1"),
+    LocalServer("Docker Model Runner", "http://localhost:12434/engines/llama.cpp/v1"),
+    LocalServer("Docker Model Runner", "http://model-runner.docker.internal/engines/llama.cpp/v1"),
+)
+"""Where the usual servers answer."""
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model of a server on this machine; no key is needed."""
+    return chat_model(
+        config,
+        provider=NAME,
+        model=config.model or MODEL,
+        base_url=setting(config.base_url, URL_VARIABLE) or BASE_URL,
+        key=given_key(config) or KEY,
+        accepts=Dialect(),
+        limits=LIMITS,
+    )
+
+
+class _Entry(Struct):
+    id: str = ""
+
+
+class _Models(Struct):
+    data: list[_Entry] | None = None
+
+
+_decode = msgspec.json.Decoder(_Models).decode
+
+
+async def detect_local_servers(
+    servers: Sequence[LocalServer] = KNOWN_SERVERS, *, timeout: float = 0.5, transport: Transport | None = None
+) -> list[LocalServer]:
+    """The servers that answer now, with their models.
+
+    Args:
+        servers: Where to look.
+        timeout: Seconds each may take; all are asked at the same time.
+        transport: Sends the requests.
+    """
+    own = transport or make_transport()
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_ask(own, server, timeout)) for server in servers]
+        return [found for task in tasks if (found := task.result()) is not None]
+    finally:
+        if transport is None:
+            await own.aclose()
+
+
+async def _ask(transport: Transport, server: LocalServer, timeout: float) -> LocalServer | None:
+    limits = Timeouts(timeout, timeout, timeout, timeout)
+    headers = {"accept": "application/json"}
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            transport.open("GET", f"{server.base_url}/models", headers, b"", limits) as answer,
+        ):
+            body = b"".join([chunk async for chunk in answer.chunks()])
+        if answer.status != 200:
+            return None
+        models = _decode(body).data
+    except (ModelError, TimeoutError, msgspec.DecodeError, OSError):
+        return None
+    return None if models is None else LocalServer(server.name, server.base_url, tuple(m.id for m in models if m.id))

@@ -1,0 +1,47 @@
+"""Which proxy a request goes through, from the environment as other programs read it."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from mainspring.errors import NetworkError
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy for ``url`` by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY; this machine is asked directly.
+
+    Raises:
+        NetworkError: If the only proxy is a SOCKS proxy, which is not supported.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_loopback(host):
+        return None
+    proxies = getproxies()
+    found = [p for p in (proxies.get(parts.scheme), proxies.get("all")) if p]
+    if not found or proxy_bypass(host):
+        return None
+    for proxy in found:
+        if "://" not in proxy:
+            return f"http://{proxy}"
+        if proxy.startswith(("http://", "https://")):
+            return proxy
+    scheme = urlsplit(found[0]).scheme
+    raise NetworkError(
+        f"The proxy of the environment is a {scheme} proxy, which is not supported: "
+        f"set {parts.scheme.upper()}_PROXY to an HTTP proxy, or name {host} in NO_PROXY",
+        reason="proxy",
+        retryable=False,
+    )

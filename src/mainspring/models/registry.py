@@ -1,0 +1,178 @@
+"""Providers by name, and models out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from mainspring.errors import ErrorCode, ProviderConfigError
+from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.port import ModelProvider
+
+ProviderFactory = Callable[[Any], Awaitable[ModelProvider]]
+"""Makes a model of a provider from a `ProviderConfig` or a plain dict; async, for providers that have to look around."""
+
+ModelBuilder = Callable[[ProviderConfig], ModelProvider]
+"""The same, at once: cheap, without I/O."""
+
+DEFAULT_PROVIDER = "openai"
+"""Provider of a model id that names none."""
+
+_BUILT_IN = {
+    "openai": "mainspring.models.providers.openai",
+    "compatible": "mainspring.models.providers.compatible",
+    "local": "mainspring.models.providers.local",
+    "embedded": "mainspring.models.providers.embedded",
+}
+"""Each module has a function ``build(config) -> ModelProvider``; it is imported when the provider is used."""
+
+
+class ProviderRegistry:
+    """Knows providers by name.
+
+    Args:
+        default: The provider of model ids that name none.
+    """
+
+    def __init__(self, default: str = DEFAULT_PROVIDER) -> None:
+        self.default = default
+        self._builders: dict[str, ModelBuilder] = {}
+        self._factories: dict[str, ProviderFactory] = {}
+
+    def register(self, name: str, factory: ProviderFactory | None = None, *, build: ModelBuilder | None = None) -> None:
+        """Add a provider, or replace one.
+
+        Args:
+            name: Its name, as in ``name:model``.
+            factory: Makes a model asynchronously. Without it ``build`` is used.
+            build: Makes a model at once; needed for `create_model`.
+        """
+        if factory is None and build is None:
+            raise ValueError("a provider needs a factory or a builder")
+        self._builders.pop(name, None)
+        self._factories.pop(name, None)
+        if build is not None:
+            self._builders[name] = build
+        if factory is not None:
+            self._factories[name] = factory
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self._builders, *self._factories})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._builders or name in self._factories
+
+    def factory(self, name: str) -> ProviderFactory:
+        """The async factory of a provider.
+
+        Raises:
+            ProviderConfigError: With code PROVIDER_NOT_SUPPORTED if there is none of this name.
+        """
+        found = self._factories.get(name)
+        if found is not None:
+            return found
+        build = self._builder(name)
+
+        async def factory(config: Any) -> ModelProvider:
+            return build(as_config(config, name))
+
+        return factory
+
+    def build(self, config: ProviderConfig) -> ModelProvider:
+        """A model, at once.
+
+        Raises:
+            ProviderConfigError: If the provider is unknown, can only be made asynchronously, or lacks a setting.
+        """
+        return self._builder(config.provider)(config)
+
+    def split(self, spec: str) -> tuple[str, str | None]:
+        """Provider and model of a spec: what stands before the first colon is a provider only if one has that name."""
+        name, colon, model = spec.partition(":")
+        if colon and name in self:
+            return name, model or None
+        if not colon and name in self and name != self.default:
+            return name, None
+        return self.default, spec
+
+    def _builder(self, name: str) -> ModelBuilder:
+        found = self._builders.get(name)
+        if found is not None:
+            return found
+        if name in self._factories:
+            raise ProviderConfigError(
+                f"Provider {name!r} can only be made with `await create_model_provider(...)`", provider=name
+            )
+        raise ProviderConfigError(
+            f"There is no provider {name!r}; known are {', '.join(self.names())}",
+            code=ErrorCode.PROVIDER_NOT_SUPPORTED,
+            reason="unknown_provider",
+            provider=name,
+        )
+
+
+def default_registry() -> ProviderRegistry:
+    """A new registry of the providers that come with the program."""
+    registry = ProviderRegistry()
+    for name, module in _BUILT_IN.items():
+        registry.register(name, build=_lazy(module))
+    return registry
+
+
+def _lazy(module: str) -> ModelBuilder:
+    def build(config: ProviderConfig) -> ModelProvider:
+        return import_module(module).build(config)
+
+    return build
+
+
+def create_model(spec: str, *, registry: ProviderRegistry | None = None, **settings: Any) -> ModelProvider:
+    """A model by name. Cheap: nothing is connected or loaded before the first request.
+
+    Args:
+        spec: ``provider:model``, or a model of the default provider. Only the name of a registered provider counts as one,
+            so ``llama3.3:latest`` is a model.
+        registry: Where to look; the built-in providers by default.
+        settings: Fields of `ProviderConfig`: ``base_url``, ``api_key``, ``max_output_tokens``, ...
+
+    Raises:
+        ProviderConfigError: If the provider is unknown or lacks a setting.
+    """
+    registry = registry or default_registry()
+    name, model = registry.split(spec)
+    return registry.build(as_config({**settings, "provider": name, **({"model": model} if model else {})}))
+
+
+async def create_model_provider(
+    config: ProviderConfig | Mapping[str, Any], *, registry: ProviderRegistry | None = None
+) -> ModelProvider:
+    """A model from its configuration. The provider is chosen by its name, never guessed from the model's.
+
+    Raises:
+        ProviderConfigError: If the provider is unknown (PROVIDER_NOT_SUPPORTED) or lacks a setting (PROVIDER_NOT_CONFIGURED).
+    """
+    settings = as_config(config)
+    if not settings.provider:
+        raise ProviderConfigError("The configuration names no provider (setting `provider`)", reason="missing_provider")
+    return await (registry or default_registry()).factory(settings.provider)(settings)
+
+
+def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> ProviderFactory:
+    """The async factory of a provider.
+
+    Raises:
+        ProviderConfigError: With code PROVIDER_NOT_SUPPORTED if there is none of this name.
+    """
+    return (registry or default_registry()).factory(name)
+
+
+def is_provider_supported(name: str, registry: ProviderRegistry | None = None) -> bool:
+    """Whether there is a provider of this name."""
+    return name in (registry or default_registry())
+
+
+def get_supported_providers(registry: ProviderRegistry | None = None) -> list[str]:
+    """The names of all providers, sorted."""
+    return (registry or default_registry()).names()

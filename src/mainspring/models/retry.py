@@ -1,0 +1,217 @@
+"""The one place where model calls are tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from mainspring.errors import ModelError
+from mainspring.events import CancelToken, StreamEvent, StreamStart
+from mainspring.events import sleep as cancellable_sleep
+from mainspring.models.classify import classify_exception
+from mainspring.models.retry_after import extract_retry_after
+
+__all__ = [
+    "RetryConfig",
+    "RetryInfo",
+    "calculate_delay",
+    "extract_retry_after",
+    "is_retryable_error",
+    "retry_stream",
+    "with_retry",
+]
+
+T = TypeVar("T")
+
+
+class RetryConfig(Struct, frozen=True):
+    """How often and how patiently to try again.
+
+    Attributes:
+        enabled: Whether to try again at all.
+        max_retries: How many times after the first try.
+        base_delay_ms: Wait before the first retry, in milliseconds; doubles each time.
+        max_delay_ms: Longest computed wait, in milliseconds.
+        jitter: Part by which a wait is varied up or down at random; 0 turns it off.
+        max_retry_after: Longest wait, in seconds, that a server may ask for; asked for more, the call fails instead.
+    """
+
+    enabled: bool = True
+    max_retries: int = 3
+    base_delay_ms: float = 1000
+    max_delay_ms: float = 10000
+    jitter: float = 0.25
+    max_retry_after: float = 60.0
+
+
+class RetryInfo(Struct, frozen=True):
+    """A retry about to be made: ``attempt`` counts from 1, ``delay`` is in seconds."""
+
+    attempt: int
+    max_retries: int
+    delay: float
+    error: ModelError
+
+    @property
+    def message(self) -> str:
+        """The error's text."""
+        return self.error.message
+
+
+Sleep = Callable[[float, CancelToken | None], Awaitable[bool]]
+"""Sleeps for seconds; false if it was cut short."""
+
+OnRetry = Callable[[RetryInfo], Any]
+"""Called before each wait; may be async."""
+
+
+def is_retryable_error(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
+    return classify_exception(error).retryable
+
+
+def calculate_delay(
+    attempt: int, config: RetryConfig | None = None, *, rng: Callable[[], float] = random.random
+) -> float:
+    """Seconds to wait before a retry.
+
+    Args:
+        attempt: Number of the retry, from 0.
+        config: The settings; the defaults if left out.
+        rng: Gives a number from 0 to 1.
+
+    Returns:
+        ``base * 2**attempt``, at most the maximum, varied by the jitter.
+    """
+    config = config or RetryConfig()
+    delay = min(config.base_delay_ms * 2.0 ** min(attempt, 64), config.max_delay_ms)
+    if config.jitter:
+        delay *= 1 + config.jitter * (2 * rng() - 1)
+    return max(0.0, delay) / 1000
+
+
+def next_delay(
+    error: ModelError, attempt: int, config: RetryConfig, rng: Callable[[], float] = random.random
+) -> float | None:
+    """Seconds to wait before the next try, or ``None`` if there is to be none.
+
+    A wait that the server asks for wins over the computed one; one that is too long ends it.
+    """
+    if not config.enabled or attempt >= config.max_retries or not error.retryable:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= config.max_retry_after else None
+    return calculate_delay(attempt, config, rng=rng)
+
+
+async def with_retry(
+    call: Callable[[], Awaitable[T]],
+    config: RetryConfig | None = None,
+    *,
+    on_retry: OnRetry | None = None,
+    signal: CancelToken | None = None,
+    sleep: Sleep = cancellable_sleep,
+    rng: Callable[[], float] = random.random,
+) -> T:
+    """Call until it succeeds, or until trying again makes no sense.
+
+    Args:
+        call: What to call.
+        config: The settings; the defaults if left out.
+        on_retry: Told before each wait.
+        signal: Cuts a wait short; the error is then raised.
+        sleep: How to wait.
+        rng: Source of the jitter.
+
+    Raises:
+        ModelError: The last failure. Other exceptions are classified, and raised as `ModelError` too.
+    """
+    config = config or RetryConfig()
+    attempt = 0
+    while True:
+        try:
+            return await call()
+        except Exception as error:  # noqa: BLE001 - classified and raised again
+            failure = classify_exception(error)
+            if not await _wait(failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng):
+                raise failure from (None if failure is error else error)
+        attempt += 1
+
+
+async def retry_stream(
+    open: Callable[[], AsyncIterator[StreamEvent]],
+    config: RetryConfig | None = None,
+    *,
+    sleep: Sleep = cancellable_sleep,
+    on_retry: OnRetry | None = None,
+    signal: CancelToken | None = None,
+    rng: Callable[[], float] = random.random,
+) -> AsyncGenerator[StreamEvent, None]:
+    """A stream that is opened again as long as nothing of its content was seen.
+
+    ``StreamStart`` is no content and comes once, however many tries there are. After the first content event a failure is
+    raised, with what had arrived in ``partial``.
+
+    Args:
+        open: Opens the stream.
+        config: The settings; the defaults if left out.
+        sleep: How to wait.
+        on_retry: Told before each wait.
+        signal: Cuts a wait short; the error is then raised.
+        rng: Source of the jitter.
+
+    Raises:
+        ModelError: The last failure.
+    """
+    config = config or RetryConfig()
+    attempt = 0
+    while True:
+        held: StreamStart | None = None
+        content = False
+        stream: Any = open()
+        try:
+            async with aclosing(stream):
+                async for event in stream:
+                    if content:
+                        yield event
+                        continue
+                    if type(event) is StreamStart:
+                        held = event
+                        continue
+                    content = True
+                    if held is not None:
+                        yield held
+                    yield event
+            return
+        except Exception as error:  # noqa: BLE001 - classified and raised again
+            failure = classify_exception(error)
+            if content or not await _wait(
+                failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng
+            ):
+                raise failure from (None if failure is error else error)
+        attempt += 1
+
+
+async def _wait(
+    failure: ModelError,
+    attempt: int,
+    config: RetryConfig,
+    *,
+    on_retry: OnRetry | None,
+    signal: CancelToken | None,
+    sleep: Sleep,
+    rng: Callable[[], float],
+) -> bool:
+    """Wait for the next try; false if there is to be none."""
+    delay = next_delay(failure, attempt, config, rng)
+    if delay is None or (signal is not None and signal.cancelled):
+        return False
+    if on_retry is not None:
+        told = on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
+        if isinstance(told, Awaitable):
+            await told
+    return await sleep(delay, signal)

@@ -1,0 +1,179 @@
+"""How long a server asks to wait, in whatever way it says so."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+_EPOCH_MS = 1e11
+_EPOCH_S = 1e8
+_PART = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
+)
+_UNITS = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TEXT = re.compile(
+    r"(?:retry|again|wait|reset|available)[a-z ]*?\s(?:in|after|for)\s*:?\s*(?:about |approximately )?"
+    r"((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)",
+    re.IGNORECASE,
+)
+_FIELD = re.compile(r"retry[_-]?after[\"']?\s*[:=]\s*[\"']?(\d+(?:\.\d+)?)", re.IGNORECASE)
+
+
+def extract_retry_after(source: Any, text: str = "", *, now: float | None = None) -> float | None:
+    """Seconds the server asked to wait.
+
+    Looked at, in this order: ``retry-after-ms`` and ``retry-after`` headers (seconds or an HTTP date), a number field of the
+    error (``retry_after``, ``retryAfter``, ``retryDelay``), the ``x-ratelimit-reset`` headers (seconds, a duration, epoch
+    seconds or milliseconds), and "retry in N s" in the text.
+
+    Args:
+        source: Headers, the parsed body of an error, or an exception that has ``retry_after``, ``headers`` or ``response``.
+        text: The error's text.
+        now: The current epoch time; the clock by default.
+
+    Returns:
+        Seconds from now, never negative; ``None`` if the server said nothing.
+    """
+    now = time.time() if now is None else now
+    headers, fields = _parts_of(source)
+    found = _from_header(headers, now)
+    if found is None:
+        found = _from_fields(fields, now)
+    if found is None:
+        found = _from_reset(headers, now)
+    if found is None:
+        found = _from_text(text or (str(source) if isinstance(source, BaseException) else ""))
+    return None if found is None or not math.isfinite(found) else max(0.0, found)
+
+
+def _parts_of(source: Any) -> tuple[dict[str, str], Mapping[str, Any]]:
+    if isinstance(source, BaseException):
+        holder: Any = source
+        headers = getattr(holder, "headers", None) or getattr(getattr(holder, "response", None), "headers", None)
+        fields = {name: getattr(holder, name) for name in ("retry_after", "retryAfter") if hasattr(holder, name)}
+        return _lowered(headers), fields
+    if isinstance(source, Mapping):
+        return _lowered(source), source  # pyright: ignore[reportUnknownVariableType]
+    return {}, {}
+
+
+def _lowered(headers: Any) -> dict[str, str]:
+    if not isinstance(headers, Mapping):
+        return {}
+    return {str(k).lower(): v for k, v in headers.items() if isinstance(v, str)}  # pyright: ignore
+
+
+def _from_header(headers: Mapping[str, str], now: float) -> float | None:
+    value = headers.get("retry-after", "").strip()
+    seconds = _seconds(value, now) if value else None
+    if seconds is None and value:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now
+        except (ValueError, TypeError, OverflowError):
+            seconds = None
+    exact = _number(headers.get("retry-after-ms", "").strip())
+    if exact is not None and (exact > 0 or seconds is None):
+        return exact / 1000
+    return seconds
+
+
+def _from_fields(fields: Mapping[str, Any], now: float) -> float | None:
+    for scope in _scopes(fields):
+        for name in ("retry_after", "retryAfter", "retry-after", "retryDelay", "retry_delay", "retry_after_seconds"):
+            value = scope.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return _from_now(float(value), now)
+            if isinstance(value, str) and name != "retry-after":
+                return _seconds(value.strip(), now)
+        exact = scope.get("retry_after_ms")
+        if isinstance(exact, int | float) and not isinstance(exact, bool):
+            return exact / 1000
+    return None
+
+
+def _scopes(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The object itself, its error, that error's metadata (and headers passed on in it) and details."""
+    scopes: list[Any] = [fields, fields.get("error"), fields.get("metadata")]
+    error = fields.get("error")
+    if isinstance(error, Mapping):
+        scopes += [error.get("metadata"), *_items(error.get("details"))]  # pyright: ignore
+    scopes += [s.get("headers") for s in scopes if isinstance(s, Mapping)]  # pyright: ignore
+    return [s for s in scopes if isinstance(s, Mapping)]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def _from_reset(headers: Mapping[str, str], now: float) -> float | None:
+    for name in ("x-ratelimit-reset", "ratelimit-reset", "x-rate-limit-reset"):
+        value = headers.get(name)
+        if value and (seconds := _moment(value, now)) is not None:
+            return seconds
+    waits: list[float] = []
+    for name, value in headers.items():
+        prefix, found, kind = name.partition("ratelimit-")
+        if not found or not value:
+            continue
+        for remaining, reset in ((f"remaining-{k}", f"reset-{k}") for k in (kind.removeprefix("reset-"),)):
+            if kind == reset and headers.get(f"{prefix}ratelimit-{remaining}", "0").strip() in ("0", "0.0", ""):
+                seconds = _moment(value, now)
+                if seconds is not None:
+                    waits.append(seconds)
+    for kind in ("requests", "tokens", "input-tokens", "output-tokens"):  # anthropic-ratelimit-requests-reset
+        if headers.get(f"anthropic-ratelimit-{kind}-remaining", "").strip() == "0":
+            seconds = _moment(headers.get(f"anthropic-ratelimit-{kind}-reset", ""), now)
+            if seconds is not None:
+                waits.append(seconds)
+    return max(waits, default=None)
+
+
+def _moment(value: str, now: float) -> float | None:
+    seconds = _seconds(value.strip(), now)
+    if seconds is not None:
+        return seconds
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
+
+
+def _from_text(text: str) -> float | None:
+    field = _FIELD.search(text)
+    if field:
+        return float(field[1])
+    match = _TEXT.search(text)
+    if match is None:
+        return None
+    return _duration(match[1]) or _number(match[1].split()[0])
+
+
+def _seconds(value: str, now: float) -> float | None:
+    number = _number(value)
+    return _duration(value) if number is None else _from_now(number, now)
+
+
+def _from_now(number: float, now: float) -> float:
+    if number > _EPOCH_MS:
+        return number / 1000 - now
+    return number - now if number > _EPOCH_S else number
+
+
+def _duration(text: str) -> float | None:
+    parts = _PART.findall(text.lower())
+    if not parts:
+        return None
+    return sum(float(n) * _UNITS.get(unit[:2], _UNITS[unit[0]]) for n, unit in parts)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

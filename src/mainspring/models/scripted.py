@@ -1,0 +1,227 @@
+"""A model that says what a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from mainspring.errors import ModelError, NetworkError
+from mainspring.events import Done, Draft, StreamEvent
+from mainspring.messages import Message, StopReason, Usage
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+
+
+class Call(Struct, frozen=True):
+    """A tool call to make. ``raw`` is argument text to send instead of ``input``, as broken as a test wants it."""
+
+    name: str
+    input: Mapping[str, Any] = {}
+    id: str = ""
+    raw: str | None = None
+
+
+class Reply(Struct, frozen=True):
+    """One answer to give.
+
+    Attributes:
+        text: The text.
+        calls: The tool calls.
+        thinking: Reasoning before the text.
+        usage: Token counts to report.
+        stop_reason: Why it stopped; ``tool_use`` or ``end_turn`` by default.
+        error: Raised instead of the end; with ``cut_after`` in the middle.
+        cut_after: After how many deltas the stream breaks (by a `NetworkError` if no ``error`` is given).
+        delay: Seconds before the first event.
+        delta_delay: Seconds before each delta.
+        pieces: How many deltas text and arguments come in.
+    """
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    thinking: str = ""
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    error: Exception | None = None
+    cut_after: int | None = None
+    delay: float = 0.0
+    delta_delay: float = 0.0
+    pieces: int = 1
+
+
+Step = str | Reply | Call | Sequence[Call] | Exception
+"""What a script may hold: text, a reply, calls, or an error to raise."""
+
+
+class Seen(Struct, frozen=True):
+    """A request as it was made, with the messages it had at that moment."""
+
+    request: ModelRequest
+    messages: list[Message] = field(default_factory=list[Message])
+
+
+class ScriptedModel:
+    """A `ModelProvider` that follows a script and remembers what it was asked.
+
+    Args:
+        script: The answers, in order: text, `Reply`, `Call`, a list of calls, an exception, or a function of the request
+            that gives one of these.
+        loop: Whether to begin again at the end of the script; otherwise asking once more raises.
+        provider: Name of the provider.
+        model: Id of the model.
+        info: Facts about the model.
+
+    Attributes:
+        requests: What it was asked.
+        closed: How many of its streams were closed before their end.
+    """
+
+    def __init__(
+        self,
+        *script: Step | Callable[[ModelRequest], Step],
+        loop: bool = False,
+        provider: str = "scripted",
+        model: str = "scripted-1",
+        info: ModelInfo | None = None,
+    ) -> None:
+        self._script = list(script)
+        self._loop = loop
+        self._next = 0
+        self._info = info or ModelInfo(model, provider)
+        self.requests: list[Seen] = []
+        self.closed = 0
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider."""
+        return self._info.provider
+
+    @property
+    def model(self) -> str:
+        """Id of the model."""
+        return self._info.id
+
+    @property
+    def info(self) -> ModelInfo:
+        """Facts about the model."""
+        return self._info
+
+    @property
+    def remaining(self) -> int:
+        """How many answers of the script are left."""
+        return max(0, len(self._script) - self._next)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Give the next answer of the script.
+
+        Raises:
+            ModelError: If the script says so.
+            AssertionError: If the script is at its end.
+        """
+        self.requests.append(Seen(request, list(request.messages)))
+        reply = self._take(request)
+        done = False
+        try:
+            if reply.delay:
+                await asyncio.sleep(reply.delay)
+            draft = Draft(self.provider, self.model)
+            draft.usage = reply.usage
+            deltas = 0
+            for event in _events(reply, draft, len(self.requests)):
+                if event.type.endswith("_delta"):
+                    if reply.cut_after is not None and deltas >= reply.cut_after:
+                        raise self._failure(reply, draft)
+                    deltas += 1
+                    if reply.delta_delay:
+                        await asyncio.sleep(reply.delta_delay)
+                yield event
+            if reply.error is not None or reply.cut_after is not None:
+                raise self._failure(reply, draft)
+            reason: StopReason = reply.stop_reason or ("tool_use" if reply.calls else "end_turn")
+            yield draft.done(reason)
+            done = True
+        except ModelError:
+            done = True
+            raise
+        finally:
+            self.closed += not done
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Give the next answer of the script at once."""
+        async for event in self.stream(request):
+            if isinstance(event, Done):
+                return ModelResponse(event.message)
+        raise AssertionError("the script's answer has no end")
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+    def _take(self, request: ModelRequest) -> Reply:
+        if self._next >= len(self._script):
+            if not (self._loop and self._script):
+                raise AssertionError(
+                    f"ScriptedModel was asked {self._next + 1} times but has {len(self._script)} answers"
+                )
+            self._next = 0
+        step: Any = self._script[self._next]
+        self._next += 1
+        if callable(step):
+            step = step(request)
+        return as_reply(step)
+
+    def _failure(self, reply: Reply, draft: Draft) -> Exception:
+        error = reply.error or NetworkError("the stream was cut", reason="stream_cut")
+        if isinstance(error, ModelError):
+            error.provider = error.provider or self.provider
+            error.model = error.model or self.model
+            if len(draft) and error.partial is None:
+                error.partial = draft.message()
+        return error
+
+
+def as_reply(step: Step) -> Reply:
+    """The reply that a step of a script stands for."""
+    match step:
+        case Reply():
+            return step
+        case str():
+            return Reply(step)
+        case Call():
+            return Reply(calls=(step,))
+        case Exception():
+            return Reply(error=step)
+        case _:
+            return Reply(calls=tuple(step))
+
+
+def _events(reply: Reply, draft: Draft, turn: int) -> list[StreamEvent] | Any:
+    if reply.error is not None and not (reply.text or reply.calls or reply.thinking):
+        return
+    yield draft.start()
+    if reply.thinking:
+        start = draft.open_thinking()
+        yield start
+        for piece in _split(reply.thinking, reply.pieces):
+            yield draft.thinking(start.index, piece)
+        yield draft.close_thinking(start.index)
+    if reply.text or not (reply.calls or reply.thinking):
+        opened = draft.open_text()
+        yield opened
+        for piece in _split(reply.text, reply.pieces):
+            yield draft.text(opened.index, piece)
+        yield draft.close_text(opened.index)
+    for number, call in enumerate(reply.calls):
+        begun = draft.open_call(call.id or f"call_{turn}_{number}", call.name)
+        yield begun
+        text = call.raw if call.raw is not None else msgspec.json.encode(dict(call.input)).decode()
+        for piece in _split(text, reply.pieces):
+            yield draft.arguments(begun.index, piece)
+        yield draft.close_call(begun.index)
+
+
+def _split(text: str, pieces: int) -> list[str]:
+    size = max(1, -(-len(text) // max(1, pieces)))
+    return [text[i : i + size] for i in range(0, len(text), size)]

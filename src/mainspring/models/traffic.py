@@ -1,0 +1,101 @@
+"""Recorded exchanges, decoded: what a model said in one, in one form for all protocols. Pure; used by ``replay traffic``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mainspring.errors import ModelError
+from mainspring.events import Done, StreamEvent
+from mainspring.messages import Message, Usage
+from mainspring.models.answer import AnswerReader
+from mainspring.models.classify import classify_error
+from mainspring.models.port import ModelInfo
+from mainspring.models.profile import Profile
+from mainspring.models.protocol import WireDecoder
+from mainspring.models.wire.openai_chat import ChatDecoder
+
+_DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
+    "chat_completions": ChatDecoder,
+}
+"""Decoder of each ``api`` of a recording."""
+
+
+def supported_apis() -> list[str]:
+    """The values of ``api`` that can be decoded, sorted."""
+    return sorted(_DECODERS)
+
+
+def replay_exchange(exchange: Mapping[str, Any], *, file: str = "") -> dict[str, Any]:
+    """Decode one recorded exchange.
+
+    Args:
+        exchange: The recording: ``provider``, ``api``, ``request``, ``response`` with ``status``, ``headers``, ``body_text``.
+        file: Its name, passed through.
+
+    Returns:
+        ``file``, ``text``, ``thinking``, ``tool_calls`` (id, name, arguments), ``usage``, ``stop_reason`` and ``error``
+        (code, reason, status, message, retryable, retry_after); what is not there is empty or ``None``. After an error the
+        rest is what had arrived before it.
+    """
+    message, error = decode_exchange(exchange)
+    return {
+        "file": file,
+        "text": message.text if message else "",
+        "thinking": message.thinking if message else "",
+        "tool_calls": [
+            {"id": c.id, "name": c.name, "arguments": c.input if c.raw_input is None else c.raw_input}
+            for c in (message.tool_uses if message else ())
+        ],
+        "usage": _usage(message.usage) if message and message.usage else None,
+        "stop_reason": message.stop_reason if message else None,
+        "error": _error(error) if error else None,
+    }
+
+
+def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelError | None]:
+    """The message of a recorded exchange, and the error it ended with."""
+    api = str(exchange.get("api") or "")
+    provider = str(exchange.get("provider") or "")
+    response: Mapping[str, Any] = exchange.get("response") or {}
+    status = int(response.get("status") or 200)
+    body = str(response.get("body_text") or "").encode("utf-8", "replace")
+    if status >= 300:
+        return None, classify_error(status, response.get("headers"), body, provider=provider)
+    make = _DECODERS.get(api)
+    if make is None:
+        return None, ModelError(f"Recordings of {api!r} cannot be decoded; known are {', '.join(supported_apis())}")
+    request = exchange.get("request")
+    sent: Any = request.get("body") if isinstance(request, Mapping) else None  # pyright: ignore
+    model = sent.get("model") if isinstance(sent, Mapping) else None  # pyright: ignore
+    reader = AnswerReader(make(Profile(ModelInfo(str(model or ""), provider), "recorded")))
+    try:
+        events: list[StreamEvent] = [*reader.feed(body), *reader.finish()]
+    except ModelError as error:
+        return error.partial, error
+    last = events[-1]
+    return (last.message if isinstance(last, Done) else None), None
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _error(error: ModelError) -> dict[str, Any]:
+    return {
+        "code": str(error.code),
+        "reason": error.reason,
+        "category": error.category,
+        "status": error.status,
+        "retryable": error.retryable,
+        "retry_after": error.retry_after,
+        "message": error.message,
+    }

@@ -1,0 +1,94 @@
+"""HTTP as the model layer sees it: one method.
+
+Above: `HttpModel`, and everything else that asks a host something. Below: aiohttp where it is installed (extra ``fast``),
+else httpx2, or `MemoryTransport` in tests. Every error leaves as `NetworkError` or `ModelTimeoutError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Timeouts(Struct, frozen=True):
+    """Limits in seconds; ``None`` waits for ever.
+
+    Attributes:
+        connect: Until the connection stands.
+        first_byte: From there until the answer begins.
+        idle: Between two pieces of the answer; every byte counts, also a comment that only keeps the connection alive.
+        total: For everything together.
+    """
+
+    connect: float | None = 10.0
+    first_byte: float | None = 600.0
+    idle: float | None = 300.0
+    total: float | None = None
+
+
+class TransportResponse(Protocol):
+    """An answer whose body has not been read yet."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; names in lower case."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Used once.
+
+        Raises:
+            NetworkError: If the connection breaks.
+            ModelTimeoutError: If nothing arrives in time.
+        """
+        ...
+
+
+class Transport(Protocol):
+    """Sends requests. Safe to share, also between event loops: connections belong to the loop that made them."""
+
+    def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AbstractAsyncContextManager[TransportResponse]:
+        """Send a request. Redirects are not followed: a key goes only where it was meant to go.
+
+        Leaving the context before the body was read to its end closes the connection.
+
+        Raises:
+            NetworkError: If the host cannot be reached.
+            ModelTimeoutError: If it does not answer in time.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop. It may be used again afterwards."""
+        ...
+
+
+def make_transport() -> Transport:
+    """A transport of its own: on aiohttp if that is installed, else on httpx2."""
+    if find_spec("aiohttp") is not None:
+        from mainspring.models.transport_aiohttp import AiohttpTransport
+
+        return AiohttpTransport()
+    from mainspring.models.transport_httpx2 import Httpx2Transport
+
+    return Httpx2Transport()
+
+
+def safe_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers that every server and library takes: printable ASCII, nothing around it, no line breaks."""
+    return {
+        name.strip(): "".join([c for c in value.strip() if " " <= c <= "~"])
+        for name, value in headers.items()
+        if name.strip()
+    }

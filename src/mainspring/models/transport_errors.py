@@ -1,0 +1,66 @@
+"""Failures of any HTTP library as our own errors."""
+
+from __future__ import annotations
+
+import ssl
+from urllib.parse import urlsplit
+
+from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
+from mainspring.models.transport import Timeouts
+
+_CERTIFICATE = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
+
+
+def host_of(url: str) -> str:
+    """Host and port of a URL, for messages."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def connect_error(url: str, error: BaseException) -> ModelError:
+    """No connection came about."""
+    host = host_of(url)
+    if isinstance(error, ssl.SSLError) or _cause(error, ssl.SSLError) or "certificate" in str(error).lower():
+        return NetworkError(f"Cannot connect to {host}: {_CERTIFICATE} ({_said(error)})", reason="tls", retryable=False)
+    return NetworkError(f"Cannot connect to {host}: {_said(error)}", reason="connect")
+
+
+def lost_error(url: str, error: BaseException, *, begun: bool) -> ModelError:
+    """The connection broke; ``begun`` says whether an answer had begun."""
+    when = "before the answer was complete" if begun else "before it answered"
+    return NetworkError(
+        f"{host_of(url)} closed the connection {when}: {_said(error)}",
+        reason="stream_cut" if begun else "connection_lost",
+    )
+
+
+def timeout_error(url: str, which: str, timeouts: Timeouts) -> ModelError:
+    """A limit was reached: ``connect``, ``first_byte``, ``idle`` or ``total``."""
+    seconds = getattr(timeouts, which)
+    what = {
+        "connect": "did not accept a connection",
+        "first_byte": "did not begin to answer",
+        "idle": "sent nothing more",
+        "total": "was not done",
+    }[which]
+    limit = f" within {seconds:g} s" if seconds else ""
+    return ModelTimeoutError(f"{host_of(url)} {what}{limit} (limit: {which})", reason=f"{which}_timeout")
+
+
+def url_error(url: str, error: BaseException) -> ModelError:
+    """The URL itself is wrong."""
+    return ProviderConfigError(f"The base URL {url!r} is not valid: {_said(error)}", reason="bad_url")
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _cause(error: BaseException, kind: type[BaseException]) -> bool:
+    seen: BaseException | None = error
+    for _ in range(5):
+        if seen is None:
+            return False
+        if isinstance(seen, kind):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -1,0 +1,146 @@
+"""The transport on httpx2: starts fast, no compiled part."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Hashable, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from mainspring.errors import ModelError
+from mainspring.models.per_loop import PerLoop
+from mainspring.models.proxies import proxy_for
+from mainspring.models.transport import Timeouts, TransportResponse, safe_headers
+from mainspring.models.transport_errors import connect_error, lost_error, timeout_error, url_error
+
+KEEP_ALIVE = 15.0
+"""Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
+
+
+class Httpx2Response:
+    """See `TransportResponse`."""
+
+    __slots__ = ("_response", "_timeouts", "_url", "headers", "status")
+
+    def __init__(self, response: httpx2.Response, url: str, timeouts: Timeouts) -> None:
+        self._response = response
+        self._url = url
+        self._timeouts = timeouts
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers  # its names are in lower case already
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives."""
+        try:
+            async for data in self._response.aiter_bytes():
+                if data:
+                    yield data
+        except httpx2.TimeoutException as error:
+            raise timeout_error(self._url, "idle", self._timeouts) from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise lost_error(self._url, error, begun=True) from error
+
+
+class Httpx2Transport:
+    """See `Transport`."""
+
+    def __init__(self) -> None:
+        self._clients: PerLoop[httpx2.AsyncClient] = PerLoop(_make, lambda client: client.aclose())
+        self._used: dict[str, float] = {}  # when each host last answered: only then can a pooled connection be stale
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AsyncIterator[TransportResponse]:
+        """Send a request."""
+        parts = urlsplit(url)
+        client = await self._clients.get((parts.scheme, proxy_for(url)))
+        limits = {
+            "connect": timeouts.connect,
+            "read": timeouts.first_byte,
+            "write": timeouts.first_byte,
+            "pool": timeouts.connect,
+        }
+        try:
+            async with asyncio.timeout(timeouts.total) as total:
+                response = await self._send(client, method, url, (safe_headers(headers), body, limits), timeouts)
+                limits["read"] = timeouts.idle
+                try:
+                    yield Httpx2Response(response, url, timeouts)
+                finally:
+                    await response.aclose()
+        except TimeoutError as error:
+            if total.expired():
+                raise timeout_error(url, "total", timeouts) from error
+            raise
+
+    async def _send(
+        self,
+        client: httpx2.AsyncClient,
+        method: str,
+        url: str,
+        parts: tuple[dict[str, str], bytes, dict[str, Any]],
+        timeouts: Timeouts,
+    ) -> httpx2.Response:
+        headers, body, limits = parts
+        host = urlsplit(url).netloc
+        loop = asyncio.get_running_loop()
+
+        def request() -> httpx2.Request:
+            return client.build_request(
+                method, url, headers=headers, content=body or None, extensions={"timeout": limits}
+            )
+
+        try:
+            try:
+                response = await client.send(request(), stream=True)
+            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+                if loop.time() - self._used.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
+                    raise
+                response = await client.send(request(), stream=True)  # The pooled connection was stale.
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise _mapped(url, error, timeouts) from error
+        self._used[host] = loop.time()
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop."""
+        await self._clients.aclose()
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+def _make(key: Hashable) -> httpx2.AsyncClient:
+    assert isinstance(key, tuple)
+    scheme, proxy = key  # pyright: ignore[reportUnknownVariableType]
+    # Without https there is no need to load the system's certificates, which is most of the cost of a client.
+    context = _tls() if scheme == "https" or proxy else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx2.AsyncClient(
+        verify=context,
+        proxy=proxy,  # pyright: ignore[reportUnknownArgumentType]
+        trust_env=False,
+        follow_redirects=False,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEP_ALIVE),
+    )
+
+
+def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
+    match error:
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return timeout_error(url, "connect", timeouts)
+        case httpx2.TimeoutException():
+            return timeout_error(url, "first_byte", timeouts)
+        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
+            return url_error(url, error)
+        case httpx2.ConnectError() | httpx2.ProxyError():
+            return connect_error(url, error)
+        case _:
+            return lost_error(url, error, begun=False)

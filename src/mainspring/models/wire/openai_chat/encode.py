@@ -1,0 +1,218 @@
+"""Requests to Chat Completions bodies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    strip_surrogates,
+)
+from mainspring.models.history import EncodedHistory
+from mainspring.models.port import ModelRequest
+from mainspring.models.prepare import clean
+from mainspring.models.profile import Dialect, Profile
+from mainspring.models.wire.openai_chat.options import options
+
+SLOT = "chat_completions"
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    dialect = profile.dialect
+    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    before = [_head(request, profile, history), b',"messages":[']
+    if request.system and not request.system.isspace():
+        before.append(to_json({"role": _system_role(dialect), "content": request.system}))
+    messages = request.messages if isinstance(request.messages, list) else list(request.messages)
+    return history.joined(before, messages, lambda message: encode_message(message, profile), b"]}")
+
+
+def encode_message(message: Message, profile: Profile) -> bytes:
+    """One message as the JSON objects it becomes, each with a comma before it."""
+    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision)
+    if cleaned is None:
+        return b""
+    if cleaned.role == "assistant":
+        return b"," + to_json(_assistant(cleaned, profile.dialect))
+    if cleaned.role == "system":
+        return b"," + to_json({"role": _system_role(profile.dialect), "content": cleaned.text})
+    return b"".join([b"," + to_json(item) for item in _user(cleaned, profile.dialect)])
+
+
+def to_json(value: Any) -> bytes:
+    """JSON of plain values; a lone surrogate, which has no UTF-8 form, becomes U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(strip_surrogates(value))
+
+
+def _key(profile: Profile) -> str:
+    d, info = profile.dialect, profile.info
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}"
+
+
+def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+    """Everything but the messages, without the closing brace; made anew only when something in it changed."""
+    fields = {"model": profile.model, "stream": True, **options(request, profile)}
+    tools = list(request.tools)
+    known = history.head
+    if known is not None and known[0] == (fields, tools):
+        return known[1]
+    head = to_json(fields)[:-1]
+    if tools:
+        head += b',"tools":[' + b",".join([_tool(tool) for tool in tools]) + b"]"
+    history.head = ((fields, tools), head)
+    return head
+
+
+def _tool(tool: ToolSpec) -> bytes:
+    kept = tool.__dict__
+    data = kept.get(SLOT)
+    if data is None:
+        schema = tool.input_schema
+        if "properties" not in schema and schema.get("type", "object") == "object":
+            schema = {"type": "object", "properties": {}, **schema}
+        function = {"name": tool.name, "description": tool.description, "parameters": schema}
+        data = kept[SLOT] = to_json({"type": "function", "function": function})
+    return data
+
+
+def _system_role(dialect: Dialect) -> str:
+    return "developer" if dialect.developer_role else "system"
+
+
+def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
+    item: dict[str, Any] = {"role": "assistant"}
+    text = message.text
+    parts = _reasoning(message, dialect, item)
+    if parts:
+        item["content"] = [*parts, {"type": "text", "text": text}] if text else parts
+    elif text:
+        item["content"] = text
+    calls = [_call(block) for block in message.tool_uses]
+    if calls:
+        item["tool_calls"] = calls
+    return item
+
+
+def _reasoning(message: Message, dialect: Dialect, item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Put the model's own reasoning back where it came from.
+
+    Returns:
+        Parts that belong into the content, for hosts that have it there.
+    """
+    parts: list[dict[str, Any]] = []
+    if dialect.reasoning == "none":
+        return parts
+    plain: dict[str, str] = {}
+    details: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, RedactedThinkingBlock):
+            details += _detail(block.data, None)
+        elif isinstance(block, ThinkingBlock) and block.signature:
+            if block.signature == "content":
+                parts.append({"type": "thinking", "thinking": [{"type": "text", "text": block.thinking}]})
+            elif block.signature.startswith("{"):
+                details += _detail(block.signature, block.thinking)
+            else:
+                plain[block.signature] = plain.get(block.signature, "") + block.thinking
+    item.update(plain)
+    if details:
+        item["reasoning_details"] = details
+    return parts
+
+
+def _detail(data: str, text: str | None) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return []
+    if not isinstance(value, dict):
+        return []
+    detail: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    if text is not None:
+        detail["summary" if str(detail.get("type", "")).endswith("summary") else "text"] = text
+    return [detail]
+
+
+def _call(block: ToolUseBlock) -> dict[str, Any]:
+    call: dict[str, Any] = {
+        "id": block.id,
+        "type": "function",
+        "function": {"name": block.name, "arguments": _arguments(block)},
+    }
+    if block.signature:
+        try:
+            call["extra_content"] = json.loads(block.signature)
+        except ValueError:
+            pass
+    return call
+
+
+def _arguments(block: ToolUseBlock) -> str:
+    """Arguments as text that parses: hosts that fill a prompt template fail on anything else."""
+    if block.raw_input is None:
+        return to_json(block.input).decode()
+    try:
+        value = json.loads(block.raw_input, strict=False)
+    except (ValueError, RecursionError):
+        value = None
+    return to_json(value if isinstance(value, dict) else {"unreadable_arguments": block.raw_input}).decode()
+
+
+def _user(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    shown: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            items.append(_result(block, dialect, shown))
+        elif isinstance(block, TextBlock | ImageBlock):
+            shown.append(block)
+    if shown:
+        items.append({"role": "user", "content": _content(shown)})
+    return items
+
+
+def _result(block: ToolResultBlock, dialect: Dialect, shown: list[ContentBlock]) -> dict[str, Any]:
+    if isinstance(block.content, str):
+        text = block.content
+    else:
+        images = [b for b in block.content if isinstance(b, ImageBlock)]
+        lines = [b.text for b in block.content if isinstance(b, TextBlock)]
+        if images and dialect.tool_images:
+            lines.append("[the image follows in the next user message]")
+            shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
+        elif images:
+            lines.append("[an image was left out: this host takes none here]")
+        text = "\n".join(lines)
+    item: dict[str, Any] = {"role": "tool", "tool_call_id": block.tool_use_id}
+    if dialect.name_results and block.name:
+        item["name"] = block.name
+    item["content"] = text or "(no output)"
+    return item
+
+
+def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
+    if all(isinstance(b, TextBlock) for b in blocks):
+        return "\n".join([b.text for b in blocks if isinstance(b, TextBlock)])
+    parts: list[dict[str, Any]] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            parts.append({"type": "text", "text": block.text})
+        elif isinstance(block, ImageBlock):
+            parts.append({"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}})
+    return parts

@@ -1,0 +1,34 @@
+"""Chat Completions as a `WireProtocol`."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mainspring.models.port import ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.wire.openai_chat.decode import ChatDecoder
+from mainspring.models.wire.openai_chat.encode import encode_request
+from mainspring.models.wire.openai_chat.options import without_refused
+
+
+class ChatCompletions:
+    """The protocol; it has no state."""
+
+    name = "chat_completions"
+
+    def url(self, profile: Profile) -> str:
+        """Where a request goes."""
+        return f"{profile.base_url}/chat/completions" + (f"?{profile.query}" if profile.query else "")
+
+    def encode(self, request: ModelRequest, profile: Profile) -> bytes:
+        """The body of a streaming request."""
+        return encode_request(request, profile)
+
+    def decoder(self, profile: Profile) -> ChatDecoder:
+        """A decoder for one answer."""
+        return ChatDecoder(profile)
+
+    def without(self, profile: Profile, refusal: str) -> Profile | None:
+        """The profile that leaves out what the host refused; ``None`` if that cannot be told."""
+        dialect = without_refused(profile.dialect, refusal)
+        return None if dialect is None else replace(profile, dialect=dialect)

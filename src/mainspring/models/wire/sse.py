@@ -1,0 +1,84 @@
+"""Server-sent events out of bytes that arrive in any pieces."""
+
+from __future__ import annotations
+
+Frame = tuple[str, bytes]
+"""Name of the event (empty where the server gave none) and its data."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseParser:
+    """Cuts a byte stream into events; wherever the bytes are split, the events are the same.
+
+    Lines end with LF, CRLF or CR, and with nothing else: the line separators of Unicode are ordinary text here. Comments,
+    ``id`` and ``retry`` are left out; several ``data`` lines are joined with LF. An event without data is no event.
+    """
+
+    __slots__ = ("_after_cr", "_pending", "_started")
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []  # pieces of a block that is not complete yet, line ends already LF
+        self._after_cr = False  # the last byte seen was CR: an LF right behind it belongs to it
+        self._started = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take more bytes.
+
+        Returns:
+            The events that they complete, in order.
+        """
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[0] == 10:
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data[-1] == 13
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        pending = self._pending
+        if b"\n" not in data:
+            if data:
+                pending.append(data)
+            return []
+        if pending:
+            pending.append(data)
+            data = b"".join(pending)
+            pending.clear()
+        if not self._started:
+            self._started = True
+            data = data.removeprefix(_BOM)
+        blocks = data.split(b"\n\n")
+        rest = blocks.pop()
+        if rest:
+            pending.append(rest)
+        return _frames(blocks)
+
+    def finish(self) -> list[Frame]:
+        """The event that the end of the stream left without its blank line, if there is one."""
+        rest = b"".join(self._pending)
+        self._pending.clear()
+        return _frames([rest if self._started else rest.removeprefix(_BOM)])
+
+
+def _frames(blocks: list[bytes]) -> list[Frame]:
+    frames: list[Frame] = []
+    for block in blocks:
+        if block[:6] == b"data: " and b"\n" not in block:
+            frames.append(("", block[6:]))
+        elif block:
+            frame = _parse(block)
+            if frame is not None:
+                frames.append(frame)
+    return frames
+
+
+def _parse(block: bytes) -> Frame | None:
+    name = ""
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ").decode("utf-8", "replace")
+    return (name, b"\n".join(data)) if data else None
