@@ -1,0 +1,1 @@
+"""The composition root: options become plugs, settings and commands become runs."""

@@ -1,0 +1,91 @@
+"""Where the user's and the project's files are. Nothing here creates anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+FOLDER = ".agent"
+SETTINGS = "settings.json"
+
+
+class Home(Struct, frozen=True):
+    """The user's folder; its parts exist once something is stored there."""
+
+    root: Path
+
+    @property
+    def settings(self) -> Path:
+        """The user's settings."""
+        return self.root / SETTINGS
+
+    @property
+    def sessions(self) -> Path:
+        """Conversations, by project."""
+        return self.root / "sessions"
+
+    @property
+    def context(self) -> Path:
+        """Large outputs that were put aside."""
+        return self.root / "context"
+
+    @property
+    def skills(self) -> Path:
+        """Skills."""
+        return self.root / "skills"
+
+
+def user_home(environ: Mapping[str, str]) -> Home | None:
+    """The user's folder: ``$MAINSPRING_HOME``, else ``~/.agent``; ``None`` where there is no home folder."""
+    given = environ.get("MAINSPRING_HOME", "").strip()
+    if given:
+        return Home(Path(os.path.abspath(os.path.expanduser(given))))
+    base = environ.get("HOME", "").strip() or os.path.expanduser("~")
+    return Home(Path(base) / FOLDER) if os.path.isabs(base) else None
+
+
+def project_settings(cwd: str, user: Home | None) -> Path | None:
+    """The project's settings file: that of the folder, or of the nearest one above it inside the same repository.
+
+    A run that starts in a subfolder must not lose the rules of its project.
+    """
+    folder = Path(cwd)
+    inside = _repository(folder)
+    for place in (folder, *folder.parents):
+        file = place / FOLDER / SETTINGS
+        if os.path.lexists(file) and not (user and _same(file, user.settings)):
+            return file
+        if inside is None or place == inside:
+            return None
+    return None
+
+
+def _repository(folder: Path) -> Path | None:
+    """The nearest folder that is under version control."""
+    return next((p for p in (folder, *folder.parents) if os.path.lexists(p / ".git")), None)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The folder to work in, and a warning if it is not there any more.
+
+    Raises:
+        NotADirectoryError: If ``given`` is no folder.
+    """
+    if given is not None:
+        path = os.path.abspath(os.path.expanduser(given))
+        if not os.path.isdir(path):
+            raise NotADirectoryError(path)
+        return os.path.realpath(path), ""
+    try:
+        return os.path.realpath(os.getcwd()), ""
+    except FileNotFoundError:
+        gone = environ.get("PWD", "")
+        folder = gone if os.path.isabs(gone) else os.sep
+        return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"

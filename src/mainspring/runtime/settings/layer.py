@@ -1,0 +1,191 @@
+"""One source of settings, checked: a file, the environment, or flags."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, cast, get_origin
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import FieldInfo, fields
+
+from mainspring.runtime.settings.jsonc import Node, place
+from mainspring.runtime.settings.model import AppConfig, Providers, ProviderSettings
+
+Path = tuple[str, ...]
+"""Where a value belongs, in camelCase: ``("agent", "maxTokens")``."""
+
+
+class Layer(Struct):
+    """What one source sets.
+
+    Attributes:
+        origin: Its name for people: a path, ``environment``, ``flags``.
+        values: Its values by path. An empty text, ``null`` and an empty section set nothing.
+        warnings: What was odd about it.
+    """
+
+    origin: str
+    values: dict[Path, Any] = field(default_factory=dict[Path, Any])
+    warnings: list[str] = field(default_factory=list[str])
+
+
+class Problem(Struct, frozen=True):
+    """A value that does not fit: where it stands, and why."""
+
+    position: int
+    text: str
+
+
+class Checker:
+    """Turns the tree of a file into a layer.
+
+    Args:
+        origin: Name of the file.
+        text: Its text, for places.
+    """
+
+    def __init__(self, origin: str, text: str) -> None:
+        self.layer = Layer(origin)
+        self.problems: list[Problem] = []
+        self._text = text
+
+    def located(self, position: int, text: str) -> str:
+        """A message with the place it is about."""
+        line, column = place(self._text, position)
+        return f"{self.layer.origin}:{line}:{column}: {text}"
+
+    def check(self, node: Node) -> None:
+        """Check everything; what is wrong is in `problems`, what is odd in the layer's warnings."""
+        self._section(node, AppConfig, ())
+
+    def _section(self, node: Node, kind: type[Struct], path: Path) -> None:
+        if node.members is None:
+            if node.value is not None or node.items is not None:
+                what = ".".join(path) or "the settings"
+                self.problems.append(Problem(node.start, f"{what} must be an object, not {_shown(node)}"))
+            return
+        known = {f.encode_name: f for f in fields(kind)}
+        seen: dict[str, str] = {}
+        for key, member in node.members.items():
+            name = camel(key)
+            if name not in known:
+                self._unknown(node.keys[key], key, path, list(known))
+            elif name in seen:
+                self.problems.append(Problem(node.keys[key], f"{key} and {seen[name]} are the same setting"))
+            else:
+                seen[name] = key
+                self._member(member, known[name], (*path, name))
+
+    def _member(self, node: Node, info: FieldInfo, path: Path) -> None:
+        kind = info.type
+        if kind is Providers:
+            self._providers(node, path)
+        elif isinstance(kind, type) and issubclass(kind, Struct):
+            self._section(node, kind, path)
+        else:
+            self._leaf(node, kind, path)
+
+    def _providers(self, node: Node, path: Path) -> None:
+        if node.members is None:
+            self._section(node, AppConfig, path)
+            return
+        for name, member in node.members.items():
+            if name == "default":
+                self._leaf(member, str | None, (*path, name))
+            else:
+                self._section(member, ProviderSettings, (*path, name))
+
+    def _leaf(self, node: Node, kind: Any, path: Path) -> None:
+        try:
+            value = fit(node.plain(), kind)
+        except ValueError as error:
+            self.problems.append(Problem(node.start, f"{'.'.join(path)} {error}"))
+            return
+        if value is not None:
+            self.layer.values[path] = value
+
+    def _unknown(self, position: int, key: str, path: Path, known: list[str]) -> None:
+        near = difflib.get_close_matches(camel(key), known, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        name = ".".join((*path, key))
+        self.layer.warnings.append(self.located(position, f"there is no setting {name!r}; {hint}"))
+
+
+def fit(value: Any, kind: Any) -> Any:
+    """A value as the type asks, numbers and texts turned into each other; ``None`` where it sets nothing.
+
+    Raises:
+        ValueError: If it does not fit; the text goes on from the setting's name.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if get_origin(kind) is tuple:
+        return _texts(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and kind == str | None:
+        value = str(value)
+    try:
+        fitted = msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(_reason(str(error))) from None
+    return fitted.strip() if isinstance(fitted, str) else fitted
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    wrong = next((item for item in items if not isinstance(item, str)), None)
+    if wrong is not None:
+        raise ValueError(f"must be a list of texts, but {wrong!r} is none")
+    return tuple(item.strip() for item in items if item.strip())
+
+
+def _reason(text: str) -> str:
+    """What msgspec says, as the rest of a sentence."""
+    words = {"`int`": "a whole number", "`float`": "a number", "`str`": "a text", "`bool`": "true or false"}
+    text = text.replace(" | null", "").replace("Expected ", "must be ").replace(", got ", ", not ")
+    for word, plain in words.items():
+        text = text.replace(word, plain)
+    return text.replace("`null`", "null").replace("`", "")
+
+
+def _shown(node: Node) -> str:
+    return "a list" if node.items is not None else repr(node.value)
+
+
+def camel(key: str) -> str:
+    """The key in camelCase; a key that is so already stays."""
+    head, *rest = key.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def leaves(kind: type[Struct] = AppConfig, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every setting outside the sections of providers: its path and type."""
+    for info in fields(kind):
+        here = (*path, info.encode_name)
+        inner: Any = info.type
+        if inner is Providers:
+            yield (*here, "default"), str | None
+        elif isinstance(inner, type) and issubclass(inner, Struct):
+            yield from leaves(inner, here)
+        else:
+            yield here, inner
+
+
+def type_of(path: Path) -> Any:
+    """The type of a setting.
+
+    Raises:
+        ValueError: If there is no such setting.
+    """
+    known = dict(leaves())
+    if len(path) == 3 and path[0] == "providers":
+        known |= {("providers", path[1], f.encode_name): f.type for f in fields(ProviderSettings)}
+    if path not in known:
+        names = {".".join(p) for p in known}
+        near = difflib.get_close_matches(".".join(path), names, 1, 0.5)
+        raise ValueError(
+            f"there is no setting {'.'.join(path)!r}; "
+            + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}, providers.NAME.apiKey")
+        )
+    return known[path]

@@ -1,0 +1,209 @@
+"""The settings of a run: flags over environment over project over user over defaults."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.runtime.environ import env_float, env_int, env_str
+from mainspring.runtime.home import Home, project_settings, user_home
+from mainspring.runtime.settings.jsonc import JsonError, parse
+from mainspring.runtime.settings.layer import Checker, Layer, fit, type_of
+from mainspring.runtime.settings.layer import Path as Key
+from mainspring.runtime.settings.model import AppConfig, Providers, ProviderSettings
+
+_LARGEST = 1 << 20
+
+ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
+    "AGENT_MODEL": (("model",), env_str),
+    "MAINSPRING_PROVIDER": (("providers", "default"), env_str),
+    "MAINSPRING_SYSTEM_PROMPT": (("agent", "systemPrompt"), env_str),
+    "MAINSPRING_MAX_TOKENS": (("agent", "maxTokens"), env_int),
+    "MAINSPRING_TEMPERATURE": (("agent", "temperature"), env_float),
+    "MAINSPRING_MAX_TURNS": (("agent", "maxTurns"), env_int),
+    "MAINSPRING_MAX_SECONDS": (("agent", "maxSeconds"), env_float),
+    "MAINSPRING_MAX_COST": (("agent", "maxCost"), env_float),
+    "MAINSPRING_MAX_TOTAL_TOKENS": (("agent", "maxTotalTokens"), env_int),
+}
+"""The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
+
+_LOWER = frozenset({"maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens"})
+_HARMLESS = frozenset({("agent", "temperature"), ("permissions", "ask"), ("permissions", "deny")})
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What was loaded, and from where.
+
+    Attributes:
+        config: The merged settings.
+        origins: For each setting, by dotted path, where its value comes from.
+        warnings: What people should know: unknown keys, ignored values, files that cannot be reached.
+        home: The user's folder, if there is a home folder.
+        project_file: The project's settings file, if there is one.
+    """
+
+    config: AppConfig
+    origins: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    home: Home | None = None
+    project_file: Path | None = None
+
+
+def load_settings(
+    cwd: str,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    flags: Mapping[Key, Any] | None = None,
+    trusted: bool = False,
+    strict: bool = False,
+) -> Settings:
+    """Read, check and merge everything that sets something. Creates nothing.
+
+    Args:
+        cwd: The folder to work in.
+        environ: The environment.
+        flags: What the command line sets, by path.
+        trusted: Whether the project's file counts in full; else it may only tighten.
+        strict: Whether a warning is an error.
+
+    Raises:
+        ConfigError: If a file is broken or a value does not fit; the text names file, line and column.
+    """
+    home = user_home(environ)
+    user = _read(home.settings) if home else Layer("user", warnings=["there is no home folder: defaults are used"])
+    project_file = project_settings(cwd, home)
+    project = _read(project_file) if project_file else Layer("project")
+    if not trusted:
+        project = tightened(project, user)
+    layers = [user, project, from_environment(environ), Layer("flags", dict(flags or {}))]
+    warnings = tuple(w for layer in layers for w in layer.warnings)
+    if strict and warnings:
+        raise ConfigError("\n".join(warnings))
+    values, origins = merge(layers)
+    return Settings(config=build(values), origins=origins, warnings=warnings, home=home, project_file=project_file)
+
+
+def _read(file: Path) -> Layer:
+    """The layer of a file; an empty one where there is no file or its folder cannot be entered."""
+    try:
+        text = _text(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return Layer(str(file))
+    except OSError as error:
+        if not os.access(file.parent, os.X_OK):
+            return Layer(str(file), warnings=[f"{file.parent} cannot be read ({error.strerror}): defaults are used"])
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+    return parse_settings(text, str(file))
+
+
+def _text(file: Path) -> str:
+    found = file.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(f"{file}: is no regular file")
+    if found.st_size > _LARGEST:
+        raise ConfigError(f"{file}: is larger than 1 MiB, which no settings file should be")
+    data = file.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise ConfigError(f"{file}:{line}:{column}: is not UTF-8; save it as UTF-8") from None
+
+
+def parse_settings(text: str, origin: str) -> Layer:
+    """Check the text of a settings file.
+
+    Raises:
+        ConfigError: If it is broken or a value does not fit; all such places are named.
+    """
+    checker = Checker(origin, text)
+    try:
+        checker.check(parse(text))
+    except JsonError as error:
+        raise ConfigError(f"{origin}:{error.line}:{error.column}: {error.reason}") from None
+    if checker.problems:
+        raise ConfigError("\n".join(checker.located(p.position, p.text) for p in checker.problems))
+    return checker.layer
+
+
+def from_environment(environ: Mapping[str, str]) -> Layer:
+    """What the environment sets.
+
+    Raises:
+        ConfigError: If a value does not fit; the text names the variable.
+    """
+    layer = Layer("environment")
+    for name, (path, read) in ENVIRONMENT.items():
+        value = read(environ, name)
+        if value is None:
+            continue
+        try:
+            layer.values[path] = fit(value, type_of(path))
+        except ValueError as error:
+            raise ConfigError(f"{name} {error}") from None
+    return layer
+
+
+def tightened(project: Layer, user: Layer) -> Layer:
+    """What of an untrusted project counts: further ask and deny rules, lower limits, the temperature."""
+    kept = Layer(project.origin, warnings=list(project.warnings))
+    ignored: list[str] = []
+    for path, value in project.values.items():
+        if path[0] == "agent" and path[1] in _LOWER:
+            kept.values[path] = min(value, user.values.get(path, value))
+        elif path in _HARMLESS:
+            kept.values[path] = value
+        else:
+            ignored.append(".".join(path))
+    if ignored:
+        kept.warnings.append(
+            f"{project.origin}: {', '.join(ignored)} ignored, since a project's file may only tighten until the project is "
+            "trusted; set it in your own settings, or by a flag"
+        )
+    return kept
+
+
+def merge(layers: list[Layer]) -> tuple[dict[Key, Any], dict[str, str]]:
+    """All values, later layers over earlier ones (rules add up), and where each comes from."""
+    values: dict[Key, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for path, value in layer.values.items():
+            name = ".".join(path)
+            if path[0] == "permissions" and path in values:
+                values[path] = tuple(dict.fromkeys([*values[path], *value]))
+                origins[name] = f"{origins[name]}, {layer.origin}"
+            else:
+                values[path] = value
+                origins[name] = layer.origin
+    return values, origins
+
+
+def build(values: Mapping[Key, Any]) -> AppConfig:
+    """The settings that the values make."""
+    tree: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {}
+    default: str | None = None
+    for path, value in values.items():
+        if path[0] != "providers":
+            place = tree
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = value
+        elif path[1] == "default":
+            default = value
+        else:
+            sections.setdefault(path[1], {})[path[2]] = value
+    config = msgspec.convert(tree, AppConfig)
+    providers = Providers(
+        default=default, sections={n: msgspec.convert(s, ProviderSettings) for n, s in sections.items()}
+    )
+    return msgspec.structs.replace(config, providers=providers)

@@ -1,0 +1,110 @@
+"""Changing a settings file: only the keys that change, under a lock, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import ConfigError
+from mainspring.runtime.settings.jsonc import JsonError, edit
+from mainspring.runtime.settings.layer import Path as Key
+from mainspring.runtime.settings.layer import fit, type_of
+from mainspring.runtime.settings.load import parse_settings
+
+if sys.platform != "win32":
+    import fcntl
+
+_PATIENCE = 5.0
+_PAUSE = 0.05
+
+
+def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = True) -> None:
+    """Write changed values into a settings file; everything else in it stays, comments and unknown keys included.
+
+    Args:
+        file: The file; it and its folder are made if they do not exist. A link is followed.
+        changes: New values by path, in camelCase; ``None`` takes one away.
+        private: Whether nobody else may read it (the user's file).
+
+    Raises:
+        ConfigError: If the file is broken, a value does not fit, or the file cannot be written.
+    """
+    fitted = {path: _fitted(path, value) for path, value in changes.items()}
+    try:
+        target = Path(os.path.realpath(file))
+        if target.is_symlink():
+            raise ConfigError(f"{file}: its links lead in a circle")
+        target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
+        with _locked(target.parent):
+            _replace(target, _changed(target, fitted), private)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _fitted(path: Key, value: Any) -> Any:
+    try:
+        return fit(value, type_of(path))
+    except ValueError as error:
+        raise ConfigError(str(error) if str(error).startswith("there is no") else f"{'.'.join(path)} {error}") from None
+
+
+def _changed(target: Path, changes: Mapping[Key, Any]) -> str:
+    """The file's text with the changes made.
+
+    Raises:
+        ConfigError: If what stands there is broken; it is left alone then.
+    """
+    text = target.read_text(encoding="utf-8-sig") if target.exists() else "{\n}\n"
+    parse_settings(text, str(target))
+    try:
+        for path, value in changes.items():
+            text = edit(text, path, None if value is None else msgspec.json.encode(value).decode())
+    except JsonError as error:
+        raise ConfigError(f"{target}:{error.line}:{error.column}: {error.reason}") from None
+    parse_settings(text, str(target))
+    return text
+
+
+def _replace(target: Path, text: str, private: bool) -> None:
+    handle, name = tempfile.mkstemp(prefix=".settings-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if not private:
+            os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Hold the folder against others who change settings in it."""
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        limit = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise ConfigError(f"{folder} is locked by another process; try again") from None
+                time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,142 @@
+"""JSON with comments: reading it, naming places, editing it in place."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.runtime.settings.jsonc import JsonError, edit, parse
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON_VALUES)
+def test_every_json_text_reads_as_json_does(value: object) -> None:
+    assert parse(json.dumps(value)).plain() == value
+    assert parse(json.dumps(value, indent=2, ensure_ascii=False)).plain() == value
+
+
+def test_comments_and_trailing_commas_are_no_matter() -> None:
+    text = """// top
+    {
+      "a": [1, 2, /* two */ 3,], // list
+      "url": "http://x/y", /* not a comment: */ "s": "/* no */ // no",
+    }
+    // end"""
+
+    assert parse(text).plain() == {"a": [1, 2, 3], "url": "http://x/y", "s": "/* no */ // no"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("", 1, 1, "empty"),
+        ('{"a": 1 "b": 2}', 1, 9, 'expected ","'),
+        ('{\n  "a": tru\n}', 2, 8, "expected a value"),
+        ('{\n  "a": 1,,\n}', 2, 10, "expected a key"),
+        ("{'a': 1}", 1, 2, "double quotes"),
+        ("{\"a\": 'x'}", 1, 7, "use double quotes"),
+        ('{"a": 1', 1, 8, "the end of the file"),
+        ('{"a": 1} x', 1, 10, "nothing may follow"),
+        ('{"a": 1, "a": 2}', 1, 10, "twice"),
+        ('{"a" 1}', 1, 6, 'expected ":"'),
+        ('{"a": "x\n"}', 1, 9, "line breaks"),
+        ('{"a": "x', 1, 7, "no closing quote"),
+        ('{"a": "\\x"}', 1, 8, "escape"),
+        ("/* {", 1, 1, "does not end"),
+        ("[" * 100, 1, 66, "levels deep"),
+        ("01", 1, 2, "nothing may follow"),
+    ],
+)
+def test_errors_name_the_place(text: str, line: int, column: int, reason: str) -> None:
+    with pytest.raises(JsonError) as caught:
+        parse(text)
+
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert reason in caught.value.reason
+
+
+BEFORE = """{
+  // who answers
+  "model": "a:b", // for now
+  "agent": {"temperature": 1},
+  "later": {"x": [1, 2]} // not ours
+}
+"""
+
+
+def test_an_edit_keeps_everything_else() -> None:
+    assert edit(BEFORE, ["model"], '"c:d"') == BEFORE.replace('"a:b"', '"c:d"')
+    assert edit(BEFORE, ["agent", "maxTokens"], "5") == BEFORE.replace(
+        '"temperature": 1', '"temperature": 1, "maxTokens": 5'
+    )
+
+
+def test_a_new_key_takes_the_layout_of_its_neighbours() -> None:
+    changed = edit(BEFORE, ["retry", "maxRetries"], "0")
+
+    assert changed == BEFORE.replace(
+        '"later": {"x": [1, 2]} // not ours\n', '"later": {"x": [1, 2]}, // not ours\n  "retry": {"maxRetries": 0}\n'
+    )
+
+
+@pytest.mark.parametrize("text", ["{}", "{\n}\n", "{ // nothing yet\n}\n", "  {}"])
+def test_the_first_key(text: str) -> None:
+    changed = edit(text, ["a", "b"], "1")
+
+    assert parse(changed).plain() == {"a": {"b": 1}}
+    assert ("nothing yet" in text) == ("nothing yet" in changed)
+
+
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        (["model"], {"agent": {"temperature": 1}, "later": {"x": [1, 2]}}),
+        (["agent"], {"model": "a:b", "later": {"x": [1, 2]}}),
+        (["later"], {"model": "a:b", "agent": {"temperature": 1}}),
+        (["agent", "temperature"], {"model": "a:b", "agent": {}, "later": {"x": [1, 2]}}),
+        (["nobody", "home"], {"model": "a:b", "agent": {"temperature": 1}, "later": {"x": [1, 2]}}),
+    ],
+)
+def test_taking_a_key_away(path: list[str], left: object) -> None:
+    changed = edit(BEFORE, path, None)
+
+    assert parse(changed).plain() == left
+    assert "// who answers" in changed
+
+
+@given(
+    st.dictionaries(st.text(), st.dictionaries(st.text(), JSON_VALUES, max_size=3), max_size=3),
+    st.text(),
+    st.text(),
+    JSON_VALUES,
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+def test_edits_do_what_they_do_to_a_dict(
+    tree: dict[str, dict[str, object]], one: str, two: str, value: object, indent: int | None, taken: bool
+) -> None:
+    text = json.dumps(tree, indent=indent)
+    if not taken:
+        tree.setdefault(one, {})[two] = value
+    elif one in tree:
+        tree[one].pop(two, None)
+
+    text = edit(text, [one, two], None if taken else json.dumps(value))
+
+    assert parse(text).plain() == tree
+    for key, section in tree.items():
+        for name in list(section):
+            text = edit(text, [key, name], None)
+            del section[name]
+            assert parse(text).plain() == tree
+
+
+def test_a_value_in_the_way_is_an_error() -> None:
+    with pytest.raises(JsonError, match="agent is no object"):
+        edit('{"agent": 1}', ["agent", "maxTokens"], "1")
