@@ -1,0 +1,240 @@
+"""`LocalEnv`: the files and processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+from mainspring.env import disk
+from mainspring.env.ignore import is_ignored
+from mainspring.env.locks import PathLocks
+from mainspring.env.processes import Running, finish, start
+from mainspring.env.protocol import DEFAULT_LIMITS, DirEntry, FileStat, OutputLimits, ProcessResult, Stream, Walk
+from mainspring.env.variables import program_variables
+from mainspring.env.walking import Walker
+from mainspring.events import CancelToken
+
+T = TypeVar("T")
+
+_READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
+"""The script comes in on standard input up to a NUL: no limit of length, and nothing of it in a process listing, so that
+``pkill -f`` in a script does not find itself."""
+_LONGEST_ARGUMENT = 100_000
+
+
+class LocalEnv:
+    """Files and processes of this machine, in one project folder. An `ExecutionEnv`.
+
+    Attributes:
+        variables: Set for every program, over anything else.
+    """
+
+    def __init__(
+        self,
+        cwd: str | os.PathLike[str] = ".",
+        *,
+        home: str | None = None,
+        shell: str | None = None,
+        variables: Mapping[str, str] | None = None,
+        hidden_variables: Sequence[str] = (),
+    ) -> None:
+        """Make an environment.
+
+        Args:
+            cwd: The project folder.
+            home: What ``~`` stands for; the user's home if not given.
+            shell: Program that runs scripts; ``bash`` if there is one, else ``sh``.
+            variables: Environment variables for every program, over anything else.
+            hidden_variables: Variables that no program gets, beside those of `program_variables`.
+        """
+        self._cwd = disk.real_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
+        self._home = home or os.path.expanduser("~")
+        self._shell = shell
+        self.variables = dict(variables or {})
+        self._hidden = tuple(hidden_variables)
+        self._locks = PathLocks()
+        self._running: set[Running] = set()
+        self._spools = _Spools()
+        weakref.finalize(self, _Spools.remove, self._spools)
+
+    @property
+    def cwd(self) -> str:
+        """The project folder."""
+        return self._cwd
+
+    async def realpath(self, path: str) -> str:
+        """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
+        return await asyncio.to_thread(disk.real_path, path, self._cwd, self._home)
+
+    async def stat(self, path: str) -> FileStat:
+        """Facts about a file. See `ExecutionEnv.stat`."""
+        found = await self._at(disk.stat_file, path)
+        return FileStat(path, found.kind, found.size, found.mtime_ns, found.mode, found.links)
+
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """The bytes of a regular file. See `ExecutionEnv.read_bytes`."""
+        return await self._at(disk.read_file, path, offset, limit)
+
+    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+        """Replace a file's content. See `ExecutionEnv.write_bytes`."""
+        await self._at(disk.write_file, path, data, parents)
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """The names in a folder. See `ExecutionEnv.list_dir`."""
+        return await self._at(disk.list_folder, path)
+
+    async def walk(
+        self,
+        path: str,
+        *,
+        depth: int | None = None,
+        include_ignored: bool = False,
+        limit: int = 200_000,
+        signal: CancelToken | None = None,
+    ) -> Walk:
+        """Everything below a folder. See `ExecutionEnv.walk`."""
+        stop = signal or CancelToken()
+
+        def walk(root: str) -> Walk:
+            walker = Walker(_FOLDERS, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
+            above = not include_ignored and not is_ignored(root, True, _FOLDERS.read, _FOLDERS.exists)
+            return walker.walk(use_rules=not include_ignored, use_rules_above=above)
+
+        return await self._at(walk, path)
+
+    async def is_ignored(self, path: str) -> bool:
+        """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
+
+        def check(real: str) -> bool:
+            return is_ignored(real, os.path.isdir(real), _FOLDERS.read, _FOLDERS.exists)
+
+        return await self._at(check, path)
+
+    async def remove(self, path: str) -> None:
+        """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
+
+        def remove() -> None:
+            folder, name = os.path.split(path.rstrip("/"))
+            if name in ("", ".", "..", "~"):
+                raise OSError(22, "it is not the name of a file", path)
+            disk.remove_file(os.path.join(disk.real_path(folder or ".", self._cwd, self._home), name))
+
+        await asyncio.to_thread(remove)
+
+    async def find_program(self, name: str) -> str | None:
+        """Where a program is: on the user's PATH, or beside the running Python, where packages put theirs."""
+        return await asyncio.to_thread(_find_program, name)
+
+    async def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[Stream, bytes], object] | None = None,
+        signal: CancelToken | None = None,
+        limits: OutputLimits = DEFAULT_LIMITS,
+    ) -> ProcessResult:
+        """Run a program or a script. See `ExecutionEnv.run`."""
+        folder = self._cwd if cwd is None else await self.realpath(cwd)
+        variables = {**program_variables(os.environ, self._hidden), **(env or {}), **self.variables}
+        if isinstance(command, str):
+            command, stdin = await self._script(command, stdin)
+        running = await start(
+            command, cwd=folder, env=variables, stdin=stdin, limits=limits, new_spool=self._spools.new_path
+        )
+        self._running.add(running)
+        try:
+            return await finish(running, timeout=timeout, signal=signal, on_output=on_output)
+        finally:
+            if not running.survivors:
+                self._running.discard(running)
+
+    async def _script(self, script: str, stdin: bytes | None) -> tuple[list[str], bytes | None]:
+        if "\0" in script:
+            raise OSError(22, "the script has a NUL character in it")
+        code = script.encode("utf-8", "surrogateescape")
+        shell = self._shell or await self.find_program("bash") or await self.find_program("sh")
+        if shell is None:
+            return ["cmd", "/d", "/s", "/c", script], stdin
+        if os.path.basename(shell).startswith("bash"):
+            wrapper = _READ_SCRIPT.format("exec </dev/null" if stdin is None else ":")
+            return [shell, "-c", wrapper], code + b"\0" + (stdin or b"")
+        if len(code) < _LONGEST_ARGUMENT:
+            return [shell, "-c", script], stdin
+        path = await asyncio.to_thread(self._spools.new_path)
+        await asyncio.to_thread(disk.write_file, path, code, False)
+        return [shell, path], stdin
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        """Hold it while a file is changed. See `ExecutionEnv.lock`."""
+        return self._locks.hold(path)
+
+    def kill_all(self) -> None:
+        """Force every program that was started here to end, at once: for a signal handler, where nothing can be awaited."""
+        for running in self._running:
+            running.kill()
+
+    async def aclose(self) -> None:
+        """End what still runs and remove private files."""
+        left, self._running = self._running, set()
+        for running in left:
+            await running.end(0.5)
+            running.close()
+        await asyncio.to_thread(self._spools.remove)
+
+    async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
+        """Do blocking work on the real path, in a thread."""
+        return await asyncio.to_thread(lambda: work(disk.real_path(path, self._cwd, self._home), *args))
+
+
+class _LocalFolders:
+    def list(self, path: str) -> list[DirEntry]:
+        return disk.list_folder(path)
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return disk.read_file(path, 0, 1 << 20)
+        except OSError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+
+_FOLDERS = _LocalFolders()
+
+
+class _Spools:
+    """Private files of one environment, in a folder that is made when the first is needed."""
+
+    def __init__(self) -> None:
+        self._folder = ""
+        self._count = 0
+
+    def new_path(self) -> str:
+        """A name for a new file."""
+        if not self._folder:
+            self._folder = tempfile.mkdtemp(prefix="mainspring-")
+        self._count += 1
+        return os.path.join(self._folder, f"output-{self._count}.txt")
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        folder, self._folder = self._folder, ""
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find_program(name: str) -> str | None:
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    return shutil.which(name) or shutil.which(beside)

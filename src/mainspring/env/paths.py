@@ -1,0 +1,50 @@
+"""How paths are shown and compared."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SURROGATE = re.compile("[\udc80-\udcff]")
+_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_FOLDED = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether ``path`` is ``folder`` or lies below it; both real paths."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def shown(path: str, cwd: str = "") -> str:
+    r"""A path for reading: relative to ``cwd`` where it lies below, bytes that are not UTF-8 as ``\xNN``."""
+    if cwd and path == cwd:
+        return "."
+    if cwd and is_inside(path, cwd):
+        path = path[len(cwd.rstrip("/")) + 1 :]
+    return _SURROGATE.sub(lambda m: f"\\x{ord(m[0]) - 0xDC00:02x}", path)
+
+
+def spellings(path: str) -> tuple[str, ...]:
+    """Other ways to write a path that a person or a model may mean by it: ``@`` left off, composed, decomposed, bytes."""
+    found = [path]
+    if path.startswith("@") and len(path) > 1:
+        found.append(path[1:])
+    found += [_ESCAPED.sub(lambda m: chr(0xDC00 + int(m[1], 16)) if m[1] >= "80" else m[0], p) for p in found]
+    if not _hides_ascii(path):
+        found += [unicodedata.normalize(form, p) for form in ("NFC", "NFD") for p in found]
+    return tuple(dict.fromkeys(found))[1:]
+
+
+def same_name(a: str, b: str) -> bool:
+    """Whether two names look alike: they differ in kinds of spaces, in kinds of quotes, or in how accents are composed."""
+    return not _hides_ascii(a) and not _hides_ascii(b) and _look(a) == _look(b)
+
+
+def _look(name: str) -> str:
+    return _SPACES.sub(" ", unicodedata.normalize("NFC", name)).translate(_FOLDED)
+
+
+def _hides_ascii(name: str) -> bool:
+    """Whether composing would turn something else into an ASCII letter, as the Kelvin sign into K."""
+    return not name.isascii() and any(c > "\x7f" and unicodedata.normalize("NFC", c).isascii() for c in name)

@@ -1,0 +1,260 @@
+"""Running a program to its end: time limit, cancellation, output, and nothing left behind unnoticed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal as signals
+import time
+from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from mainspring.env.capture import Capture
+from mainspring.env.families import MARK, daemons, end_family, family, has_group, kill_group
+from mainspring.env.protocol import OutputLimits, ProcessResult, Stream
+from mainspring.events import CancelToken
+
+DRAIN = 0.2
+"""Seconds to wait for the rest of the output once the program has ended; something it left behind may hold the pipe."""
+GRACE = 2.0
+"""Seconds between asking a program to end and forcing it, when its time is up."""
+CANCEL_GRACE = 0.5
+"""The same when the call is cancelled."""
+_PIECE = 1 << 16
+
+Cause = Literal["ended", "timed_out", "cancelled", "overflowed"]
+
+
+class _Pipes(SubprocessStreamProtocol):
+    """Knows when the program has ended, whoever still holds its pipes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(_PIECE * 2, loop)
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class Running:
+    """A program that was started."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, capture: Capture, mark: str) -> None:
+        self._transport = transport
+        self._pipes = pipes
+        self._capture = capture
+        self._mark = mark
+        self._pumps: list[asyncio.Task[None]] = []
+        self._on_output: Callable[[Stream, bytes], object] | None = None
+        self._flooded = asyncio.Event()
+        self.survivors: set[int] = set()
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also its group's."""
+        return self._transport.get_pid()
+
+    def feed(self, data: bytes | None) -> None:
+        """Give it its whole input."""
+        if self._pipes.stdin is not None:
+            if data:
+                self._pipes.stdin.write(data)
+            self._pipes.stdin.close()
+
+    def pump(self, on_output: Callable[[Stream, bytes], object] | None) -> None:
+        """Start to take its output."""
+        self._on_output = on_output
+        readers: dict[Stream, asyncio.StreamReader | None] = {
+            "stdout": self._pipes.stdout,
+            "stderr": self._pipes.stderr,
+        }
+        for name, reader in readers.items():
+            if reader is not None:
+                pump = asyncio.ensure_future(self._pump(name, reader))
+                pump.add_done_callback(self._pump_done)
+                self._pumps.append(pump)
+
+    async def _pump(self, name: Stream, reader: asyncio.StreamReader) -> None:
+        try:
+            while data := await reader.read(_PIECE):
+                await self._capture.feed(name, data)
+                if self._capture.overflowed:
+                    self._flooded.set()
+                elif self._on_output:
+                    self._on_output(name, data)
+        except ConnectionError:
+            pass  # The pipe was closed under it.
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    def _pump_done(self, _: asyncio.Task[None]) -> None:
+        if all(p.done() for p in self._pumps):
+            self._capture.close()
+
+    async def wait(self, timeout: float | None, signal: CancelToken | None) -> Cause:
+        """Wait for its end or for a reason to end it."""
+        loop = asyncio.get_running_loop()
+        hit: asyncio.Future[None] = loop.create_future()
+        flooded = asyncio.ensure_future(self._flooded.wait())
+        remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(_settle, hit)) if signal else None
+        try:
+            wanted = (self._pipes.ended, hit, flooded, *self._pumps)
+            end = None if timeout is None else time.monotonic() + timeout
+            while not (self._pipes.ended.done() or hit.done() or flooded.done()):
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return "timed_out"
+                pending = [f for f in wanted if not f.done()]
+                await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                self._raise_pump_error()
+            if flooded.done():
+                return "overflowed"
+            return "ended" if self._pipes.ended.done() else "cancelled"
+        finally:
+            flooded.cancel()
+            hit.cancel()
+            if remove:
+                remove()
+
+    def _raise_pump_error(self) -> None:
+        for pump in self._pumps:
+            if pump.done() and not pump.cancelled() and (error := pump.exception()):
+                raise error
+
+    async def drain(self) -> bool:
+        """Take what output is left; False if something still holds a pipe."""
+        open_pumps = [p for p in self._pumps if not p.done()]
+        if open_pumps:
+            await asyncio.wait(open_pumps, timeout=DRAIN)
+        self._raise_pump_error()
+        return all(p.done() for p in self._pumps)
+
+    async def look_for_survivors(self, drained: bool) -> None:
+        """Find what it left behind."""
+        look = family if not drained or has_group(self.pid) else daemons
+        self.survivors = await asyncio.to_thread(look, self.pid, self._mark)
+
+    async def let_go(self) -> None:
+        """Leave it to what survived: what they still write goes into the spool, and nowhere else."""
+        self._on_output = None
+        if not all(p.done() for p in self._pumps):
+            await self._capture.start_spool()
+
+    async def end(self, grace: float) -> None:
+        """End it and everything it started."""
+        self.survivors = await end_family(self.pid, self._mark, grace)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._pipes.ended), 1.0)
+
+    def kill(self) -> None:
+        """Force it and what it left behind to end, at once."""
+        kill_group(self.pid, self.survivors)
+
+    def close(self) -> None:
+        """Let go of its pipes."""
+        for pump in self._pumps:
+            if not pump.done():
+                pump.cancel()
+        self._transport.close()
+        self._capture.close()
+
+    def result(self, cause: Cause, seconds: float) -> ProcessResult:
+        """How it ended."""
+        code = self._transport.get_returncode()
+        code = -9 if code is None else code
+        return ProcessResult(
+            exit_code=code if code >= 0 else 128 - code,
+            signal=_signal_name(-code) if code < 0 else None,
+            stdout=self._capture.kept["stdout"].output(),
+            stderr=self._capture.kept["stderr"].output(),
+            seconds=seconds,
+            timed_out=cause == "timed_out",
+            cancelled=cause == "cancelled",
+            overflowed=cause == "overflowed",
+            spool=self._capture.spool,
+            survivors=tuple(sorted(self.survivors)),
+        )
+
+
+async def start(
+    arguments: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    stdin: bytes | None,
+    limits: OutputLimits,
+    new_spool: Callable[[], str],
+) -> Running:
+    """Start a program in a session of its own, without a terminal."""
+    loop = asyncio.get_running_loop()
+    mark = secrets.token_hex(8)
+    transport, pipes = await loop.subprocess_exec(
+        lambda: _Pipes(loop),
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=cwd,
+        env={**env, MARK: mark},
+        start_new_session=True,
+    )
+    running = Running(transport, pipes, Capture(limits, new_spool), mark)
+    running.feed(stdin)
+    return running
+
+
+async def finish(
+    running: Running,
+    *,
+    timeout: float | None,
+    signal: CancelToken | None,
+    on_output: Callable[[Stream, bytes], object] | None,
+) -> ProcessResult:
+    """See a started program through. It may leave survivors, whose output then goes on into the spool."""
+    began = time.monotonic()
+    running.pump(on_output)
+    try:
+        cause = await running.wait(timeout, signal)
+        if cause == "ended":
+            drained = await running.drain()
+            await running.look_for_survivors(drained)
+        else:
+            await running.end(CANCEL_GRACE if cause == "cancelled" else GRACE)
+            await running.drain()
+    except BaseException:
+        await _end_in_any_case(running)
+        raise
+    seconds = time.monotonic() - began
+    if running.survivors:
+        await running.let_go()
+    else:
+        running.close()
+    return running.result(cause, seconds)
+
+
+async def _end_in_any_case(running: Running) -> None:
+    """End it though this task is being cancelled, perhaps twice."""
+    ending = asyncio.ensure_future(running.end(CANCEL_GRACE))
+    try:
+        await asyncio.shield(ending)
+    finally:
+        if not ending.done():
+            running.kill()
+        running.close()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

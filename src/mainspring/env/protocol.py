@@ -1,0 +1,268 @@
+"""The port between tools and the outside: files and processes.
+
+Above it stand the tools, which touch nothing but this; below it a machine (`LocalEnv`), a container, a sandbox, or a
+dictionary (`MemoryEnv`).
+
+Paths are POSIX strings as a model writes them: relative ones start at ``cwd``, a leading ``~/`` is the home folder (write
+``./~`` for a file of that name), separators are forward slashes on every system. A name that is not UTF-8 carries its
+bytes as surrogate escapes. Failures are plain `OSError` subclasses (`FileNotFoundError`, `PermissionError`,
+`IsADirectoryError`, ...); `mainspring.env.explain` words them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from mainspring.events import CancelToken
+
+FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "other"]
+"""What a name in a folder stands for."""
+
+Stream = Literal["stdout", "stderr"]
+
+
+class FileStat(Struct, frozen=True):
+    """What is known of a file without reading it; links are followed.
+
+    Attributes:
+        path: The path that was asked for.
+        kind: What it is; never ``symlink``.
+        size: Bytes.
+        mtime_ns: Time of the last change, in nanoseconds.
+        mode: Permission bits.
+        links: How many names the file has.
+    """
+
+    path: str
+    kind: FileKind
+    size: int = 0
+    mtime_ns: int = 0
+    mode: int = 0o644
+    links: int = 1
+
+
+class DirEntry(Struct, frozen=True):
+    """A name in a folder. ``kind`` is that of the name itself, so a link is a ``symlink`` wherever it leads."""
+
+    name: str
+    kind: FileKind
+
+
+class WalkEntry(Struct, frozen=True):
+    """A name below a walked folder; ``path`` is relative to it."""
+
+    path: str
+    kind: FileKind
+
+
+class Walk(Struct, frozen=True):
+    """What a walk found.
+
+    Attributes:
+        entries: Sorted by path, a folder right before what it holds. Links are listed, not followed.
+        ignored: What ignore files and the rule for version control folders left out; folders end in ``/``.
+        unreadable: Folders that could not be opened, with the reason.
+        truncated: Whether the limit stopped it; then what is missing lies deepest.
+    """
+
+    entries: tuple[WalkEntry, ...] = ()
+    ignored: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    truncated: bool = False
+
+
+class OutputLimits(Struct, frozen=True):
+    """How much of a program's output is kept, for each stream.
+
+    Attributes:
+        head: Bytes kept in memory from the start.
+        tail: Bytes kept in memory from the end.
+        cap: Bytes of both streams together after which the program is killed.
+        spool: Whether everything goes to a private file once memory does not hold it all.
+    """
+
+    head: int = 1 << 20
+    tail: int = 1 << 20
+    cap: int = 256 << 20
+    spool: bool = False
+
+
+DEFAULT_LIMITS = OutputLimits()
+
+
+class Output(Struct, frozen=True):
+    """What a program wrote to one stream. ``total`` counts the bytes that it wrote, kept or not."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    total: int = 0
+
+    @property
+    def omitted(self) -> int:
+        """Bytes between head and tail that were not kept."""
+        return self.total - len(self.head) - len(self.tail)
+
+    @property
+    def data(self) -> bytes:
+        """What was kept."""
+        return self.head + self.tail
+
+    @property
+    def text(self) -> str:
+        """What was kept, as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.data.decode("utf-8", "replace")
+
+
+class ProcessResult(Struct, frozen=True, kw_only=True):
+    """How a program ended.
+
+    Attributes:
+        exit_code: Its status as a shell tells it: 128 + N where signal N ended it.
+        signal: Name of the signal that ended it, as in ``SIGKILL``.
+        stdout: What it wrote there.
+        stderr: What it wrote there.
+        seconds: How long it ran.
+        timed_out: Whether it was killed because its time was up.
+        cancelled: Whether it was killed because the signal was set.
+        overflowed: Whether it was killed because it wrote more than ``limits.cap``.
+        spool: File with the whole output, in order of arrival, if one was written. It grows while survivors write.
+        survivors: Process ids that it left behind and that still run. They are killed when the environment closes.
+    """
+
+    exit_code: int
+    signal: str | None = None
+    stdout: Output = Output()
+    stderr: Output = Output()
+    seconds: float = 0.0
+    timed_out: bool = False
+    cancelled: bool = False
+    overflowed: bool = False
+    spool: str | None = None
+    survivors: tuple[int, ...] = ()
+
+
+class ExecutionEnv(Protocol):
+    """Files and processes of one project."""
+
+    @property
+    def cwd(self) -> str:
+        """The project folder: absolute, links resolved, the same for every call."""
+        ...
+
+    async def realpath(self, path: str) -> str:
+        """The absolute path with every link resolved; of a file that does not exist, its deepest existing parent's.
+
+        Raises:
+            OSError: If links form a loop, or the path is no path (empty, a NUL in it).
+        """
+        ...
+
+    async def stat(self, path: str) -> FileStat:
+        """Facts about the file that ``path`` leads to.
+
+        Raises:
+            FileNotFoundError: If there is none.
+        """
+        ...
+
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """The bytes of a regular file, or a part of them. Anything but a regular file is refused, so it cannot block."""
+        ...
+
+    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+        """Replace a file's content, whole or not at all.
+
+        A link is followed; mode, owner and other names of the file stay. Where the file cannot be replaced by renaming (it
+        has other names, another owner, or its folder is closed), it is rewritten in place.
+
+        Args:
+            path: The file.
+            data: Its new content.
+            parents: Whether missing folders are made.
+        """
+        ...
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """The names in a folder, sorted."""
+        ...
+
+    async def walk(
+        self,
+        path: str,
+        *,
+        depth: int | None = None,
+        include_ignored: bool = False,
+        limit: int = 200_000,
+        signal: CancelToken | None = None,
+    ) -> Walk:
+        """Everything below a folder.
+
+        ``.gitignore`` (also outside a repository), ``.ignore`` and ``.rgignore`` files are obeyed, those of parent folders
+        too; names that start with a dot are not special. The folder itself was asked for by name, so rules that would
+        leave it out do not apply. Version control folders (``.git``, ``.hg``, ``.svn``, ``.jj``) are always left out.
+
+        Args:
+            path: The folder.
+            depth: Levels to go down; 1 lists the folder itself. ``None``: all.
+            include_ignored: Whether ignore files are disregarded.
+            limit: Most entries to return.
+            signal: Stops the walk when set; what was found so far is returned as truncated.
+        """
+        ...
+
+    async def is_ignored(self, path: str) -> bool:
+        """Whether an ignore file leaves this file or folder, or one that holds it, out of a walk of the file system."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Delete a file, a link (not what it leads to) or an empty folder."""
+        ...
+
+    async def find_program(self, name: str) -> str | None:
+        """Where a program is, or ``None``."""
+        ...
+
+    async def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[Stream, bytes], object] | None = None,
+        signal: CancelToken | None = None,
+        limits: OutputLimits = DEFAULT_LIMITS,
+    ) -> ProcessResult:
+        """Run a program, or a script in a shell, to its end.
+
+        The program gets no terminal. It is over when the program itself ends, even if something it started still holds its
+        output; that is told as ``survivors``. On time-out, ``signal``, overflow and cancellation it is ended with
+        everything it started: asked first (SIGTERM), forced soon after.
+
+        Args:
+            command: A program and its arguments, or a script for the environment's shell.
+            cwd: Where to run; the project folder if not given.
+            env: Variables to add.
+            timeout: Seconds it may take.
+            stdin: What it can read; nothing (end of file) if not given.
+            on_output: Called with each piece of output as it arrives.
+            signal: Ends it when set.
+            limits: How much output to keep.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        ...
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        """Hold it while a file is read, changed and written; ``path`` is a real path. Waiters go in order of arrival."""
+        ...
+
+    async def aclose(self) -> None:
+        """End what still runs and remove private files."""
+        ...

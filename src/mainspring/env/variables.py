@@ -1,0 +1,49 @@
+"""The environment variables that programs get: the user's, without what belongs to this program alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+_PROVIDERS = (
+    "ANTHROPIC",
+    "AZURE_OPENAI",
+    "CEREBRAS",
+    "CODEX",
+    "DEEPSEEK",
+    "FIREWORKS",
+    "FOUNDRY",
+    "GEMINI",
+    "GOOGLE",
+    "GROQ",
+    "MISTRAL",
+    "OPENAI",
+    "OPENROUTER",
+    "TOGETHER",
+    "XAI",
+)
+_SECRET_ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_ACCESS_TOKEN", "_TOKEN", "_KEY", "_API_KEYS")
+_BUNDLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH")
+
+
+def program_variables(user: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:
+    """The user's variables without model providers' keys, our own ``MAINSPRING_`` settings and a bundler's library paths.
+
+    Keys of other programs stay: ``GITHUB_TOKEN`` is what ``gh`` and ``git`` need to work.
+
+    Args:
+        user: The variables of this process.
+        hidden: More names to leave out.
+    """
+    left_out = set(hidden)
+    found = {k: v for k, v in user.items() if k not in left_out and not _is_ours(k)}
+    for name in _BUNDLER:  # A bundled program saves the user's value under this name.
+        if f"{name}_ORIG" in found:
+            found[name] = found.pop(f"{name}_ORIG")
+    return found
+
+
+def _is_ours(name: str) -> bool:
+    upper = name.upper()
+    if upper.startswith(("MAINSPRING_", "_MEIPASS", "_PYI_")):
+        return True
+    return upper.endswith(_SECRET_ENDINGS) and upper.startswith(tuple(f"{p}_" for p in _PROVIDERS))

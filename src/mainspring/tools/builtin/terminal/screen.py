@@ -1,0 +1,79 @@
+"""What a program's output looks like once it stands still: no escape sequences, only the last state of a redrawn line."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
+    r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
+    r"|[PX^_][^\x1b]*\x1b\\"  # device control and the like
+    r"|[ -/]*[0-OQ-WYZ\\`-~])"  # all that is short
+)
+_BROKEN_OFF = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)?\Z")
+_CONTROLS = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_OVERSTRUCK = re.compile(r"[^\n\x08]\x08")
+_LONGEST_ESCAPE = 4096
+_LONGEST_LINE = 1 << 16
+
+
+class Screen:
+    """Cleans output piece by piece; bytes that are not UTF-8 become U+FFFD, wherever the pieces were cut."""
+
+    __slots__ = ("_decoder", "_escape", "_line")
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._escape = ""
+        self._line = ""
+
+    def feed(self, data: bytes) -> str:
+        """Take a piece; what comes back will not change any more."""
+        return self._clean(self._decoder.decode(data))
+
+    def finish(self) -> str:
+        """What is left."""
+        rest = self._clean(self._decoder.decode(b"", True))
+        line, self._line = self._line, ""
+        self._escape = ""
+        return rest + _settled(line)
+
+    def _clean(self, text: str) -> str:
+        text = self._escape + text
+        self._escape = ""
+        if "\x1b" in text:
+            broken = _BROKEN_OFF.search(text, max(0, len(text) - _LONGEST_ESCAPE))
+            if broken:
+                self._escape = broken[0]
+                text = text[: broken.start()]
+            text = _ESCAPE.sub("", text)
+        text = self._line + text
+        cut = text.rfind("\n") + 1
+        lines, self._line = text[:cut], text[cut:]
+        if len(self._line) > _LONGEST_LINE:
+            if "\r" in self._line[:-1]:
+                self._line = _redrawn(self._line)
+            else:
+                lines, self._line = lines + self._line, ""
+        return _settled(lines)
+
+
+def _settled(text: str) -> str:
+    if "\r" in text:
+        text = "\n".join([_redrawn(line.rstrip("\r")) if "\r" in line else line for line in text.split("\n")])
+    if "\x08" in text:
+        text = _struck(text)
+    return _CONTROLS.sub("", text)
+
+
+def _redrawn(line: str) -> str:
+    """The last state of a line that a carriage return started anew."""
+    return next((state for state in reversed(line.split("\r")) if state), "")
+
+
+def _struck(text: str) -> str:
+    """Without the characters that a backspace took back."""
+    while (shorter := _OVERSTRUCK.sub("", text)) != text:
+        text = shorter
+    return text.replace("\x08", "")

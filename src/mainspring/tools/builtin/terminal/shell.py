@@ -1,0 +1,195 @@
+"""`shell`: run a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.env import OutputLimits, ProcessResult, Stream, explain
+from mainspring.tools.builtin.terminal.screen import Screen
+from mainspring.tools.builtin.terminal.tail import Tail, shares
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+MAX_BYTES = 32_768
+TIMEOUT = 120
+LONGEST_TIMEOUT = 3600
+
+QUIET = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GH_PROMPT_DISABLED": "1",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
+"""Variables that keep programs from asking, paging and colouring. An environment's own variables come over them."""
+
+_LIMITS = OutputLimits(head=0, tail=MAX_BYTES, spool=True)
+_CHANGES_FOLDER = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
+
+
+class _Collector:
+    """Takes output as it comes, cleans it and keeps its end."""
+
+    def __init__(self, ctx: ToolContext, limit: int) -> None:
+        self._ctx = ctx
+        self._screens: dict[Stream, Screen] = {"stdout": Screen(), "stderr": Screen()}
+        self.tails: dict[Stream, Tail] = {"stdout": Tail(limit), "stderr": Tail(limit)}
+        self._limit = limit
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        self._add(stream, self._screens[stream].feed(data))
+
+    def _add(self, stream: Stream, text: str) -> None:
+        if text:
+            self.tails[stream].feed(text)
+            self._ctx.update(text)
+
+    def texts(self) -> tuple[str, str]:
+        for stream, screen in self._screens.items():
+            self._add(stream, screen.finish())
+        out, err = self.tails["stdout"], self.tails["stderr"]
+        room, error_room = shares(out.total, err.total, self._limit)
+        return out.text(room) if room else "", err.text(error_room) if error_room else ""
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    command: str = arguments["command"]
+    timeout = float(arguments.get("timeout") or TIMEOUT)
+    limit = int(arguments.get("max_bytes", MAX_BYTES))
+    if not command.strip():
+        return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
+    collector = _Collector(ctx, limit)
+    try:
+        result = await ctx.env.run(
+            command, env=QUIET, timeout=timeout, on_output=collector.feed, signal=ctx.signal, limits=_LIMITS
+        )
+    except OSError as e:
+        about = f" {e.filename}" if e.filename else ""
+        return _failure(ToolErrorCode.IO_ERROR, f"The command could not be started:{about} {explain(e)}.")
+    return _report(arguments, ctx, timeout, result, collector)
+
+
+def _report(
+    arguments: dict[str, Any], ctx: ToolContext, timeout: float, result: ProcessResult, collector: _Collector
+) -> ToolResult:
+    out, err = collector.texts()
+    with_metadata = bool(arguments.get("metadata", True))
+    parts = [out]
+    if err:
+        parts.append(f"[stderr]\n{err}" if with_metadata else err)
+    truncated = out.startswith("…(") or err.startswith("…(")
+    milliseconds = round(result.seconds * 1000)
+    notes = _notes(result, timeout, milliseconds, truncated)
+    if with_metadata:
+        place = f" [in {ctx.env.cwd}]"
+        if _CHANGES_FOLDER.search(arguments["command"]):
+            place = f" [in {ctx.env.cwd}; the next call starts there again]"
+        notes.append(f"(exit {result.exit_code}, {milliseconds}ms){place}")
+    text = "".join([p if p.endswith("\n") or not p else p + "\n" for p in parts])
+    output = (text + "\n".join(notes)) if notes else "".join(parts)
+    return ToolResult(
+        output=output,
+        title=arguments.get("description") or "$ " + arguments["command"].strip().split("\n", 1)[0][:120],
+        metadata={
+            "exit_code": result.exit_code,
+            "signal": result.signal,
+            "milliseconds": milliseconds,
+            "cwd": ctx.env.cwd,
+            "timed_out": result.timed_out,
+            "cancelled": result.cancelled,
+            "stdout_bytes": result.stdout.total,
+            "stderr_bytes": result.stderr.total,
+            "truncated": truncated,
+            "spool": result.spool,
+            "survivors": list(result.survivors),
+        },
+        is_error=result.timed_out or result.cancelled,
+        code=ToolErrorCode.TIMEOUT if result.timed_out else ToolErrorCode.UNKNOWN if result.cancelled else None,
+    )
+
+
+def _notes(result: ProcessResult, timeout: float, milliseconds: int, truncated: bool) -> list[str]:
+    notes: list[str] = []
+    if result.spool and truncated:
+        total = result.stdout.total + result.stderr.total
+        notes.append(f"[full output, {total} bytes: {result.spool}]")
+    if result.timed_out:
+        notes.append(
+            f"[timed out: stopped after {milliseconds}ms with everything it had started; the limit was {timeout:g}s. "
+            "The output is partial. Give a longer timeout, or start it in the background.]"
+        )
+    elif result.cancelled:
+        notes.append("[cancelled: stopped with everything it had started; the output is partial]")
+    elif result.overflowed:
+        notes.append("[stopped: it wrote more output than is allowed; send output to a file, or less of it]")
+    elif result.signal:
+        notes.append(f"[ended by {result.signal}]")
+    if result.survivors and not result.timed_out:
+        pids = ", ".join(map(str, result.survivors))
+        more = f"; further output goes to {result.spool}" if result.spool else ""
+        notes.append(f"[still running in the background: pid {pids}{more}; kill it when it is no longer needed]")
+    elif result.survivors:
+        notes.append(f"[could not be ended: pid {', '.join(map(str, result.survivors))}]")
+    return notes
+
+
+def _failure(code: ToolErrorCode, text: str) -> ToolResult:
+    return ToolResult(output=text, is_error=True, code=code)
+
+
+def _access(arguments: Mapping[str, Any]) -> list[Access]:
+    return [Access("shell-run", str(arguments.get("command", "")))]
+
+
+shell = Tool(
+    name="shell",
+    description=(
+        "Run a bash script. Every call starts a new shell in the project folder: cd and variables do not carry over. There "
+        "is no terminal and no input, so use flags that avoid prompts. Returns stdout, stderr (the last 32 KiB; the rest "
+        "in a file), exit code and duration."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "The script."},
+            "timeout": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": LONGEST_TIMEOUT,
+                "default": TIMEOUT,
+                "description": "Seconds until it is stopped.",
+            },
+            "description": {"type": "string", "description": "What it does, in a few words, for the user."},
+            "max_bytes": {
+                "type": "integer",
+                "minimum": 0,
+                "default": MAX_BYTES,
+                "description": "Most bytes of output to return, from its end; 0: all.",
+            },
+            "metadata": {
+                "type": "boolean",
+                "default": True,
+                "description": "Whether to add exit code, duration and a label for stderr.",
+            },
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Shell",
+    source="builtin",
+    concurrency_safe=False,
+    access=_access,
+)
+"""Run a script in the project folder."""
