@@ -28,7 +28,7 @@ Messages say what happened, why and what to do, and never hold a secret.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from mainspring.messages import Message
@@ -179,6 +179,11 @@ MODEL_ERRORS: dict[ErrorCode, type[ModelError]] = {
     ErrorCode.UNKNOWN: ModelError,
 }
 """The class that stands for each code."""
+
+
+def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
+    """The error of the class that stands for ``code``; fields as in `ModelError`."""
+    return MODEL_ERRORS[code](message, code=code, **fields)
 
 
 class AgentError(MainspringError):

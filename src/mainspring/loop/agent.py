@@ -178,8 +178,8 @@ class CoreAgent:
             session_id=self.session_id,
             extra=self.extra,
         )
-        self._signal = signal or CancelToken()
         detach = self.bus.add(hooks) if hooks else None
+        self._signal = signal or CancelToken()
         before = len(context.messages)
         try:
             while self._lazy:

@@ -202,7 +202,7 @@ async def _join(run: Run, messages: Sequence[AgentMessage], source: TurnSource) 
 
 
 async def _inject(run: Run, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
-    if run.config.bus.has(SteerInject):
+    if messages and run.config.bus.has(SteerInject):
         messages = (await run.config.bus.emit(SteerInject(kind, list(messages)))).messages
     await _join(run, messages, kind)
     return bool(messages)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
-from mainspring.errors import ErrorCode, MainspringError, ModelError
+from mainspring.errors import ErrorCode, MainspringError, ModelError, PermissionDeniedError, ToolError, model_error
 from mainspring.events import CancelToken, Done, StreamEvent, StreamStart, sleep
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
 from mainspring.models import ModelProvider, ModelRequest
@@ -41,8 +41,8 @@ class Steps(Protocol):
         """A name nobody else has."""
         ...
 
-    async def sleep(self, seconds: float, signal: CancelToken) -> None:
-        """Wait, or less if ``signal`` is set."""
+    async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
+        """Wait; false if ``signal`` cut it short."""
         ...
 
     def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
@@ -81,8 +81,8 @@ class LiveSteps:
         self._count += 1
         return f"{self._prefix}{self._count:04x}"
 
-    async def sleep(self, seconds: float, signal: CancelToken) -> None:
-        await sleep(seconds, signal)
+    async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
+        return await sleep(seconds, signal)
 
     def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         return provider.stream(request)
@@ -123,9 +123,8 @@ class RecordingSteps:
     def new_id(self) -> str:
         return self._keep("id", self._steps.new_id())
 
-    async def sleep(self, seconds: float, signal: CancelToken) -> None:
-        await self._steps.sleep(seconds, signal)
-        self._keep("sleep", seconds)
+    async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
+        return self._keep("sleep", await self._steps.sleep(seconds, signal))
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         try:
@@ -179,13 +178,13 @@ class RecordedSteps:
     def new_id(self) -> str:
         return self._next("id").value
 
-    async def sleep(self, seconds: float, signal: CancelToken) -> None:
-        self._next("sleep")
+    async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
+        return self._next("sleep").value
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         step = self._next("model")
         if step.error is not None:
-            raise ModelError(**{**step.error, "code": ErrorCode(step.error["code"]), "partial": step.value})
+            raise model_error(**{**step.error, "code": ErrorCode(step.error["code"]), "partial": step.value})
         message: Message = step.value
         yield StreamStart()
         yield Done(message.stop_reason or "end_turn", message)
@@ -193,7 +192,7 @@ class RecordedSteps:
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         step = self._next(f"tool:{call.id}")
         if step.error is not None:
-            raise ReplayedToolFailure(step.error["type"], step.error["message"])
+            raise _tool_failure(step.error["type"], step.error["message"])
         return step.value
 
     async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
@@ -206,12 +205,14 @@ class RecordedSteps:
         return left.pop(0)
 
 
-class ReplayedToolFailure(Exception):  # noqa: N818
-    """Stands for the exception that a tool raised when the run was recorded."""
+_TOOL_FAILURES: dict[str, type[Exception]] = {
+    e.__name__: e for e in (ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError)
+}
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+
+def _tool_failure(kind: str, message: str) -> Exception:
+    """An exception of the recorded name: the known class, or one that only looks like it."""
+    return _TOOL_FAILURES.get(kind, type(kind, (Exception,), {}))(message)
 
 
 def _error_fields(error: ModelError) -> dict[str, Any]:

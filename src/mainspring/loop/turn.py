@@ -42,7 +42,7 @@ from mainspring.events import (
 from mainspring.loop.dispatch import sound_ids
 from mainspring.loop.run import Interrupt, Run
 from mainspring.messages import Message, Usage
-from mainspring.models import ModelRequest, retry_stream
+from mainspring.models import ModelRequest, RetryInfo, retry_stream
 
 MODEL_ERROR_ANSWERS = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
@@ -170,15 +170,13 @@ def _open(run: Run, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
     def call() -> AsyncGenerator[StreamEvent, None]:
         return cast("AsyncGenerator[StreamEvent, None]", config.steps.model(config.model, request))
 
-    async def pause(seconds: float) -> None:
-        await config.steps.sleep(seconds, signal)
-
-    def told(attempt: int, limit: int, delay: float, error: ModelError) -> None:
-        config.bus.publish(ModelRetry(attempt, limit, delay, error))
+    def told(retry: RetryInfo) -> None:
+        config.bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
 
     if config.behavior.retry is None:
         return call()
-    return retry_stream(call, config.behavior.retry, sleep=pause, on_retry=told, signal=signal)
+    events = retry_stream(call, config.behavior.retry, sleep=config.steps.sleep, on_retry=told, signal=signal)
+    return cast("AsyncGenerator[StreamEvent, None]", events)
 
 
 async def _stream_hooks(run: Run, event: StreamEvent) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, create_model
-from mainspring.policies.permissions import Permissions
-from mainspring.sessions import Session, SessionPlug
 from mainspring.tools import LazyTool, Tool, tool
+
+if TYPE_CHECKING:  # whoever passes one has imported it
+    from mainspring.policies.permissions import Permissions
+    from mainspring.sessions import Session
 
 
 class Agent(CoreAgent):
@@ -67,10 +69,10 @@ class Agent(CoreAgent):
         if permissions is not None:
             installed.append(permissions)
         if session is not None:
-            installed.append(SessionPlug(session))
+            installed.append(session.plug())
         super().__init__(
             _model(model),
-            env=LocalEnv(execution) if isinstance(execution, str) or execution is None else execution,
+            env=LocalEnv(execution or ".") if isinstance(execution, str) or execution is None else execution,
             name=name,
             system=system,
             tools=[t if isinstance(t, Tool | LazyTool) else tool(t) for t in tools],

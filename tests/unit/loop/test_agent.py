@@ -164,7 +164,7 @@ async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
 
 @pytest.mark.covers("AGT-20", "AGT-22")
 async def test_steer_and_follow_up_reach_the_run_and_wait_where_there_is_none() -> None:
-    one = agent(Script(call("look", key="a"), say("done"), say("more"), say("next")), tools=[look])
+    one = agent(Script(call("look", key="a"), say("done"), say("more"), say("next"), say("last")), tools=[look])
 
     def steer(ctx: Any) -> None:
         if ctx.turn == 1:

@@ -1,0 +1,139 @@
+"""What the tests of the loop are set on: a scripted model, short ways to write its answers, and the rule of pairs."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from mainspring.env import MemoryEnv
+from mainspring.events import Draft, StreamEvent
+from mainspring.loop import Behavior, CoreAgent, LoopConfig
+from mainspring.messages import AgentMessage, Message, StopReason, ToolUseBlock, Usage
+from mainspring.models import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+
+_ids = itertools.count()
+
+
+class Hang(Reply, frozen=True):
+    """A reply that sets ``started`` after ``after`` deltas and then never goes on."""
+
+    after: int = 1
+    started: asyncio.Event | None = None
+
+
+class Script:
+    """A scripted model whose ``requests`` are the requests themselves, and whose answers may hang."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = answers
+        self.requests: list[ModelRequest] = []
+        self.info = ModelInfo("scripted-1", "scripted")
+        self.provider, self.model = "scripted", "scripted-1"
+        self._model = ScriptedModel(*[a for a in answers if not isinstance(a, list)])
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        answer = self.answers[len(self.requests)] if len(self.requests) < len(self.answers) else None
+        self.requests.append(request)
+        deltas = 0
+        async for event in _as_is(answer) if isinstance(answer, list) else self._model.stream(request):  # pyright: ignore
+            yield event
+            deltas += event.type.endswith("_delta")
+            if isinstance(answer, Hang) and deltas >= answer.after:
+                if answer.started:
+                    answer.started.set()
+                await asyncio.Event().wait()
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return await self._model.complete(request)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+async def _as_is(blocks: list[ToolUseBlock]) -> AsyncIterator[StreamEvent]:
+    """An answer of calls with ids that no proper provider gives."""
+    draft = Draft("scripted", "scripted-1")
+    yield draft.start()
+    for block in blocks:
+        index = draft.open_call(block.id, block.name).index
+        yield draft.close_call(index, input=block.input)
+    yield draft.done("tool_use")
+
+
+def tokens_of(count: int) -> Usage | None:
+    return Usage(output_tokens=count) if count else None
+
+
+def say(
+    text: str,
+    *,
+    thinking: str = "",
+    tokens: int = 0,
+    size: int = 0,
+    hang_after: int = 0,
+    started: asyncio.Event | None = None,
+) -> Reply:
+    """An answer in words, in pieces of ``size`` characters; or one that hangs."""
+    pieces = max(1, len(text) // size) if size else 1
+    if hang_after:
+        return Hang(text, pieces=len(text), after=hang_after, started=started)
+    return Reply(text, thinking=thinking, usage=tokens_of(tokens), pieces=pieces)
+
+
+def call(name: str, /, *, tokens: int = 0, stop: StopReason | None = None, **arguments: Any) -> Reply:
+    """An answer that is one call."""
+    return Reply(calls=(Call(name, arguments, f"call{next(_ids)}"),), usage=tokens_of(tokens), stop_reason=stop)
+
+
+def calls(*answers: Reply | ToolUseBlock) -> Any:
+    """One answer with the calls of several; blocks are taken as they are, ids included."""
+    if all(isinstance(a, ToolUseBlock) for a in answers):
+        return list(answers)
+    return Reply(calls=tuple([a.calls[0] for a in answers if isinstance(a, Reply)]))
+
+
+def cut(text: str, after: Reply) -> Reply:
+    """An answer that breaks off in the middle of the call ``after``."""
+    return Reply(text, calls=after.calls, cut_after=2)
+
+
+def fail(error: Exception) -> Exception:
+    """A request that fails."""
+    return error
+
+
+def config(model: Script, *, behavior: Behavior | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
+    """A configuration around a scripted model."""
+    settled = (behavior or Behavior()).resolved()
+    if not vision:
+        model.info = ModelInfo("scripted-1", "scripted", vision=False)
+    return LoopConfig(model=model, env=MemoryEnv({}), behavior=settled, **fields)
+
+
+def agent(model: Script, **options: Any) -> CoreAgent:
+    """An agent around a scripted model."""
+    return CoreAgent(model, env=MemoryEnv({}), **options)
+
+
+def kinds(messages: Iterable[AgentMessage]) -> list[str]:
+    """What a history is made of."""
+    return [m.role if isinstance(m, Message) else f"custom:{m.custom_type}" for m in messages]
+
+
+def paired(messages: Iterable[AgentMessage]) -> None:
+    """Assert that every call has exactly one result, right behind its message and in the order of the calls."""
+    history = list(messages)
+    for i, message in enumerate(history):
+        if not isinstance(message, Message):
+            continue
+        if message.tool_uses:
+            following = history[i + 1]
+            assert isinstance(following, Message)
+            assert [r.tool_use_id for r in following.tool_results] == [c.id for c in message.tool_uses]
+            assert [r.name for r in following.tool_results] == [c.name for c in message.tool_uses]
+        elif message.tool_results:
+            before = history[i - 1]
+            assert isinstance(before, Message)
+            assert before.tool_uses
+
