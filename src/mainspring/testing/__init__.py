@@ -1,0 +1,10 @@
+"""What tests of agents need: a model that follows a script, an environment in memory, a recorder.
+
+They are what our own tests use. The pytest fixtures are in `mainspring.testing.plugin`, for whoever asks for them.
+"""
+
+from mainspring.env import MemoryEnv
+from mainspring.loop import RecordedSteps, RecordingSteps
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+
+__all__ = ["Call", "MemoryEnv", "RecordedSteps", "RecordingSteps", "Reply", "ScriptedModel"]

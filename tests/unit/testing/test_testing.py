@@ -1,0 +1,66 @@
+"""The doubles that users' tests get."""
+
+import asyncio
+
+import pytest
+
+from mainspring import Agent, TextDelta, ToolContext, tool
+from mainspring.errors import AgentProviderError, RateLimitedError
+from mainspring.loop import Behavior
+from mainspring.models import RetryConfig
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+
+pytest_plugins = ["mainspring.testing.plugin"]
+
+
+@tool
+async def save(path: str, text: str, ctx: ToolContext) -> str:
+    """Save a file."""
+    await ctx.env.write_bytes(path, text.encode())
+    return "saved"
+
+
+@pytest.mark.covers("TST-04", "PKG-15")
+async def test_an_agent_runs_on_doubles_alone() -> None:
+    env = MemoryEnv({})
+    model = ScriptedModel(Call("save", {"path": "a.txt", "text": "hi"}), Reply("done", pieces=2))
+    agent = Agent(model, tools=[save], execution=env)
+    async with agent.stream("save it") as run:
+        pieces = [e.text async for e in run if isinstance(e, TextDelta)]
+        result = await run.result()
+    assert ("".join(pieces), len(pieces), result.text) == ("done", 2, "done")
+    assert await env.read_bytes("a.txt") == b"hi"
+    assert [len(seen.messages) for seen in model.requests] == [1, 3]
+    assert model.remaining == 0
+
+
+@pytest.mark.covers("TST-04")
+async def test_a_script_can_fail_cut_and_wait() -> None:
+    model = ScriptedModel(RateLimitedError("slow down"), Reply("half an answer", cut_after=1, pieces=2))
+    agent = Agent(model, execution=MemoryEnv({}), behavior=Behavior(retry=RetryConfig(base_delay_ms=1, jitter=0)))
+    with pytest.raises(AgentProviderError, match="cut"):
+        await agent.run("go")
+    assert len(model.requests) == 2
+    slow = Agent(ScriptedModel(Reply("x", delay=3600)), execution=MemoryEnv({}))
+    async with slow.stream("go") as run:
+        await asyncio.sleep(0)
+        run.abort()
+
+
+@pytest.mark.covers("TST-04")
+async def test_the_fixtures_make_agents(scripted_agent, memory_env) -> None:  # pyright: ignore
+    agent = scripted_agent("Hello")
+    assert (await agent.run("Hi")).text == "Hello"
+    assert agent.env is memory_env
+
+
+def test_run_sync_works_twice_and_says_what_to_do_inside_a_loop() -> None:
+    agent = Agent(ScriptedModel("one", "two"), execution=MemoryEnv({}))
+    assert agent.run_sync("a").text == "one"
+    assert agent.run_sync("b").text == "two"
+
+    async def inside() -> None:
+        with pytest.raises(RuntimeError, match="await agent.run"):
+            agent.run_sync("c")
+
+    asyncio.run(inside())
