@@ -9,7 +9,7 @@ MASK = "[redacted]"
 _KEYS = re.compile(
     r"""(?x)
     \b(?:
-        sk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{12,}   # OpenAI, Anthropic, OpenRouter and those who copy them
+        sk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{6,}   # OpenAI, Anthropic, OpenRouter and those who copy them
       | (?:gsk|csk|xai|nvapi|hf|r8|tgp|pplx|fw|key|lsv2_pt|lsv2_sk)[-_][A-Za-z0-9_-]{16,}
       | (?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,}
       | AIza[0-9A-Za-z_-]{30,} | ya29\.[0-9A-Za-z_-]{20,}

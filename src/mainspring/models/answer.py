@@ -15,57 +15,74 @@ _FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
 class AnswerReader:
     """Feeds bytes to a decoder as events of a stream, or as one body if the host did not stream after all.
 
+    However the bytes are cut into pieces, the events are the same, and so is the error: what came before it is handed out
+    first.
+
     Args:
         decoder: A fresh decoder.
+
+    Attributes:
+        decoder: The decoder; its draft is what has arrived.
+        error: What is wrong with the answer, once that shows. Raise it when the events before it have been used.
     """
 
-    __slots__ = ("_body", "_sse", "_whole", "decoder")
+    __slots__ = ("_body", "_sse", "_whole", "decoder", "error")
 
     def __init__(self, decoder: WireDecoder) -> None:
         self.decoder = decoder
+        self.error: ModelError | None = None
         self._sse: SseParser | None = None
         self._whole = False
         self._body: list[bytes] = []
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take more bytes; returns the events they complete.
-
-        Raises:
-            ModelError: If the answer is an error or cannot be understood.
-        """
+        """Take more bytes; returns the events they complete."""
         out: list[StreamEvent] = []
         if self._sse is None:
             self._body.append(data)
-            if self._whole:
+            if not self._is_stream():
                 return out
-            start = b"".join(self._body).removeprefix(_BOM).lstrip()
-            if not start.startswith(_FIELDS):
-                self._whole = not any(field.startswith(start) for field in (*_FIELDS, _BOM))
-                return out
-            self._sse = SseParser()
             data = b"".join(self._body)
             self._body.clear()
-        feed = self.decoder.feed
-        for name, frame in self._sse.feed(data):
-            feed(name, frame, out)
+            self._sse = SseParser()
+        if self.error is None:
+            feed = self.decoder.feed
+            try:
+                for name, frame in self._sse.feed(data):
+                    feed(name, frame, out)
+            except ModelError as error:
+                self.error = error
         return out
 
     def finish(self) -> list[StreamEvent]:
-        """The body has ended; returns the last events.
-
-        Raises:
-            ModelError: If it was cut off, is an error, or cannot be understood.
-        """
+        """The body has ended; returns the last events."""
         out: list[StreamEvent] = []
+        if self.error is None:
+            try:
+                self._finish(out)
+            except ModelError as error:
+                self.error = error
+        return out
+
+    def _finish(self, out: list[StreamEvent]) -> None:
         decoder = self.decoder
         if self._sse is None:
-            decoder.whole(b"".join(self._body).removeprefix(_BOM).strip(), out)
+            decoder.whole(b"".join(self._body).strip().removeprefix(_BOM).strip(), out)
         else:
             for name, frame in self._sse.finish():
                 try:
                     decoder.feed(name, frame, out)
                 except ModelError as error:
                     if error.reason != "not_json":
-                        raise  # A last event that is torn says no more than that the stream was cut.
+                        raise  # A torn last event says no more than that the stream was cut.
         decoder.finish(out)
-        return out
+
+    def _is_stream(self) -> bool:
+        """Whether the body is a stream of events, as far as its first bytes tell."""
+        if self._whole:
+            return False
+        start = b"".join(self._body).lstrip().removeprefix(_BOM).lstrip()
+        if start.startswith(_FIELDS):
+            return True
+        self._whole = not any(field.startswith(start) for field in (*_FIELDS, _BOM))
+        return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from mainspring.errors import MODEL_ERRORS, ErrorCode, ModelError
+from mainspring.models.error_body import ErrorBody
 from mainspring.models.error_patterns import (
     AUTH_TEXT,
     CODES,
@@ -17,29 +17,20 @@ from mainspring.models.error_patterns import (
     NOT_FOUND_TEXT,
     OVERFLOW_TEXT,
     QUOTA_TEXT,
+    RATE_TEXT,
+    STATUS,
     TOO_LARGE_TEXT,
     Kind,
 )
+from mainspring.models.json_values import as_object
 from mainspring.models.retry_after import extract_retry_after
 from mainspring.redact import redact
 
-_MAX_TEXT = 2000
 _ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
-
-_STATUS: dict[int, Kind] = {
-    401: (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
-    402: (ErrorCode.RATE_LIMITED, "quota"),
-    403: (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),
-    404: (ErrorCode.MODEL_NOT_FOUND, "not_found"),
-    408: (ErrorCode.TIMEOUT, "timeout"),
-    410: (ErrorCode.MODEL_NOT_FOUND, "not_found"),
-    413: (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
-    429: (ErrorCode.RATE_LIMITED, "rate_limit"),
-    503: (ErrorCode.NETWORK_ERROR, "overloaded"),
-    504: (ErrorCode.NETWORK_ERROR, "gateway_timeout"),
-    529: (ErrorCode.NETWORK_ERROR, "overloaded"),
-}
 _FINAL = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})
+"""Reasons for which the same request fails again, whatever their code."""
+_DECISIVE = frozenset({402, 413, 429, 529})
+"""Statuses that mean one thing, whatever the text says."""
 
 
 def classify_error(
@@ -67,38 +58,24 @@ def classify_error(
         The subclass that stands for its code, with ``reason``, ``retryable``, ``retry_after``, ``request_id``. The text is the
         provider's own, plus status, provider, host and request id; secrets are masked.
     """
-    lowered = {k.lower(): v for k, v in (headers or {}).items()}
-    value = _value_of(body)
-    facts = _Facts(value, body)
-    real = status if status is not None and status >= 400 else facts.status
-    code, reason = _kind(real, facts)
-    hint = lowered.get("x-should-retry", "").lower()
+    lowered = {name.lower(): value for name, value in (headers or {}).items()}
+    told = ErrorBody(body)
+    real = status if status is not None and status >= 400 else told.status
+    code, reason = _kind(real, told)
+    request_id = next((lowered[name] for name in _ID_HEADERS if lowered.get(name)), None) or told.request_id
+    shown = real or status
     error = MODEL_ERRORS[code](
-        "",
+        _text(told, shown, provider, host, request_id, secrets),
         code=code,
         reason=reason,
-        retryable=False if reason in _FINAL or hint == "false" else None,
-        status=real if real is not None else status,
+        retryable=False if reason in _FINAL or lowered.get("x-should-retry", "").lower() == "false" else None,
+        status=shown,
         provider=provider,
         model=model,
-        request_id=next((lowered[h] for h in _ID_HEADERS if lowered.get(h)), None) or facts.request_id,
+        request_id=request_id,
     )
     if error.retryable or code is ErrorCode.RATE_LIMITED:
-        error.retry_after = extract_retry_after(lowered, now=None)
-        if error.retry_after is None:
-            error.retry_after = extract_retry_after(value, facts.text)
-    where = ", ".join(
-        part
-        for part in (
-            f"HTTP {error.status}" if error.status else "",
-            provider or "",
-            host or "",
-            f"request {error.request_id}" if error.request_id else "",
-        )
-        if part
-    )
-    error.message = redact(facts.message or "The provider gave no reason", *secrets) + (f" ({where})" if where else "")
-    error.args = (error.message,)
+        error.retry_after = extract_retry_after({**told.fields, **lowered}, told.text)
     return error
 
 
@@ -112,18 +89,10 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
     """
     if isinstance(error, ModelError):
         return error
-    holder: Any = error
-    status = getattr(holder, "status_code", None) or getattr(holder, "status", None)
-    response = getattr(holder, "response", None)
-    status = status if isinstance(status, int) else getattr(response, "status_code", None)
-    headers = getattr(holder, "headers", None) or getattr(response, "headers", None)
-    body = getattr(holder, "body", None)
+    status, headers, body = _native_parts(error)
     text = str(error) or type(error).__name__
-    if isinstance(status, int) and status >= 400:
-        known = body if isinstance(body, Mapping | str | bytes) and body else text
-        result = classify_error(
-            status, headers if isinstance(headers, Mapping) else {}, known, provider=provider, model=model
-        )  # pyright: ignore
+    if status is not None:
+        result = classify_error(status, headers, body or text, provider=provider, model=model)
     else:
         code, reason = _native_kind(error, text)
         result = MODEL_ERRORS[code](redact(text), code=code, reason=reason, provider=provider, model=model)
@@ -133,13 +102,23 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
     return result
 
 
+def _native_parts(error: BaseException) -> tuple[int | None, dict[str, str], Any]:
+    """Status, headers and body, as the errors of most libraries carry them."""
+    response = getattr(error, "response", None)
+    found = [getattr(holder, name, None) for holder in (error, response) for name in ("status_code", "status", "code")]
+    status = next((s for s in found if isinstance(s, int) and 400 <= s <= 599), None)
+    headers = as_object(getattr(error, "headers", None)) or as_object(getattr(response, "headers", None)) or {}
+    body = getattr(error, "body", None)
+    known = body if isinstance(body, str | bytes) else as_object(body)
+    return status, {str(k): v for k, v in headers.items() if isinstance(v, str)}, known
+
+
 def _native_kind(error: BaseException, text: str) -> Kind:
-    names = " ".join(c.__name__.lower() for c in type(error).__mro__)
+    names = " ".join(kind.__name__.lower() for kind in type(error).__mro__)
     if isinstance(error, TimeoutError) or "timeout" in names:
         return ErrorCode.TIMEOUT, "timeout"
-    if isinstance(error, ConnectionError) or any(
-        n in names for n in ("connect", "network", "protocolerror", "transport")
-    ):
+    connection = ("connect", "networkerror", "protocolerror", "disconnected")
+    if isinstance(error, ConnectionError) or any(word in names for word in connection):
         return ErrorCode.NETWORK_ERROR, "connection"
     found = _by_text(text)
     if found[0] is ErrorCode.UNKNOWN and isinstance(error, OSError):
@@ -147,77 +126,74 @@ def _native_kind(error: BaseException, text: str) -> Kind:
     return found
 
 
-class _Facts:
-    """What the body of an error says."""
-
-    def __init__(self, value: Mapping[str, Any], body: bytes | str | Mapping[str, Any] | None) -> None:
-        inner = value.get("error")
-        error: Mapping[str, Any] = inner if isinstance(inner, Mapping) else value  # pyright: ignore[reportUnknownVariableType]
-        self.message = _message(value, error, body)
-        self.codes = _codes(value, error)
-        self.status = next((s for s in map(_http_status, _numbers(value, error)) if s), None)
-        found = value.get("request_id") or error.get("request_id")
-        self.request_id = found if isinstance(found, str) else None
-        metadata = error.get("metadata")
-        raw: Any = metadata.get("raw") if isinstance(metadata, Mapping) else None  # pyright: ignore
-        if isinstance(raw, str) and raw:
-            self.message = f"{self.message}: {raw[:_MAX_TEXT]}"
-        self.text = self.message.lower()
+def _text(
+    told: ErrorBody,
+    status: int | None,
+    provider: str | None,
+    host: str | None,
+    id: str | None,
+    secrets: tuple[str, ...],
+) -> str:
+    where = [f"HTTP {status}" if status else "", provider or "", host or "", f"request {id}" if id else ""]
+    known = ", ".join([part for part in where if part])
+    return redact(told.message or "The provider gave no reason", *secrets) + (f" ({known})" if known else "")
 
 
-def _kind(status: int | None, facts: _Facts) -> Kind:
-    limited = status in (402, 429) or (
-        status is None and any(c in CODES and CODES[c][0] is ErrorCode.RATE_LIMITED for c in facts.codes)
-    )
-    for code in facts.codes:
-        kind = CODES.get(code)
-        if kind is not None and not (kind[0] is ErrorCode.CONTEXT_LENGTH_EXCEEDED and limited) and status != 413:
-            return _refined(kind, facts)
+def _kind(status: int | None, told: ErrorBody) -> Kind:
+    if status in _DECISIVE:
+        return _refined(STATUS[status], told)
+    for code in told.codes:
+        if code in CODES:
+            return _refined(CODES[code], told)
     if status is not None:
-        kind = _by_status(status, facts)
-        if kind is not None:
-            return _refined(kind, facts)
-    for code in facts.codes:
+        return _by_status(status, told)
+    for code in told.codes:
         if code in GENERIC_CODES:
-            return _refined(GENERIC_CODES[code], facts) if status is None else (ErrorCode.UNKNOWN, "bad_request")
-    return (ErrorCode.UNKNOWN, "bad_request") if status is not None and status < 500 else _by_text(facts.text)
+            kind = GENERIC_CODES[code]
+            special = _by_request_text(told.text) if kind[1] in ("bad_request", "server_error") else None
+            return special or kind
+    return _by_text(told.text)
 
 
-def _refined(kind: Kind, facts: _Facts) -> Kind:
-    """The same kind, told apart further by its text."""
+def _refined(kind: Kind, told: ErrorBody) -> Kind:
+    """The same kind, told apart further by codes and text."""
     code, reason = kind
     if code is ErrorCode.RATE_LIMITED and reason == "rate_limit":
-        if QUOTA_TEXT.search(facts.text):
+        if any(CODES.get(c, kind)[1] == "quota" for c in told.codes):
             return code, "quota"
-        if TOO_LARGE_TEXT.search(facts.text):
+        if QUOTA_TEXT.search(told.text) and "resource_exhausted" not in told.codes:
+            return code, "quota"
+        if TOO_LARGE_TEXT.search(told.text):
             return code, "request_too_large"
-    if reason == "bad_request":
-        return _by_request_text(facts.text) or kind
     return kind
 
 
-def _by_status(status: int, facts: _Facts) -> Kind | None:
-    if status in (401, 402, 408, 410, 413, 429, 529):
-        return _STATUS[status]
-    special = _by_request_text(facts.text)
-    if special is not None and (status < 500 or special[0] is ErrorCode.CONTEXT_LENGTH_EXCEEDED):
-        return special
-    if status in _STATUS:
-        return _STATUS[status]
-    if status == 501:
-        return ErrorCode.NETWORK_ERROR, "not_implemented"
+def _by_status(status: int, told: ErrorBody) -> Kind:
+    special = _by_request_text(told.text)
     if status >= 500:
-        overloaded = "overloaded" in facts.text or "capacity" in facts.text
+        if special is not None and special[0] is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+            return special
+        if status in STATUS:
+            return STATUS[status]
+        overloaded = "overloaded" in told.text or "at capacity" in told.text
         return ErrorCode.NETWORK_ERROR, "overloaded" if overloaded else "server_error"
-    return (ErrorCode.UNKNOWN, "bad_request") if status >= 400 else None
+    if status == 403 and special is not None and special[1] == "content_filter":
+        return special
+    if status in STATUS:
+        return STATUS[status]
+    if special is not None:
+        return special
+    return ErrorCode.UNKNOWN, "bad_request"
 
 
 def _by_request_text(text: str) -> Kind | None:
     """What a refusal of the request says in its text alone; nothing loose, because any 400 comes along here."""
-    if OVERFLOW_TEXT.search(text):
+    if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"
     if CONTENT_TEXT.search(text):
         return ErrorCode.UNKNOWN, "content_filter"
+    if QUOTA_TEXT.search(text):
+        return ErrorCode.RATE_LIMITED, "quota"
     if AUTH_TEXT.search(text):
         return ErrorCode.AUTHENTICATION_ERROR, "unauthorized"
     if NOT_FOUND_TEXT.search(text):
@@ -228,76 +204,6 @@ def _by_request_text(text: str) -> Kind | None:
 def _by_text(text: str) -> Kind:
     """The last resort: no status, no code."""
     text = text.lower()
-    if OVERFLOW_TEXT.search(text) and not re.search(r"rate.?limit|\b429\b|per minute", text):
+    if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"
-    for pattern, kind in LOOSE_TEXT:
-        if pattern.search(text):
-            return kind
-    return ErrorCode.UNKNOWN, ""
-
-
-def _value_of(body: bytes | str | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The JSON object of an error's body, also out of an array or a stream."""
-    if isinstance(body, Mapping):
-        return body
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
-    value = _parsed(text)
-    if value is None:
-        for line in re.split(r"\r\n|\n|\r", text):
-            found = _parsed(line[5:]) if line.startswith("data:") else None
-            if found is not None and (found.get("error") or value is None):
-                value = found
-    return value or {}
-
-
-def _parsed(text: str) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, list) and value:
-        value = value[0]  # pyright: ignore[reportUnknownVariableType]
-    return value if isinstance(value, Mapping) else None  # pyright: ignore[reportUnknownVariableType]
-
-
-def _message(value: Mapping[str, Any], error: Mapping[str, Any], body: object) -> str:
-    candidates: list[Any] = [error.get("message"), value.get("error"), value.get("detail"), value.get("message")]
-    candidates += [error.get("detail"), error.get("error_description"), value.get("msg"), error.get("reason")]
-    for candidate in candidates:
-        if isinstance(candidate, str) and candidate.strip():
-            return candidate.strip()[:_MAX_TEXT]
-    if value:
-        return json.dumps(value, ensure_ascii=False)[:_MAX_TEXT]
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.DOTALL | re.IGNORECASE)
-    if title:
-        text = title[1]
-    elif re.search(r"<\s*(!doctype|html)", text[:200], re.IGNORECASE):
-        text = re.sub(r"<[^>]*>", " ", text)
-    return " ".join(text.split())[:_MAX_TEXT]
-
-
-def _codes(value: Mapping[str, Any], error: Mapping[str, Any]) -> list[str]:
-    """The error codes and types, in the order in which they count, as lower case words."""
-    found: list[Any] = [error.get("code"), error.get("type"), error.get("status"), error.get("reason")]
-    inner = error.get("innererror") or error.get("inner_error")
-    if isinstance(inner, Mapping):
-        found.insert(0, inner.get("code"))  # pyright: ignore[reportUnknownMemberType]
-    details = error.get("details")
-    for detail in details if isinstance(details, list) else ():  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(detail, Mapping):
-            found.insert(0, detail.get("reason"))  # pyright: ignore[reportUnknownMemberType]
-    found += [value.get("code"), value.get("type"), value.get("errorCode"), value.get("__type")]
-    return [re.sub(r"[\s-]+", "_", f.strip().rsplit("#", 1)[-1]).lower() for f in found if isinstance(f, str)]
-
-
-def _numbers(value: Mapping[str, Any], error: Mapping[str, Any]) -> list[Any]:
-    return [s.get(n) for s in (error, value) for n in ("code", "status", "status_code", "statusCode")]
-
-
-def _http_status(value: Any) -> int | None:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        return None
-    return number if 400 <= number <= 599 else None
+    return next((kind for pattern, kind in LOOSE_TEXT if re.search(pattern, text)), (ErrorCode.UNKNOWN, ""))

@@ -125,7 +125,8 @@ class LLMClient:
 
     def get_model_name(self) -> str:
         """Id of the model (of the deployment, where there are those); empty if it is the provider's default and no call
-        has been made yet."""
+        has been made yet.
+        """
         source = self._current()
         if not isinstance(source, ProviderConfig):
             return source.model
@@ -224,5 +225,5 @@ async def _call(function: Callable[..., Any] | None, *arguments: object) -> None
         told = function(*arguments)
         if isinstance(told, Awaitable):
             await told
-    except Exception:
+    except Exception:  # noqa: BLE001 - logged
         _log.exception("a model callback failed")

@@ -195,7 +195,7 @@ QUOTA_TEXT = re.compile(
     r"exceeded your current quota, please check your plan and billing|payment required|purchase more"
 )
 CONTENT_TEXT = re.compile(
-    r"(?i)content (management|filtering|moderation) polic|content[_ ]filter|content policy|flagged (by|for|as)|"
+    r"content (management|filtering|moderation) polic|content[_ ]filter|content policy|flagged (by|for|as)|"
     r"violat\w+ .{0,60}(polic|guideline|terms)|safety (system|filter)|inappropriate content|requires moderation"
 )
 AUTH_TEXT = re.compile(
@@ -209,28 +209,43 @@ NOT_FOUND_TEXT = re.compile(
     r"not a valid model id|no endpoints found for"
 )
 
-LOOSE_TEXT: tuple[tuple[re.Pattern[str], Kind], ...] = (
-    (re.compile(r"overloaded|service unavailable|at capacity"), (ErrorCode.NETWORK_ERROR, "overloaded")),
-    (re.compile(r"insufficient[_ ](quota|balance|credit)|credit balance"), (ErrorCode.RATE_LIMITED, "quota")),
+RATE_TEXT = re.compile(r"rate.?limit|too many requests|per (minute|min|hour|day|second)|\b(tpm|rpm|tpd|rpd)\b")
+"""A text that speaks of a rate is about waiting, never about the size of the context."""
+
+LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (
+    (r"overloaded|service unavailable|at capacity|\b529\b", (ErrorCode.NETWORK_ERROR, "overloaded")),
+    (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
+    (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
+    (r"rate.?limit|too many requests|\b429\b|retry delay|resource.?exhausted", (ErrorCode.RATE_LIMITED, "rate_limit")),
     (
-        re.compile(r"rate.?limit|too many requests|\b429\b|retry delay|resource.?exhausted"),
-        (ErrorCode.RATE_LIMITED, "rate_limit"),
-    ),
-    (CONTENT_TEXT, (ErrorCode.UNKNOWN, "content_filter")),
-    (
-        re.compile(r"api[ _-]?key|authentication|unauthorized|\b401\b|forbidden|\b403\b"),
+        r"api[ _-]?key|authentication|unauthorized|\b401\b|forbidden|\b403\b",
         (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
     ),
-    (re.compile(r"model.*not found|not found.*model|model.*does not exist"), (ErrorCode.MODEL_NOT_FOUND, "not_found")),
-    (re.compile(r"context length|too long|token limit"), (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow")),
-    (re.compile(r"timeout|timed out|deadline"), (ErrorCode.TIMEOUT, "timeout")),
+    (r"model.*(not found|does not exist)|not found.*model", (ErrorCode.MODEL_NOT_FOUND, "not_found")),
+    (r"context length|too long|token limit", (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow")),
+    (r"timeout|timed out|deadline", (ErrorCode.TIMEOUT, "timeout")),
     (
-        re.compile(
-            r"network|econnrefused|econnreset|connection (refused|error|reset|closed|aborted)|fetch failed|"
-            r"\b50[0234]\b|server error|internal error|upstream connect|reset before headers|terminated|socket hang up|"
-            r"name or service not known|getaddrinfo|disconnected"
-        ),
+        r"network|econnrefused|econnreset|connection (refused|error|reset|closed|aborted)|fetch failed|"
+        r"\b50[0234]\b|server error|internal error|upstream connect|reset before headers|terminated|socket hang up|"
+        r"name or service not known|getaddrinfo|disconnected",
         (ErrorCode.NETWORK_ERROR, "connection"),
     ),
 )
 """For errors that have nothing but a text, in the order in which they are tried."""
+
+STATUS: dict[int, Kind] = {
+    401: (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
+    402: (ErrorCode.RATE_LIMITED, "quota"),
+    403: (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),
+    404: (ErrorCode.MODEL_NOT_FOUND, "not_found"),
+    408: (ErrorCode.TIMEOUT, "timeout"),
+    410: (ErrorCode.MODEL_NOT_FOUND, "not_found"),
+    413: (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
+    425: (ErrorCode.NETWORK_ERROR, "server_error"),
+    429: (ErrorCode.RATE_LIMITED, "rate_limit"),
+    501: (ErrorCode.NETWORK_ERROR, "not_implemented"),
+    503: (ErrorCode.NETWORK_ERROR, "overloaded"),
+    504: (ErrorCode.NETWORK_ERROR, "gateway_timeout"),
+    529: (ErrorCode.NETWORK_ERROR, "overloaded"),
+}
+"""What a status means; other 4xx are the request's fault, other 5xx the server's."""

@@ -76,7 +76,7 @@ class EncodedHistory:
 
 
 def _encoded(message: Message, key: str, encode: Encode) -> bytes:
-    kept = message.__dict__
+    kept: dict[str, Any] = message.__dict__  # pyright: ignore[reportAssignmentType]
     data = kept.get(key)
     if data is None:
         data = kept[key] = encode(message)

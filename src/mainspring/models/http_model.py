@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 from mainspring.errors import InvalidResponseError, ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import Done, StreamEvent
@@ -82,36 +82,27 @@ class HttpModel:
         Raises:
             ModelError: If there is no complete answer; ``partial`` is what had arrived.
         """
-        transport = self._own_transport or shared_transport()
-        key = await self._key()
-        timeouts = self._limits(request)
-        for adaptation in range(_MAX_ADAPTATIONS + 1):
-            profile = self._profile
-            url = self._protocol.url(profile)
-            body = self._protocol.encode(request, profile)
-            reader = AnswerReader(self._protocol.decoder(profile))
-            try:
-                async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
-                    if response.status >= 300:
-                        refusal = await self._refusal(response, url, key)
-                        changed = self._protocol.without(profile, refusal.message)
-                        if refusal.reason != "bad_request" or changed is None or adaptation == _MAX_ADAPTATIONS:
-                            raise refusal
-                        self._profile = changed
-                        continue
-                    chunks = response.chunks()
-                    async for chunk in chunks:
-                        for event in reader.feed(chunk):
-                            yield event
-                        if reader.decoder.ended:
-                            await _drain(chunks)
-                            break
-            except (NetworkError, ModelTimeoutError) as error:
-                if not (reader.decoder.complete and error.partial is None):
-                    raise self._placed(error, reader, url)  # noqa: B904 - the same error, completed
-            for event in reader.finish():
-                yield event
-            return
+        reader: AnswerReader | None = None
+        try:
+            async with self._exchange(request) as (response, reader):
+                chunks = response.chunks()
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        yield event
+                    if reader.error is not None:
+                        raise reader.error
+                    if reader.decoder.ended:
+                        await _drain(chunks)
+                        break
+        except (NetworkError, ModelTimeoutError) as error:
+            if reader is None or error is reader.error or not reader.decoder.complete:
+                self._place(error, reader)
+                raise
+        assert reader is not None
+        for event in reader.finish():
+            yield event
+        if reader.error is not None:
+            raise reader.error
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask, and get the whole answer.
@@ -129,6 +120,30 @@ class HttpModel:
         """Close its own connections; shared ones close with their event loop."""
         if self._own_transport is not None:
             await self._own_transport.aclose()
+
+    @asynccontextmanager
+    async def _exchange(self, request: ModelRequest) -> AsyncGenerator[tuple[TransportResponse, AnswerReader]]:
+        """Send the request until the host accepts it: an answer to read, and what reads it.
+
+        Raises:
+            ModelError: If it is refused and there is nothing to leave out.
+        """
+        transport = self._own_transport or shared_transport()
+        key = await self._key()
+        timeouts = self._limits(request)
+        for adaptations_left in range(_MAX_ADAPTATIONS, -1, -1):
+            profile = self._profile
+            url = self._protocol.url(profile)
+            body = self._protocol.encode(request, profile)
+            async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
+                if response.status < 300:
+                    yield response, AnswerReader(self._protocol.decoder(profile))
+                    return
+                refusal = await self._refusal(response, url, key)
+            changed = self._protocol.without(profile, refusal.message) if refusal.reason == "bad_request" else None
+            if changed is None or not adaptations_left:
+                raise refusal
+            self._profile = changed
 
     async def _key(self) -> str:
         if self._credential is None:
@@ -190,13 +205,12 @@ class HttpModel:
             secrets=(key,) if key else (),
         )
 
-    def _placed(self, error: ModelError, reader: AnswerReader, url: str) -> ModelError:
-        """The error with what is known here: who was asked, and what had arrived."""
+    def _place(self, error: ModelError, reader: AnswerReader | None) -> None:
+        """Add what is known here: who was asked, and what had arrived."""
         error.provider = error.provider or self.provider
         error.model = error.model or self.model
-        if error.partial is None and len(reader.decoder.draft):
+        if error.partial is None and reader is not None and len(reader.decoder.draft):
             error.partial = reader.decoder.draft.message()
-        return error
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
@@ -135,10 +135,13 @@ async def with_retry(
     while True:
         try:
             return await call()
-        except Exception as error:  # noqa: BLE001 - classified and raised again
+        except Exception as error:
             failure = classify_exception(error)
-            if not await _wait(failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng):
-                raise failure from (None if failure is error else error)
+            waited = await _wait(failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng)
+            if not waited and failure is error:
+                raise
+            if not waited:
+                raise failure from error
         attempt += 1
 
 
@@ -170,30 +173,36 @@ async def retry_stream(
     config = config or RetryConfig()
     attempt = 0
     while True:
-        held: StreamStart | None = None
-        content = False
-        stream: Any = open()
+        begun = False
         try:
-            async with aclosing(stream):
+            async with aclosing(cast("AsyncGenerator[StreamEvent, None]", open())) as stream:
+                head = await _head(stream)
+                begun = True
+                for event in head:
+                    yield event
                 async for event in stream:
-                    if content:
-                        yield event
-                        continue
-                    if type(event) is StreamStart:
-                        held = event
-                        continue
-                    content = True
-                    if held is not None:
-                        yield held
                     yield event
             return
-        except Exception as error:  # noqa: BLE001 - classified and raised again
+        except Exception as error:
             failure = classify_exception(error)
-            if content or not await _wait(
+            waited = not begun and await _wait(
                 failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng
-            ):
-                raise failure from (None if failure is error else error)
+            )
+            if not waited and failure is error:
+                raise
+            if not waited:
+                raise failure from error
         attempt += 1
+
+
+async def _head(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
+    """The events up to the first that carries content."""
+    head: list[StreamEvent] = []
+    async for event in stream:
+        head.append(event)
+        if type(event) is not StreamStart:
+            break
+    return head
 
 
 async def _wait(

@@ -10,11 +10,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from mainspring.models.json_values import as_number, as_object, as_objects
+
 _EPOCH_MS = 1e11
 _EPOCH_S = 1e8
 _PART = re.compile(
     r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
 )
+_RESET = re.compile(r"(x|anthropic)-ratelimit-(reset-[a-z-]+|[a-z-]+-reset)$")
 _UNITS = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TEXT = re.compile(
     r"(?:retry|again|wait|reset|available)[a-z ]*?\s(?:in|after|for)\s*:?\s*(?:about |approximately )?"
@@ -51,21 +54,15 @@ def extract_retry_after(source: Any, text: str = "", *, now: float | None = None
     return None if found is None or not math.isfinite(found) else max(0.0, found)
 
 
-def _parts_of(source: Any) -> tuple[dict[str, str], Mapping[str, Any]]:
+def _parts_of(source: object) -> tuple[dict[str, str], Mapping[str, Any]]:
+    """The headers and the other fields of whatever was given."""
     if isinstance(source, BaseException):
-        holder: Any = source
-        headers = getattr(holder, "headers", None) or getattr(getattr(holder, "response", None), "headers", None)
-        fields = {name: getattr(holder, name) for name in ("retry_after", "retryAfter") if hasattr(holder, name)}
-        return _lowered(headers), fields
-    if isinstance(source, Mapping):
-        return _lowered(source), source  # pyright: ignore[reportUnknownVariableType]
-    return {}, {}
-
-
-def _lowered(headers: Any) -> dict[str, str]:
-    if not isinstance(headers, Mapping):
-        return {}
-    return {str(k).lower(): v for k, v in headers.items() if isinstance(v, str)}  # pyright: ignore
+        response = getattr(source, "response", None)
+        headers = as_object(getattr(source, "headers", None)) or as_object(getattr(response, "headers", None)) or {}
+        fields = {name: getattr(source, name) for name in ("retry_after", "retryAfter") if hasattr(source, name)}
+    else:
+        headers = fields = as_object(source) or {}
+    return {str(name).lower(): value for name, value in headers.items() if isinstance(value, str)}, fields
 
 
 def _from_header(headers: Mapping[str, str], now: float) -> float | None:
@@ -84,57 +81,49 @@ def _from_header(headers: Mapping[str, str], now: float) -> float | None:
 
 def _from_fields(fields: Mapping[str, Any], now: float) -> float | None:
     for scope in _scopes(fields):
-        for name in ("retry_after", "retryAfter", "retry-after", "retryDelay", "retry_delay", "retry_after_seconds"):
-            value = scope.get(name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return _from_now(float(value), now)
-            if isinstance(value, str) and name != "retry-after":
-                return _seconds(value.strip(), now)
-        exact = scope.get("retry_after_ms")
-        if isinstance(exact, int | float) and not isinstance(exact, bool):
+        for name in ("retry_after", "retryAfter", "retryDelay", "retry_delay", "retry_after_seconds"):
+            number = as_number(scope.get(name))
+            if number is not None:
+                return _from_now(number, now)
+            text = scope.get(name)
+            if isinstance(text, str):
+                return _seconds(text.strip(), now)
+        exact = as_number(scope.get("retry_after_ms"))
+        if exact is not None:
             return exact / 1000
+        headers = as_object(scope.get("headers"))
+        if headers is not None:
+            return extract_retry_after({str(k): str(v) for k, v in headers.items()}, now=now)
     return None
 
 
-def _scopes(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The object itself, its error, that error's metadata (and headers passed on in it) and details."""
-    scopes: list[Any] = [fields, fields.get("error"), fields.get("metadata")]
-    error = fields.get("error")
-    if isinstance(error, Mapping):
-        scopes += [error.get("metadata"), *_items(error.get("details"))]  # pyright: ignore
-    scopes += [s.get("headers") for s in scopes if isinstance(s, Mapping)]  # pyright: ignore
-    return [s for s in scopes if isinstance(s, Mapping)]
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+def _scopes(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The object itself, its error, the error's metadata and details."""
+    error = as_object(fields.get("error")) or {}
+    scopes = [dict(fields), error, as_object(error.get("metadata")), as_object(fields.get("metadata"))]
+    return [scope for scope in (*scopes, *as_objects(error.get("details"))) if scope]
 
 
 def _from_reset(headers: Mapping[str, str], now: float) -> float | None:
+    """When the limit that is used up is lifted; a reset says nothing about a limit of which something is left."""
     for name in ("x-ratelimit-reset", "ratelimit-reset", "x-rate-limit-reset"):
-        value = headers.get(name)
-        if value and (seconds := _moment(value, now)) is not None:
+        seconds = _moment(headers.get(name, ""), now)
+        if seconds is not None:
             return seconds
     waits: list[float] = []
     for name, value in headers.items():
-        prefix, found, kind = name.partition("ratelimit-")
-        if not found or not value:
+        match = _RESET.match(name)
+        if match is None:
             continue
-        for remaining, reset in ((f"remaining-{k}", f"reset-{k}") for k in (kind.removeprefix("reset-"),)):
-            if kind == reset and headers.get(f"{prefix}ratelimit-{remaining}", "0").strip() in ("0", "0.0", ""):
-                seconds = _moment(value, now)
-                if seconds is not None:
-                    waits.append(seconds)
-    for kind in ("requests", "tokens", "input-tokens", "output-tokens"):  # anthropic-ratelimit-requests-reset
-        if headers.get(f"anthropic-ratelimit-{kind}-remaining", "").strip() == "0":
-            seconds = _moment(headers.get(f"anthropic-ratelimit-{kind}-reset", ""), now)
-            if seconds is not None:
-                waits.append(seconds)
+        left = headers.get(name.replace("reset", "remaining", 1), "0").strip()
+        seconds = _moment(value, now)
+        if seconds is not None and left in ("0", "0.0", ""):
+            waits.append(seconds)
     return max(waits, default=None)
 
 
 def _moment(value: str, now: float) -> float | None:
-    seconds = _seconds(value.strip(), now)
+    seconds = _seconds(value.strip(), now) if value else None
     if seconds is not None:
         return seconds
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -130,6 +130,9 @@ class ScriptedModel:
             draft = Draft(self.provider, self.model)
             draft.usage = reply.usage
             deltas = 0
+            if reply.cut_after == 0:
+                yield draft.start()
+                raise self._failure(reply, draft)
             for event in _events(reply, draft, len(self.requests)):
                 if event.type.endswith("_delta"):
                     if reply.cut_after is not None and deltas >= reply.cut_after:
@@ -197,7 +200,7 @@ def as_reply(step: Step) -> Reply:
             return Reply(calls=tuple(step))
 
 
-def _events(reply: Reply, draft: Draft, turn: int) -> list[StreamEvent] | Any:
+def _events(reply: Reply, draft: Draft, turn: int) -> Iterator[StreamEvent]:
     if reply.error is not None and not (reply.text or reply.calls or reply.thinking):
         return
     yield draft.start()

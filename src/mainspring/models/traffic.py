@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mainspring.errors import ModelError
-from mainspring.events import Done, StreamEvent
+from mainspring.events import Done
 from mainspring.messages import Message, Usage
 from mainspring.models.answer import AnswerReader
 from mainspring.models.classify import classify_error
+from mainspring.models.json_values import as_object
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireDecoder
@@ -57,7 +58,7 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     """The message of a recorded exchange, and the error it ended with."""
     api = str(exchange.get("api") or "")
     provider = str(exchange.get("provider") or "")
-    response: Mapping[str, Any] = exchange.get("response") or {}
+    response = as_object(exchange.get("response")) or {}
     status = int(response.get("status") or 200)
     body = str(response.get("body_text") or "").encode("utf-8", "replace")
     if status >= 300:
@@ -65,14 +66,11 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     make = _DECODERS.get(api)
     if make is None:
         return None, ModelError(f"Recordings of {api!r} cannot be decoded; known are {', '.join(supported_apis())}")
-    request = exchange.get("request")
-    sent: Any = request.get("body") if isinstance(request, Mapping) else None  # pyright: ignore
-    model = sent.get("model") if isinstance(sent, Mapping) else None  # pyright: ignore
-    reader = AnswerReader(make(Profile(ModelInfo(str(model or ""), provider), "recorded")))
-    try:
-        events: list[StreamEvent] = [*reader.feed(body), *reader.finish()]
-    except ModelError as error:
-        return error.partial, error
+    sent = as_object((as_object(exchange.get("request")) or {}).get("body")) or {}
+    reader = AnswerReader(make(Profile(ModelInfo(str(sent.get("model") or ""), provider), "recorded")))
+    events = [*reader.feed(body), *reader.finish()]
+    if reader.error is not None:
+        return reader.error.partial, reader.error
     last = events[-1]
     return (last.message if isinstance(last, Done) else None), None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,8 +19,6 @@ from mainspring.models.transport_errors import connect_error, lost_error, timeou
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
 
-_LOST = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientPayloadError, ConnectionError)
-
 
 class AiohttpResponse:
     """See `TransportResponse`."""
@@ -34,21 +32,25 @@ class AiohttpResponse:
         self.status = response.status
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
-        content = self._response.content
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            while True:
-                data = await content.readany()
-                if not data:
-                    return
-                yield data
+            data = await self._response.content.readany()
         except aiohttp.SocketTimeoutError as error:
             raise timeout_error(self._url, "idle", self._timeouts) from error
         except TimeoutError as error:
             raise timeout_error(self._url, "total", self._timeouts) from error
         except (aiohttp.ClientError, OSError) as error:
             raise lost_error(self._url, error, begun=True) from error
+        if not data:
+            raise StopAsyncIteration
+        return data
 
 
 class AiohttpTransport:
@@ -61,7 +63,7 @@ class AiohttpTransport:
     @asynccontextmanager
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> AsyncIterator[TransportResponse]:
+    ) -> AsyncGenerator[TransportResponse]:
         """Send a request."""
         session = await self._sessions.get(None)
         limits = aiohttp.ClientTimeout(
@@ -126,15 +128,14 @@ def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
             return timeout_error(url, "first_byte", timeouts)
         case TimeoutError():
             return timeout_error(url, "total", timeouts)
-        case aiohttp.ClientConnectorError():
-            return connect_error(url, error)
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
             return url_error(url, error)
-        case aiohttp.ClientHttpProxyError():
-            return connect_error(url, error)
-        case ValueError():
-            return url_error(url, error)
-        case _ if isinstance(error, _LOST):
+        case (
+            aiohttp.ServerDisconnectedError()
+            | aiohttp.ClientPayloadError()
+            | ConnectionResetError()
+            | BrokenPipeError()
+        ):
             return lost_error(url, error, begun=False)
         case _:
             return connect_error(url, error)

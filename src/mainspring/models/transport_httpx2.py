@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Hashable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,25 +25,35 @@ KEEP_ALIVE = 15.0
 class Httpx2Response:
     """See `TransportResponse`."""
 
-    __slots__ = ("_response", "_timeouts", "_url", "headers", "status")
+    __slots__ = ("_pieces", "_response", "_timeouts", "_url", "headers", "status")
 
     def __init__(self, response: httpx2.Response, url: str, timeouts: Timeouts) -> None:
         self._response = response
         self._url = url
         self._timeouts = timeouts
+        self._pieces: Any = response.aiter_bytes()
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers  # its names are in lower case already
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            async for data in self._response.aiter_bytes():
-                if data:
-                    yield data
+            return await anext(self._pieces)
         except httpx2.TimeoutException as error:
             raise timeout_error(self._url, "idle", self._timeouts) from error
-        except (httpx2.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise lost_error(self._url, error, begun=True) from error
+
+    async def aclose(self) -> None:
+        """Let go of it; where the body was not read to its end, the connection is closed."""
+        await self._pieces.aclose()
+        await self._response.aclose()
 
 
 class Httpx2Transport:
@@ -56,7 +66,7 @@ class Httpx2Transport:
     @asynccontextmanager
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> AsyncIterator[TransportResponse]:
+    ) -> AsyncGenerator[TransportResponse]:
         """Send a request."""
         parts = urlsplit(url)
         client = await self._clients.get((parts.scheme, proxy_for(url)))
@@ -66,14 +76,13 @@ class Httpx2Transport:
             "write": timeouts.first_byte,
             "pool": timeouts.connect,
         }
+        total = asyncio.timeout(timeouts.total)
         try:
-            async with asyncio.timeout(timeouts.total) as total:
+            async with total:
                 response = await self._send(client, method, url, (safe_headers(headers), body, limits), timeouts)
                 limits["read"] = timeouts.idle
-                try:
-                    yield Httpx2Response(response, url, timeouts)
-                finally:
-                    await response.aclose()
+                async with aclosing(Httpx2Response(response, url, timeouts)) as answer:
+                    yield answer
         except TimeoutError as error:
             if total.expired():
                 raise timeout_error(url, "total", timeouts) from error

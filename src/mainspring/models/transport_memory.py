@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -66,7 +66,7 @@ class MemoryTransport:
     @asynccontextmanager
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-    ) -> AsyncIterator[TransportResponse]:
+    ) -> AsyncGenerator[TransportResponse]:
         """Give the next answer."""
         self.requests.append(SentRequest(method, url, dict(headers), body))
         answer: Any = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

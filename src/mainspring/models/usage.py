@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.messages import Cost, Usage
+from mainspring.models.json_values import as_number, as_object
 
 
 def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
@@ -48,13 +49,12 @@ def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
 
 def told_cost(raw: Mapping[str, Any]) -> Cost | None:
     """What the provider says the call cost in US dollars, where it says so."""
-    cost = raw.get("cost")
-    if isinstance(cost, dict):
-        parts: dict[str, Any] = cost  # pyright: ignore[reportUnknownVariableType]
-        given, total = _dollars(parts, "input_tokens_cost"), _dollars(parts, "total_cost")
+    parts = as_object(raw.get("cost"))
+    if parts is not None:
+        given, total = as_number(parts.get("input_tokens_cost")), as_number(parts.get("total_cost"))
     else:
         details = _details(raw, "cost_details")
-        given, total = _dollars(details, "upstream_inference_prompt_cost"), _dollars(raw, "cost")
+        given, total = as_number(details.get("upstream_inference_prompt_cost")), as_number(raw.get("cost"))
     if total is None:
         return None
     given = min(given or 0.0, total)
@@ -77,23 +77,15 @@ def priced(usage: Usage, prices: tuple[float, float, float, float] | None, told:
 
 def _count(raw: Mapping[str, Any], *names: str) -> int | None:
     for name in names:
-        value = raw.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        value = as_number(raw.get(name))
+        if value is not None and value >= 0:
             return int(value)
     return None
 
 
-def _dollars(raw: Mapping[str, Any], name: str) -> float | None:
-    value = raw.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _details(raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    for name in names:
-        value = raw.get(name)
-        if isinstance(value, dict):
-            return value  # pyright: ignore[reportUnknownVariableType]
-    return {}
+    nothing: dict[str, Any] = {}
+    return next((found for name in names if (found := as_object(raw.get(name)))), nothing)
 
 
 def _first(*values: int | None) -> int:

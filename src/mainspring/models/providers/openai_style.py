@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -87,8 +88,7 @@ def chat_model(
         query=query,
         max_output_tokens=config.max_output_tokens,
     )
-    credential: Credential = config.api_key if callable(config.api_key) else lambda: key
-    return HttpModel(profile, ChatCompletions(), credential, timeouts=timeouts(config, limits))
+    return HttpModel(profile, ChatCompletions(), _credential(config.api_key, key), timeouts=timeouts(config, limits))
 
 
 def given_key(config: ProviderConfig) -> str | None:
@@ -96,3 +96,7 @@ def given_key(config: ProviderConfig) -> str | None:
     if callable(config.api_key):
         return "asked at each request"
     return config.api_key if isinstance(config.api_key, str) else None
+
+
+def _credential(source: Any, key: str) -> Credential:
+    return cast("Credential", source) if callable(source) else lambda: key

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import strip_surrogates
+from mainspring.models.json_values import as_int, as_list, as_object, as_objects
 
 
 class FunctionDelta(Struct, gc=False):
@@ -51,6 +52,7 @@ class Choice(Struct, gc=False):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     usage: dict[str, Any] | None = None
+    error: Any = None
 
 
 class Chunk(Struct, gc=False):
@@ -64,7 +66,7 @@ class Chunk(Struct, gc=False):
 
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
-"""The fast way; anything unusual about the types fails, and `loose_chunk` takes over."""
+"""The fast way; anything unusual about the types fails, and `LooseChunks` takes over."""
 
 
 def loose_object(data: bytes) -> dict[str, Any]:
@@ -73,100 +75,111 @@ def loose_object(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: If it is no JSON object.
     """
-    value = json.loads(data.decode("utf-8", "replace"), strict=False)
-    if not isinstance(value, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004
-    return value  # pyright: ignore[reportUnknownVariableType]
+    value = as_object(json.loads(data.decode("utf-8", "replace"), strict=False))
+    if value is None:
+        raise ValueError("no JSON object")
+    return value
 
 
-def loose_chunk(value: dict[str, Any]) -> Chunk:
-    """The chunk in an object whose fields may have any type; what does not fit is left out."""
-    choices = [_choice(c) for c in _list(value.get("choices")) if isinstance(c, dict)]
-    return Chunk(
-        choices, _text(value.get("id")), _dict(value.get("usage")), value.get("error"), _dict(value.get("x_groq"))
-    )
+class LooseChunks:
+    """Chunks out of objects whose fields may have any type; what does not fit is left out.
+
+    Characters that a host cut into two surrogate halves, one at the end of a chunk and one at the start of the next, are
+    put together again; a half that stays alone becomes U+FFFD.
+    """
+
+    __slots__ = ("_halves",)
+
+    def __init__(self) -> None:
+        self._halves: dict[str, str] = {}  # the first half of a character, by the field it came in
+
+    def chunk(self, value: dict[str, Any]) -> Chunk:
+        """The chunk in an object."""
+        return Chunk(
+            [self._choice(choice) for choice in as_objects(value.get("choices"))],
+            _text(value.get("id")),
+            as_object(value.get("usage")),
+            value.get("error"),
+            as_object(value.get("x_groq")),
+        )
+
+    def _choice(self, value: dict[str, Any]) -> Choice:
+        index = as_int(value.get("index"))
+        return Choice(
+            index=index,
+            delta=self._delta(value.get("delta"), f"{index}"),
+            message=self._delta(value.get("message"), f"{index}"),
+            finish_reason=_text(value.get("finish_reason")),
+            stop_reason=_text(value.get("stop_reason")),
+            usage=as_object(value.get("usage")),
+            error=value.get("error"),
+        )
+
+    def _delta(self, value: object, place: str) -> Delta | None:
+        fields = as_object(value)
+        if fields is None:
+            return None
+        content = fields.get("content")
+        part = as_object(content)
+        if part is not None:
+            content = [part]
+        texts = {
+            name: self._mended(_text(fields.get(name)), f"{place} {name}")
+            for name in ("reasoning_content", "reasoning", "thinking", "refusal")
+        }
+        calls = as_objects(fields.get("tool_calls"))
+        return Delta(
+            content=strip_surrogates(content)
+            if isinstance(content, list)
+            else self._mended(_text(content), f"{place} content"),
+            reasoning_details=strip_surrogates(as_objects(fields.get("reasoning_details"))) or None,
+            tool_calls=[self._call(call, place) for call in calls] or None,
+            function_call=self._function(fields.get("function_call"), place),
+            extra_content=as_object(fields.get("extra_content")),
+            **texts,
+        )
+
+    def _call(self, value: dict[str, Any], place: str) -> CallDelta:
+        index = as_int(value.get("index"))
+        return CallDelta(
+            id=_text(value.get("id")),
+            index=index,
+            function=self._function(value.get("function"), f"{place} {index}"),
+            custom=as_object(value.get("custom")),
+            extra_content=as_object(value.get("extra_content")),
+        )
+
+    def _function(self, value: object, place: str) -> FunctionDelta | None:
+        fields = as_object(value)
+        if fields is None:
+            return None
+        arguments = fields.get("arguments")
+        if isinstance(arguments, str):
+            arguments = self._mended(arguments, f"{place} arguments")
+        elif arguments is not None:
+            arguments = as_object(arguments) or json.dumps(arguments)
+        return FunctionDelta(_text(fields.get("name")), arguments)
+
+    def _mended(self, text: str | None, field: str) -> str | None:
+        if text is None:
+            return None
+        text = self._halves.pop(field, "") + text
+        if text.isascii():
+            return text
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        if "\ud800" <= text[-1] <= "\udbff":
+            self._halves[field] = text[-1]
+            text = text[:-1]
+        return strip_surrogates(text)
 
 
-def _choice(value: dict[str, Any]) -> Choice:
-    return Choice(
-        index=_int(value.get("index")),
-        delta=_delta(value.get("delta")),
-        message=_delta(value.get("message")),
-        finish_reason=_text(value.get("finish_reason")),
-        stop_reason=_text(value.get("stop_reason")),
-        usage=_dict(value.get("usage")),
-    )
-
-
-def _delta(value: Any) -> Delta | None:
-    if not isinstance(value, dict):
-        return None
-    content: Any = value.get("content")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(content, dict):
-        content = [content]
-    elif not isinstance(content, list):
-        content = _text(content)
-    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    calls = [_call(c) for c in _list(fields.get("tool_calls")) if isinstance(c, dict)]
-    return Delta(
-        content=content,
-        reasoning_content=_text(fields.get("reasoning_content")),
-        reasoning=_text(fields.get("reasoning")),
-        thinking=_text(fields.get("thinking")),
-        reasoning_details=[d for d in _list(fields.get("reasoning_details")) if isinstance(d, dict)] or None,
-        refusal=_text(fields.get("refusal")),
-        tool_calls=calls or None,
-        function_call=_function(fields.get("function_call")),
-        extra_content=_dict(fields.get("extra_content")),
-    )
-
-
-def _call(value: dict[str, Any]) -> CallDelta:
-    return CallDelta(
-        id=_text(value.get("id")),
-        index=_int(value.get("index")),
-        function=_function(value.get("function")),
-        custom=_dict(value.get("custom")),
-        extra_content=_dict(value.get("extra_content")),
-    )
-
-
-def _function(value: Any) -> FunctionDelta | None:
-    fields = _dict(value)
-    if fields is None:
-        return None
-    arguments = fields.get("arguments")
-    if arguments is not None and not isinstance(arguments, str | dict):
-        arguments = json.dumps(arguments)
-    return FunctionDelta(_text(fields.get("name")), arguments)
-
-
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
+    """A text, or what stands for one: a number, an object that holds it, an array of pieces."""
     if isinstance(value, str):
-        return strip_surrogates(_joined(value))
+        return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    if isinstance(value, dict):  # {"text": "..."} or {"content": "..."} where a string belongs
-        inner: Any = value.get("text", value.get("content"))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return inner if isinstance(inner, str) else None
-    return None
-
-
-def _joined(text: str) -> str:
-    """Surrogate pairs that JSON decoding left as two halves become one character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _int(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _dict(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+    fields = as_object(value)
+    if fields is not None:
+        return _text(fields.get("text", fields.get("content")))
+    return "".join([_text(piece) or "" for piece in as_list(value)]) or None

@@ -10,10 +10,11 @@ from mainspring.errors import InvalidResponseError, ModelError, NetworkError
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import Message, StopReason
 from mainspring.models.classify import classify_error
+from mainspring.models.json_values import as_object, as_objects
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
 from mainspring.models.wire.openai_chat.calls import CallAssembly
-from mainspring.models.wire.openai_chat.chunks import Choice, Chunk, Delta, decode_chunk, loose_chunk, loose_object
+from mainspring.models.wire.openai_chat.chunks import Choice, Chunk, Delta, LooseChunks, decode_chunk, loose_object
 from mainspring.models.wire.openai_chat.reasoning import Reasoning
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -23,18 +24,40 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_length": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
-_FILTERED = frozenset({"content_filter", "safety", "recitation", "blocklist", "prohibited_content"})
-_BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "insufficient_system_resource"})
+_FILTERED = frozenset({"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive"})
+_BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
 
 
 class ChatDecoder:
-    """Decodes one answer; see `WireDecoder`."""
+    """Decodes one answer; see `WireDecoder`.
+
+    An answer without anything in it becomes a message with one empty text block, so that content is never empty.
+
+    Args:
+        profile: The model that answers.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_finish",
+        "_loose",
+        "_profile",
+        "_reasoning",
+        "_started",
+        "_stopped_at",
+        "_text",
+        "_text_mark",
+        "complete",
+        "draft",
+        "ended",
+    )
 
     def __init__(self, profile: Profile) -> None:
         self.draft = Draft(profile.provider, profile.model)
         self.complete = False
         self.ended = False
         self._profile = profile
+        self._loose: LooseChunks | None = None
         self._started = False
         self._text = -1  # the open text block
         self._text_mark: str | None = None
@@ -51,25 +74,31 @@ class ChatDecoder:
         try:
             chunk = decode_chunk(data)
         except (msgspec.DecodeError, UnicodeError):
-            chunk = self._loose(data)
-        if name == "error" or chunk.error:
+            chunk = self._loosely(name, data)
+        if chunk.error or name == "error":
             raise self._failed(data)
-        if chunk.usage or chunk.x_groq:
-            self._usage(chunk.usage or (chunk.x_groq or {}).get("usage"))
+        if chunk.usage:
+            self._usage(chunk.usage)
+        elif chunk.x_groq:
+            self._groq(chunk.x_groq)
         choices = chunk.choices
         if not choices:
-            if choices is None and not chunk.usage:
-                self._reject_foreign(data)
+            self._check_foreign(data)
             return
         choice = choices[0]
+        if choice.error:
+            raise self._failed(msgspec.json.encode({"error": choice.error}))
         if choice.index or len(choices) > 1:
-            choice = next((c for c in choices if not c.index), None)
-            if choice is None:
+            first = next((c for c in choices if not c.index), None)
+            if first is None:
                 return
+            choice = first
         self._choice(choice, chunk, out)
 
     def whole(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
+        if not body:
+            raise self._invalid("The answer is empty", "empty")
         self.feed("", body, out)
         if not self._started:
             raise self._invalid("The answer holds no choices", "empty")
@@ -77,26 +106,21 @@ class ChatDecoder:
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
-        if not self.complete:
-            if not self._started:
-                raise self._invalid("The answer is empty", "empty")
-            raise NetworkError(
-                f"The connection to {self._profile.provider} ended before the answer was complete",
-                reason="stream_cut",
-                provider=self._profile.provider,
-                model=self._profile.model,
-                partial=self.draft.message(),
-            )
         if not self._started:
-            raise self._invalid("The answer holds no choices", "empty")
-        self._close_thinking(out)
+            raise self._invalid("The answer is empty", "empty")
+        if not self.complete:
+            raise self._broken("The connection ended before the answer was complete")
+        self._reasoning.close(out)
         self._close_text(out)
         self._calls.close(out)
         if not len(self.draft):
-            out.append(self.draft.open_text())
             self._text = 0
+            out.append(self.draft.open_text())
             self._close_text(out)
-        self._check_finish()
+        if self._finish in _FILTERED:
+            raise self._filtered()
+        if self._finish in _BROKEN:
+            raise self._broken(f"The provider broke off the answer (finish reason {self._finish})")
         out.append(self.draft.done(self._stop_reason()))
 
     def _choice(self, choice: Choice, chunk: Chunk, out: list[StreamEvent]) -> None:
@@ -105,36 +129,30 @@ class ChatDecoder:
             self._calls.response_id = chunk.id or ""
             out.append(self.draft.start())
         delta = choice.delta
-        if delta is None and choice.message is not None and not len(self.draft):
-            delta = choice.message
+        if delta is None and not len(self.draft):
+            delta = choice.message  # A whole answer; behind deltas it would only repeat them.
         if delta is not None:
             content = delta.content
-            if type(content) is str and content and self._text >= 0:
-                if delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-                    self._delta(delta, out)
-                elif delta.thinking or delta.refusal or delta.function_call or delta.extra_content:
-                    self._delta(delta, out)
-                else:
-                    out.append(self.draft.text(self._text, content))  # what nearly every delta is
-            else:
+            if self._text < 0 or type(content) is not str or not content or _has_more(delta):
                 self._delta(delta, out)
+            else:
+                out.append(self.draft.text(self._text, content))  # what nearly every chunk is
         if choice.finish_reason:
             self._finish = choice.finish_reason.lower()
-            self.complete = True
             self._stopped_at = choice.stop_reason
+            self.complete = True
         if choice.usage:
             self._usage(choice.usage)
 
     def _delta(self, delta: Delta, out: list[StreamEvent]) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
         if thought or delta.reasoning_details:
-            mark = "reasoning_content" if delta.reasoning_content else "reasoning" if delta.reasoning else "thinking"
             self._close_text(out)
+            mark = "reasoning_content" if delta.reasoning_content else "reasoning" if delta.reasoning else "thinking"
             self._reasoning.add(thought or "", mark, delta.reasoning_details, out)
         content = delta.content
         if type(content) is str:
-            if content:
-                self._add_text(content, out)
+            self._add_text(content, out)
         elif content:
             for part in content:
                 self._part(part, out)
@@ -143,36 +161,35 @@ class ChatDecoder:
         if delta.extra_content:
             self._text_mark = msgspec.json.encode(delta.extra_content).decode()
         if delta.tool_calls or delta.function_call:
-            self._close_thinking(out)
+            self._reasoning.close(out)
             self._close_text(out)
             for call in delta.tool_calls or ():
                 self._calls.add(call, out)
             if delta.function_call:
                 self._calls.add_legacy(delta.function_call, out)
 
-    def _part(self, part: Any, out: list[StreamEvent]) -> None:
-        if isinstance(part, str):
-            self._add_text(part, out)
+    def _part(self, part: object, out: list[StreamEvent]) -> None:
+        """One part of content that comes as a list: text, reasoning, or a bare string."""
+        fields = as_object(part)
+        if fields is None:
+            self._add_text(part if isinstance(part, str) else "", out)
             return
-        if not isinstance(part, dict):
-            return
-        fields: dict[str, Any] = part  # pyright: ignore[reportUnknownVariableType]
         thought = fields.get("thinking")
         if thought:
-            inner = thought if isinstance(thought, list) else [thought]  # pyright: ignore[reportUnknownVariableType]
-            text = "".join([p if isinstance(p, str) else str(p.get("text") or "") for p in inner])  # pyright: ignore
-            self._close_text(out)
-            self._reasoning.add(text, "content", None, out)
+            pieces = [str(piece.get("text") or "") for piece in as_objects(thought)]
+            text = thought if isinstance(thought, str) else "".join(pieces)
+            if text:
+                self._close_text(out)
+                self._reasoning.add(text, "content", None, out)
             return
         text = fields.get("text") or fields.get("refusal")
-        if isinstance(text, str):
-            self._add_text(text, out)
+        self._add_text(text if isinstance(text, str) else "", out)
 
     def _add_text(self, text: str, out: list[StreamEvent]) -> None:
         if not text:
             return
         if self._text < 0:
-            self._close_thinking(out)
+            self._reasoning.close(out)
             event = self.draft.open_text()
             self._text = event.index
             out.append(event)
@@ -184,63 +201,73 @@ class ChatDecoder:
             self._text = -1
             self._text_mark = None
 
-    def _close_thinking(self, out: list[StreamEvent]) -> None:
-        self._reasoning.close(out)
+    def _usage(self, raw: object) -> None:
+        fields = as_object(raw)
+        usage = normalize_usage(fields) if fields else None
+        if fields and usage is not None and (usage.total_tokens or self.draft.usage is None):
+            self.draft.usage = priced(usage, self._profile.info.prices, told_cost(fields))
 
-    def _usage(self, raw: Any) -> None:
-        if isinstance(raw, dict):
-            usage = normalize_usage(raw)  # pyright: ignore[reportUnknownArgumentType]
-            if usage is not None:
-                self.draft.usage = priced(usage, self._profile.info.prices, told_cost(raw))  # pyright: ignore[reportUnknownArgumentType]
+    def _groq(self, fields: dict[str, Any]) -> None:
+        if fields.get("error"):
+            raise self._failed(msgspec.json.encode({"error": fields["error"]}))
+        self._usage(fields.get("usage"))
 
     def _stop_reason(self) -> StopReason:
         known = _STOP_REASONS.get(self._finish)
-        if known is not None:
+        if known == "max_tokens":
             return known
         if self._calls.count:
             return "tool_use"
+        if known is not None:
+            return known
         return "stop_sequence" if isinstance(self._stopped_at, str) and self._stopped_at else "end_turn"
 
-    def _check_finish(self) -> None:
-        profile, finish = self._profile, self._finish
-        if finish in _FILTERED:
-            raise ModelError(
-                f"{profile.provider} stopped the answer with its content filter ({finish})",
-                reason="content_filter",
-                provider=profile.provider,
-                model=profile.model,
-                partial=self.draft.message(),
-            )
-        if finish in _BROKEN:
-            raise NetworkError(
-                f"{profile.provider} broke off the answer (finish reason {finish})",
-                reason="stream_cut",
-                provider=profile.provider,
-                model=profile.model,
-                partial=self.draft.message(),
-            )
-
-    def _loose(self, data: bytes) -> Chunk:
+    def _loosely(self, name: str, data: bytes) -> Chunk:
+        if self._loose is None:
+            self._loose = LooseChunks()
         try:
-            return loose_chunk(loose_object(data))
+            return self._loose.chunk(loose_object(data))
         except (ValueError, RecursionError) as error:
-            raise self._unreadable(data) from error
+            raise (self._failed(data) if name == "error" else self._unreadable(data)) from error
 
-    def _failed(self, data: bytes) -> ModelError:
-        error = classify_error(None, {}, data, provider=self._profile.provider, model=self._profile.model)
-        error.partial = self.draft.message() if self._started else None
-        return error
-
-    def _reject_foreign(self, data: bytes) -> None:
-        """An object without choices is an error in some hosts' form, or harmless."""
+    def _check_foreign(self, data: bytes) -> None:
+        """An object without choices is usage, a sign of life, or an error in the form of some host."""
+        if self._started:
+            return
         try:
             value = loose_object(data)
         except ValueError:
             return
-        if value.get("object") == "error" or (not self._started and ("detail" in value or "message" in value)):
+        if value.get("object") == "error" or "detail" in value or "message" in value or "errors" in value:
             raise self._failed(data)
 
-    def _unreadable(self, data: bytes) -> ModelError:
+    def _failed(self, data: bytes) -> ModelError:
+        profile = self._profile
+        error = classify_error(None, {}, data, provider=profile.provider, model=profile.model)
+        error.partial = self._partial()
+        return error
+
+    def _filtered(self) -> ModelError:
+        profile = self._profile
+        return ModelError(
+            f"{profile.provider} stopped the answer with its content filter (finish reason {self._finish})",
+            reason="content_filter",
+            provider=profile.provider,
+            model=profile.model,
+            partial=self._partial(),
+        )
+
+    def _broken(self, text: str) -> NetworkError:
+        profile = self._profile
+        return NetworkError(
+            f"{text} ({profile.provider}, {profile.base_url})",
+            reason="stream_cut",
+            provider=profile.provider,
+            model=profile.model,
+            partial=self._partial(),
+        )
+
+    def _unreadable(self, data: bytes) -> InvalidResponseError:
         start = data[:200].decode("utf-8", "replace").strip()
         if start[:1] == "<":
             return self._invalid("The host answered with a web page instead of JSON; is the base URL right?", "html")
@@ -253,12 +280,33 @@ class ChatDecoder:
             reason=reason,
             provider=profile.provider,
             model=profile.model,
-            partial=self.draft.message() if self._started else None,
+            partial=self._partial(),
         )
+
+    def _partial(self) -> Message | None:
+        return self.draft.message() if len(self.draft) else None
+
+
+def _has_more(delta: Delta) -> bool:
+    """Whether there is anything in it besides its content."""
+    return bool(
+        delta.tool_calls
+        or delta.reasoning_content
+        or delta.reasoning
+        or delta.reasoning_details
+        or delta.thinking
+        or delta.refusal
+        or delta.function_call
+        or delta.extra_content
+    )
 
 
 def decode_response(body: bytes, profile: Profile) -> Message:
     """The message of a whole, not streamed, answer.
+
+    Args:
+        body: The body, as the host sent it.
+        profile: The model that answered.
 
     Raises:
         ModelError: If it is an error or cannot be understood.

@@ -20,6 +20,7 @@ from mainspring.messages import (
     strip_surrogates,
 )
 from mainspring.models.history import EncodedHistory
+from mainspring.models.json_values import as_object
 from mainspring.models.port import ModelRequest
 from mainspring.models.prepare import clean
 from mainspring.models.profile import Dialect, Profile
@@ -80,13 +81,14 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> b
 
 
 def _tool(tool: ToolSpec) -> bytes:
-    kept = tool.__dict__
+    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
     data = kept.get(SLOT)
     if data is None:
-        schema = tool.input_schema
+        schema: dict[str, Any] = tool.input_schema
         if "properties" not in schema and schema.get("type", "object") == "object":
-            schema = {"type": "object", "properties": {}, **schema}
-        function = {"name": tool.name, "description": tool.description, "parameters": schema}
+            nothing: dict[str, Any] = {}
+            schema = {"type": "object", "properties": nothing, **schema}
+        function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": schema}
         data = kept[SLOT] = to_json({"type": "function", "function": function})
     return data
 
@@ -137,13 +139,9 @@ def _reasoning(message: Message, dialect: Dialect, item: dict[str, Any]) -> list
 
 
 def _detail(data: str, text: str | None) -> list[dict[str, Any]]:
-    try:
-        value = json.loads(data)
-    except ValueError:
+    detail = _object(data)
+    if detail is None:
         return []
-    if not isinstance(value, dict):
-        return []
-    detail: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
     if text is not None:
         detail["summary" if str(detail.get("type", "")).endswith("summary") else "text"] = text
     return [detail]
@@ -155,11 +153,9 @@ def _call(block: ToolUseBlock) -> dict[str, Any]:
         "type": "function",
         "function": {"name": block.name, "arguments": _arguments(block)},
     }
-    if block.signature:
-        try:
-            call["extra_content"] = json.loads(block.signature)
-        except ValueError:
-            pass
+    extra = _object(block.signature) if block.signature else None
+    if extra is not None:
+        call["extra_content"] = extra
     return call
 
 
@@ -167,11 +163,16 @@ def _arguments(block: ToolUseBlock) -> str:
     """Arguments as text that parses: hosts that fill a prompt template fail on anything else."""
     if block.raw_input is None:
         return to_json(block.input).decode()
+    value = _object(block.raw_input)
+    return to_json({"unreadable_arguments": block.raw_input} if value is None else value).decode()
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text, control characters allowed."""
     try:
-        value = json.loads(block.raw_input, strict=False)
+        return as_object(json.loads(text, strict=False))
     except (ValueError, RecursionError):
-        value = None
-    return to_json(value if isinstance(value, dict) else {"unreadable_arguments": block.raw_input}).decode()
+        return None
 
 
 def _user(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
