@@ -1,0 +1,246 @@
+"""The command line as values. Imports nothing but the standard library, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+OUTPUTS = ("text", "json", "stream-json")
+STDIN = "-"
+
+USAGE = """mainspring -p "PROMPT" [options]
+       mainspring COMMAND [options]"""
+
+DESCRIPTION = "An agent for the terminal: ask, and it reads, searches, edits and runs what you allow."
+
+EPILOG = """commands:
+  check             what is configured, what is missing, how to set it
+  models            the models that can be used here
+  models get [NAME] fetch the embedded model
+  tools list        the built-in tools
+  tools call NAME 'JSON'
+                    run one tool and print its result as JSON
+  sessions list     saved conversations
+  config show       the settings and where each comes from
+  config set KEY VALUE, config unset KEY
+                    change your own settings
+  replay traffic PATH...
+                    decode recorded exchanges with models
+
+examples:
+  mainspring -p "What does @src/app.py do?"
+  git diff | mainspring -p "Write a commit message"
+  mainspring -p "Fix the failing test" --allow edit --allow 'shell(pytest *)'
+  mainspring --continue -p "And now the docs"
+
+exit codes: 0 done, 1 error, 2 usage or configuration, 3 a limit was reached, 4 denied (--on-deny stop),
+5 the provider refused or cannot be reached, 128+N stopped by signal N (130: Ctrl-C)
+"""
+
+
+class UsageError(Exception):
+    """The command line is wrong; ``usage`` is how it is meant."""
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises, and offers the nearest option for one it does not know."""
+
+    def __init__(self, prog: str, usage: str | None = None, description: str = "", epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.add_argument("-h", "--help", action="help", help="show this and leave")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise it."""
+        raise UsageError(message, self.format_usage())
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse, with a hint for what is unknown."""
+        options, unknown = self.parse_known_args(arguments)
+        if unknown:
+            first = unknown[0]
+            known = [text for action in self._actions for text in action.option_strings]
+            near = difflib.get_close_matches(first.partition("=")[0], known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            if not first.startswith("-"):
+                hint = "; put a prompt after -p, in quotes"
+            self.error(f"unknown argument {first!r}{hint}")
+        return options
+
+
+def _whole(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _amount(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value <= 0:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip() and name.strip() != "none")
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("permissions (reading in the folder is allowed, writing and running is not)")
+    rule = "as in read_file, 'edit(docs/**)', 'shell(git diff *)', scope:fs-write"
+    group.add_argument("--allow", action="append", default=[], metavar="RULE", help=f"allow it: {rule}")
+    group.add_argument("--ask", action="append", default=[], metavar="RULE", help="ask before it; without a terminal: deny")
+    group.add_argument("--deny", action="append", default=[], metavar="RULE", help="deny it, whatever else allows it")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cwd", metavar="DIR", help="work in this folder")
+    parser.add_argument("--offline", action="store_true", help="use no network but the model's own; fetch nothing")
+    parser.add_argument("-v", "--verbose", action="store_true", help="details on stderr")
+
+
+def ask_parser() -> Parser:
+    """The options of a run."""
+    parser = Parser("mainspring", USAGE, DESCRIPTION, EPILOG)
+    add = parser.add_argument
+    add("-V", "--version", action="store_true", help="show the version and leave")
+    add(
+        "-p",
+        "--prompt",
+        nargs="?",
+        const=STDIN,
+        metavar="PROMPT",
+        help="what to do; '-' or nothing: read it from stdin. @FILE in it attaches a file",
+    )
+    add("--output", choices=OUTPUTS, default="text", help="text (default), one JSON object, or one JSON event a line")
+    add("--model", metavar="PROVIDER:MODEL", help="which model, as in openai:gpt-5-mini, embedded:qwen-coder-0.5b")
+    add("--system", metavar="TEXT", help="instructions in place of the built-in ones")
+    add("--tools", type=_names, metavar="LIST", help="only these tools, separated by commas; 'none' for none")
+    group = parser.add_argument_group("conversation")
+    group.add_argument("-c", "--continue", dest="continued", action="store_true", help="go on with this folder's last one")
+    group.add_argument("--session", metavar="ID", help="go on with this one")
+    group.add_argument("--no-session", action="store_true", help="save nothing")
+    group = parser.add_argument_group("limits")
+    group.add_argument("--max-turns", type=_whole, metavar="N", help="most model calls (default 50)")
+    group.add_argument("--max-seconds", type=_amount, metavar="S", help="most seconds")
+    group.add_argument("--max-cost", type=_amount, metavar="USD", help="most US dollars")
+    group.add_argument("--max-tokens", type=_whole, metavar="N", help="most tokens, prompts and answers together")
+    group.add_argument("--max-output-tokens", type=_whole, metavar="N", help="most tokens of one answer (default 16384)")
+    _add_rules(parser)
+    add("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to the run")
+    _add_place(parser)
+    return parser
+
+
+def _noun(name: str, description: str) -> Parser:
+    return Parser(f"mainspring {name}", description=description)
+
+
+def _check() -> Parser:
+    parser = _noun("check", "What is configured, what can be reached, what is missing and how to set it.")
+    parser.add_argument("--model", metavar="PROVIDER:MODEL", help="look at this model")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _models() -> Parser:
+    parser = _noun("models", "List the models that can be used here, or fetch the embedded one: models get [NAME].")
+    parser.add_argument("action", nargs="?", choices=("list", "get"), default="list", help="list (default) or get")
+    parser.add_argument("name", nargs="?", help="which to get: qwen-coder-0.5b, qwen-coder-1.5b, smollm2-135m")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _tools() -> Parser:
+    parser = _noun("tools", "List the built-in tools, or run one: tools call NAME 'JSON'.")
+    parser.add_argument("action", nargs="?", choices=("list", "call"), default="list", help="list (default) or call")
+    parser.add_argument("name", nargs="?", help="the tool to call")
+    parser.add_argument("arguments", nargs="?", help="its arguments, a JSON object; '-' reads them from stdin")
+    parser.add_argument("--json", action="store_true", help="as JSON, with schemas")
+    _add_rules(parser)
+    _add_place(parser)
+    return parser
+
+
+def _sessions() -> Parser:
+    parser = _noun("sessions", "List saved conversations.")
+    parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default)")
+    parser.add_argument("--all", action="store_true", help="those of all folders")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _config() -> Parser:
+    parser = _noun("config", "Show the settings, or change your own.")
+    parser.add_argument("action", nargs="?", choices=("show", "set", "unset", "path"), default="show", help="show (default)")
+    parser.add_argument("key", nargs="?", help="as in agent.maxTokens, providers.openai.apiKey")
+    parser.add_argument("value", nargs="?", help="the value; '-' reads it from stdin, so that a key stays out of the history")
+    parser.add_argument("--origin", action="store_true", help="with where each value comes from")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _replay() -> Parser:
+    parser = _noun("replay", "Decode recorded exchanges with models: replay traffic PATH...")
+    parser.add_argument("action", choices=("traffic",), help="what to replay")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of *.json files")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    _add_place(parser)
+    return parser
+
+
+COMMANDS: dict[str, Callable[[], Parser]] = {
+    "check": _check,
+    "models": _models,
+    "tools": _tools,
+    "sessions": _sessions,
+    "config": _config,
+    "replay": _replay,
+}
+
+
+def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
+    """The command (``ask`` where none is named) and its options.
+
+    Raises:
+        UsageError: If the command line is wrong.
+        SystemExit: After ``--help``.
+    """
+    name = next(iter(arguments), "")
+    if name in COMMANDS:
+        return name, COMMANDS[name]().read(arguments[1:])
+    if name and not name.startswith("-"):
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}; a prompt goes after -p"
+        raise UsageError(f"there is no command {name!r}; {hint}", ask_parser().format_usage())
+    options = ask_parser().read(arguments)
+    if options.session and options.continued:
+        raise UsageError("--continue and --session name two conversations; give one of them")
+    if options.no_session and (options.session or options.continued):
+        raise UsageError("--no-session saves nothing, so there is nothing to go on with; leave out one of them")
+    return "ask", options

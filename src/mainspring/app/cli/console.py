@@ -1,0 +1,177 @@
+"""The command's own streams: the answer goes to stdout, everything else to stderr, and nothing foreign steers the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+_DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
+
+_KEPT = "\n\t"
+_INVISIBLE = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _KEPT}
+_ESCAPES |= {code: f"\\u{code:04x}" for code in _INVISIBLE if code not in {0x200C, 0x200D}}  # joiners spell words
+_ESCAPES[0x0D] = ""
+
+_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_INVISIBLE)}
+
+
+def visible(text: str) -> str:
+    """The text with control characters, terminal escapes and invisible characters spelled out; lines and tabs stay."""
+    return text.translate(_ESCAPES)
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """The text on one line, cut where it gets long."""
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def inert_json(text: str) -> str:
+    """JSON text that means the same and holds no character that could steer a terminal."""
+    return text if text.isascii() else text.translate(_JSON_ESCAPES)
+
+
+def claim_standard_files() -> None:
+    """Fill closed standard descriptors, so that no socket or file of ours gets the number 0, 1 or 2."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def use_utf8(*streams: TextIO) -> None:
+    """Have streams write UTF-8 whatever the locale says; what has no form there is spelled out."""
+    for stream in streams:
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+class Console:
+    """Where a command speaks.
+
+    Args:
+        out: For the answer.
+        err: For everything else.
+        environ: Says whether colours are wanted.
+        verbose: Whether details are wanted.
+
+    Attributes:
+        live: Whether somebody watches stdout as it comes.
+        verbose: Whether details are wanted.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        verbose: bool = False,
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self.live = _is_terminal(self._out)
+        self.watched = _is_terminal(self._err)
+        self.verbose = verbose
+        self._styled = self.watched and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self._out_open = False
+        self._progress = False
+
+    def answer(self, text: str) -> None:
+        """Write a piece of the answer.
+
+        Raises:
+            OSError: If nobody takes it any more (BrokenPipeError), or it cannot be written.
+        """
+        if not text:
+            return
+        self._out.write(visible(text) if self.live else text)
+        self._out.flush()
+        self._out_open = not text.endswith("\n")
+
+    def end_answer(self) -> None:
+        """Close the line that the answer left open."""
+        if self._out_open:
+            self.answer("\n")
+
+    def end_answer_line(self) -> None:
+        """On a terminal, begin a new line before something else is shown."""
+        if self.live:
+            self.end_answer()
+
+    def data(self, text: str) -> None:
+        """Write one line of JSON.
+
+        Raises:
+            OSError: As `answer`.
+        """
+        self._out.write((inert_json(text) if self.live else text) + "\n")
+        self._out.flush()
+
+    def say(self, text: str) -> None:
+        """Tell something beside the answer."""
+        self._line(text, _DIM)
+
+    def detail(self, text: str) -> None:
+        """Tell something that only matters with ``-v``."""
+        if self.verbose:
+            self._line(text, _DIM)
+
+    def fail(self, text: str) -> None:
+        """Tell what went wrong."""
+        self._line(text, _RED)
+
+    def progress(self, text: str, *, last: bool = False) -> None:
+        """Show how far something is: in place on a terminal, else only its last state."""
+        if self.watched:
+            self._write(f"\r{visible(text)}\x1b[K" if self._styled else f"\r{visible(text)}")
+            self._progress = not last
+            if last:
+                self._write("\n")
+        elif last:
+            self._line(text, _DIM)
+
+    def _line(self, text: str, style: str) -> None:
+        if self._progress:
+            self._progress = False
+            self._write("\n")
+        self.end_answer_line()
+        shown = visible(text)
+        self._write(f"{style}{shown}{_PLAIN}\n" if self._styled else f"{shown}\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._err.write(text)
+            self._err.flush()
+        except (OSError, ValueError):
+            pass  # nobody listens; what is done goes on
+
+    def close(self) -> None:
+        """Write what is left; a reader that has gone is no error any more."""
+        try:
+            self._out.flush()
+        except (OSError, ValueError):
+            abandon(self._out)
+
+
+def abandon(stream: TextIO) -> None:
+    """Let a stream that nobody reads write into nothing, so that the interpreter's last flush is quiet."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False

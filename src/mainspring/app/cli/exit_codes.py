@@ -1,0 +1,60 @@
+"""The exit codes: one table for every form of output. Documented in docs/exit-codes.md."""
+
+from __future__ import annotations
+
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentProviderError,
+    ConfigError,
+    ModelError,
+    PermissionDeniedError,
+    ProviderConfigError,
+)
+from mainspring.runtime.outcome import NoSuchSessionError, Outcome
+
+DONE = 0
+ERROR = 1
+USAGE = 2
+LIMIT = 3
+DENIED = 4
+PROVIDER = 5
+INTERRUPTED = 130
+_SIGNALLED = 128
+
+_OWN_FAULTS = frozenset({"output_limit", "bad_tool_calls", "empty"})
+"""Reasons for which the model, not its provider, is to blame: it answered, but with nothing that can be used."""
+
+
+def code_of(outcome: Outcome, signal: int = 0) -> int:
+    """The exit code of a run.
+
+    Args:
+        outcome: How it ended.
+        signal: Number of the signal that stopped it, if one did.
+    """
+    if outcome.status == "completed":
+        return LIMIT if outcome.stop_reason == "max_tokens" else DONE
+    if outcome.status.startswith("max_"):
+        return LIMIT
+    if outcome.status == "denied":
+        return DENIED
+    if outcome.status == "aborted":
+        return _SIGNALLED + signal if signal else INTERRUPTED
+    return code_of_error(outcome.error) if outcome.error else ERROR
+
+
+def code_of_error(error: BaseException) -> int:
+    """The exit code of a failure."""
+    match error:
+        case ConfigError() | ProviderConfigError() | NoSuchSessionError():
+            return USAGE
+        case PermissionDeniedError():
+            return DENIED
+        case KeyboardInterrupt() | AgentAbortedError():
+            return INTERRUPTED
+        case AgentProviderError():
+            return code_of_error(error.cause) if isinstance(error.cause, ModelError) else ERROR
+        case ModelError():
+            return ERROR if error.reason in _OWN_FAULTS else PROVIDER
+        case _:
+            return ERROR

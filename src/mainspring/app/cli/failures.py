@@ -1,0 +1,43 @@
+"""Failures in plain words: what happened, and what to do. No secrets, no stack traces (those come with ``-v``)."""
+
+from __future__ import annotations
+
+import traceback
+
+from mainspring.errors import AgentProviderError, ErrorCode, MainspringError, ModelError
+from mainspring.runtime.redaction import redact
+
+_ADVICE = {
+    ErrorCode.AUTHENTICATION_ERROR: "check the key (`mainspring check` says which one is used)",
+    ErrorCode.RATE_LIMITED: "wait a little and go on with --continue, or use another model",
+    ErrorCode.MODEL_NOT_FOUND: "see `mainspring models`, and name one with --model",
+    ErrorCode.NETWORK_ERROR: "check the connection and the address (`mainspring check`), then go on with --continue",
+    ErrorCode.TIMEOUT: "go on with --continue, or use a faster model",
+    ErrorCode.CONTEXT_LENGTH_EXCEEDED: "begin a new conversation (without --continue), or ask for less at once",
+}
+
+
+def in_words(error: BaseException) -> str:
+    """What happened, and what to do about it."""
+    cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
+    if isinstance(error, MainspringError):
+        text = str(error) or type(error).__name__
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, KeyboardInterrupt):
+        text = "interrupted"
+    else:
+        text = f"something went wrong inside mainspring ({type(error).__name__}: {error}); -v shows where"
+    advice = _ADVICE.get(cause.code) if isinstance(cause, ModelError) else None
+    if advice and not _says_what_to_do(text):
+        text = f"{text.rstrip().removesuffix('.')}; {advice}"
+    return redact(text)
+
+
+def in_full(error: BaseException) -> str:
+    """The stack trace, for ``-v``."""
+    return redact("".join(traceback.format_exception(error)))
+
+
+def _says_what_to_do(text: str) -> bool:
+    return any(word in text for word in ("--", "`mainspring", "try ", "Try ", "check ", "Check "))

@@ -1,0 +1,63 @@
+"""Signals: the first ends the run cleanly, the second leaves at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from mainspring.events import CancelToken
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+_LONGEST = 15.0
+"""Seconds that an orderly end may take."""
+
+
+class Interrupts:
+    """Listens to SIGINT, SIGTERM and SIGHUP while it is entered; those that were ignored stay ignored (``nohup``).
+
+    Args:
+        token: Is set by the first signal.
+        leave: Called before the process leaves at once; must not block.
+
+    Attributes:
+        number: The signal that came first; 0 where none did.
+    """
+
+    def __init__(self, token: CancelToken, leave: Callable[[int], object]) -> None:
+        self.number = 0
+        self._token = token
+        self._leave = leave
+        self._before: dict[int, object] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Interrupts:
+        self._loop = asyncio.get_running_loop()
+        for name in _NAMES:
+            number: int | None = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self.number:
+            self._now()
+        self.number = number
+        limit = threading.Timer(_LONGEST, self._now)
+        limit.daemon = True
+        limit.start()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._token.cancel, f"stopped by {signal.Signals(number).name}")
+
+    def _now(self) -> None:
+        try:
+            self._leave(self.number)
+        finally:
+            os._exit(128 + self.number)

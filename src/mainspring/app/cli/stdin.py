@@ -1,0 +1,81 @@
+"""What is piped in. Reading never hangs on a stdin that is open and silent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from mainspring.errors import ConfigError
+
+MOST = 4 << 20
+"""Bytes that are taken; more than any model reads."""
+
+PATIENCE = 1.0
+"""Seconds in which something has to come where nobody asked for stdin."""
+
+_SLOW = 3.0
+
+
+class Piped:
+    """Reads stdin in a thread, from the moment it is made.
+
+    Attributes:
+        terminal: Whether stdin is a terminal; then nothing is read before it is asked for.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
+        self.terminal = os.isatty(self._descriptor)
+        self._data = bytearray()
+        self._first = threading.Event()
+        self._done = threading.Event()
+        self._error: OSError | None = None
+        if not self.terminal:
+            self._start()
+
+    def _start(self) -> None:
+        threading.Thread(target=self._read, daemon=True, name="stdin").start()
+
+    def _read(self) -> None:
+        try:
+            while len(self._data) <= MOST:
+                piece = os.read(self._descriptor, 1 << 16)
+                if not piece:
+                    break
+                self._data += piece
+                self._first.set()
+        except OSError as error:
+            self._error = error
+        self._done.set()
+        self._first.set()
+
+    def ready(self, seconds: float = PATIENCE) -> bool:
+        """Whether something (or the end) came within some time."""
+        return self._first.wait(seconds)
+
+    def wait(self, seconds: float = _SLOW) -> bool:
+        """Whether the end came within some time."""
+        if self.terminal and not self._done.is_set():
+            self.terminal = False
+            self._start()
+        return self._done.wait(seconds)
+
+    def text(self) -> str:
+        """Everything, once the end has come.
+
+        Raises:
+            ConfigError: If it is too much, or no text.
+        """
+        while not self.wait(1.0):
+            pass
+        if self._error is not None and not self._data:
+            raise ConfigError(f"stdin cannot be read: {self._error.strerror}")
+        if len(self._data) > MOST:
+            raise ConfigError(
+                f"stdin holds more than {MOST >> 20} MiB, which is more than a model reads; save it to a file and name the "
+                "file in the prompt, so that what matters is looked up"
+            )
+        if b"\0" in self._data:
+            raise ConfigError("stdin holds binary data; save it to a file and name the file in the prompt")
+        return self._data.decode("utf-8-sig", "replace").replace("\r\n", "\n")

@@ -1,0 +1,211 @@
+"""The lines of ``--output json`` and ``--output stream-json``, as types; docs/stream-json.schema.json is made from them.
+
+Version 1. Fields may be added; what is there keeps its name, type and meaning. ``python -m mainspring.app.cli.wire`` prints
+the schema.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mainspring.messages import ImageBlock, TextBlock
+from mainspring.messages.codec import strip_surrogates
+
+VERSION = 1
+
+Status = Literal["completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"]
+Name = Annotated[str, Meta(description="Canonical name of a tool")]
+CallId = Annotated[str, Meta(description="Tells parallel calls apart; the same in all lines of one call")]
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """A model. `spec` is what `--model` takes."""
+
+    provider: str
+    id: str
+    spec: str
+    label: str = ""
+    notice: str = ""
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    """Token counts; `input_tokens` leaves out what was read from or written to the provider's cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What failed. `type` is the class of the error, `code` and `reason` say which kind of model error it was."""
+
+    type: str
+    message: str
+    code: str | None = None
+    reason: str = ""
+    retryable: bool = False
+    retry_after: float | None = None
+    status: int | None = None
+
+
+class StartLine(Struct, frozen=True, kw_only=True, tag="start"):
+    """The first line of a run: who answers, where, with which tools. It is missing where a run could not begin."""
+
+    version: int
+    model: Model
+    session_id: str = ""
+    resumed: bool = False
+    cwd: str = ""
+    tools: tuple[Name, ...] = ()
+
+
+class NoticeLine(Struct, frozen=True, kw_only=True, tag="notice"):
+    """Something people should know: an ignored setting, a session that is not saved, the state of a download."""
+
+    text: str
+
+
+class TurnLine(Struct, frozen=True, kw_only=True, tag="turn_start"):
+    """A model call is about to be made."""
+
+    turn: Annotated[int, Meta(ge=1)]
+
+
+class TextLine(Struct, frozen=True, kw_only=True, tag="text"):
+    """A piece of text, as it arrives."""
+
+    text: str
+
+
+class ThinkingLine(Struct, frozen=True, kw_only=True, tag="thinking"):
+    """A piece of the model's reasoning, as it arrives."""
+
+    text: str
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A tool call as the model made it. `raw_input` is its text where that was no JSON object."""
+
+    id: CallId
+    name: Name
+    input: dict[str, Any]
+    raw_input: str | None = None
+
+
+class MessageLine(Struct, frozen=True, kw_only=True, tag="message"):
+    """An answer of the model is complete: its text and reasoning as a whole, and the calls that it makes."""
+
+    text: str
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop_reason: str | None = None
+    usage: Tokens | None = None
+
+
+class ToolStartLine(Struct, frozen=True, kw_only=True, tag="tool_start"):
+    """A call is taken up."""
+
+    id: CallId
+    name: Name
+    input: dict[str, Any]
+
+
+class ToolUpdateLine(Struct, frozen=True, kw_only=True, tag="tool_update"):
+    """A tool reports on the way."""
+
+    id: CallId
+    name: Name
+    output: str = ""
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ToolEndLine(Struct, frozen=True, kw_only=True, tag="tool_end"):
+    """A call has its result; `output` is what the model reads."""
+
+    id: CallId
+    name: Name
+    output: str | tuple[TextBlock | ImageBlock, ...]
+    is_error: bool = False
+    title: str = ""
+    seconds: float = 0.0
+    details: Any = None
+
+
+class RetryLine(Struct, frozen=True, kw_only=True, tag="retry"):
+    """A model call failed before any content and is tried again in `delay` seconds."""
+
+    attempt: int
+    max_retries: int
+    delay: float
+    error: Failure
+
+
+class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
+    """How the run ended: exactly one, always the last line. `--output json` prints this alone.
+
+    `cost` is in US dollars, `null` where the price is unknown. `text` is the answer; of a run that failed, as much of it
+    as there was. `denied` holds the reasons of calls that were not permitted.
+    """
+
+    version: int
+    status: Status
+    exit_code: int
+    text: str = ""
+    model: Model | None = None
+    session_id: str = ""
+    turns: int = 0
+    usage: Tokens = Tokens()
+    cost: float | None = None
+    seconds: float = 0.0
+    stop_reason: str | None = None
+    denied: tuple[str, ...] = ()
+    error: Failure | None = None
+
+
+Line = (
+    StartLine
+    | NoticeLine
+    | TurnLine
+    | TextLine
+    | ThinkingLine
+    | MessageLine
+    | ToolStartLine
+    | ToolUpdateLine
+    | ToolEndLine
+    | RetryLine
+    | ResultLine
+)
+"""Every line of ``stream-json``, told apart by ``type``."""
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def encode(line: Line) -> str:
+    """A line as JSON, without its end; a lone surrogate becomes U+FFFD."""
+    try:
+        return _encoder.encode(line).decode()
+    except UnicodeEncodeError:
+        return _encoder.encode(strip_surrogates(msgspec.to_builtins(line, enc_hook=str))).decode()
+
+
+def schema() -> str:
+    """The JSON Schema of a line."""
+    body = msgspec.json.schema(Line)
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A line of `mainspring --output stream-json`, version {VERSION}",
+        "description": "`--output json` prints one `result` line.",
+    }
+    return json.dumps({**head, **body}, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema(), end="")

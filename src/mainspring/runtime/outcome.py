@@ -1,0 +1,106 @@
+"""What a command tells while it works, and how it ended: plain values that a front end shows in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from mainspring.errors import SessionError
+from mainspring.events import AgentEvent, RunStatus
+from mainspring.messages import StopReason, Usage
+
+
+class NoSuchSessionError(SessionError):
+    """There is no session of that name, or none of this folder to go on with."""
+
+
+class ModelName(Struct, frozen=True, kw_only=True):
+    """The model that answers.
+
+    Attributes:
+        provider: Name of its provider.
+        id: Its id there.
+        label: Its name for people.
+        why: Why it was chosen, as in ``OPENAI_API_KEY is set``.
+        notice: What people should know of it.
+    """
+
+    provider: str
+    id: str
+    label: str = ""
+    why: str = ""
+    notice: str = ""
+
+    @property
+    def spec(self) -> str:
+        """As ``--model`` takes it."""
+        return f"{self.provider}:{self.id}"
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """A run is about to begin.
+
+    Attributes:
+        model: Who answers.
+        session_id: Name of the session; empty where nothing is saved.
+        resumed: How many messages of an earlier conversation there are.
+        cwd: Where it works.
+        tools: What the model may call.
+    """
+
+    model: ModelName
+    session_id: str = ""
+    resumed: int = 0
+    cwd: str = ""
+    tools: tuple[str, ...] = ()
+
+
+class Notice(Struct, frozen=True):
+    """Something people should know: a setting that was ignored, a session that is not saved."""
+
+    text: str
+
+
+class Progress(Struct, frozen=True):
+    """How far a long step is; ``last`` with its end."""
+
+    text: str
+    done: int = 0
+    total: int = 0
+    last: bool = False
+
+
+Report = Started | Notice | Progress | AgentEvent
+"""Everything that a command tells while it works."""
+
+Reporter = Callable[[Report], None]
+"""Is told. What it raises ends the command cleanly."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a run ended.
+
+    Attributes:
+        status: ``completed``, or what ended it.
+        text: The answer, or as much of it as there is.
+        model: Who answered; ``None`` where it did not come to that.
+        session_id: Name of the session; empty where nothing is saved.
+        turns: How many model calls were answered.
+        usage: Tokens and cost.
+        seconds: How long it took.
+        stop_reason: Why the model stopped last.
+        denied: Reasons of the calls that were not permitted.
+        error: What failed.
+    """
+
+    status: RunStatus
+    text: str = ""
+    model: ModelName | None = None
+    session_id: str = ""
+    turns: int = 0
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    stop_reason: StopReason | None = None
+    denied: tuple[str, ...] = ()
+    error: BaseException | None = None

@@ -1,0 +1,74 @@
+"""The command line as values."""
+
+import pytest
+
+from mainspring.app.cli.args import COMMANDS, UsageError, ask_parser, parse
+
+
+def test_a_run() -> None:
+    name, options = parse(
+        ["-p", "do it", "--output", "json", "--max-turns", "3", "--allow", "edit", "--allow", "shell(git *)", "--tools", "a, b"]
+    )
+
+    assert name == "ask"
+    assert (options.prompt, options.output, options.max_turns) == ("do it", "json", 3)
+    assert options.allow == ["edit", "shell(git *)"]
+    assert options.tools == ("a", "b")
+
+
+@pytest.mark.parametrize("arguments", [["-p"], ["-p", "-"], ["-p", "--output", "json"]])
+def test_a_prompt_from_stdin(arguments: list[str]) -> None:
+    assert parse(arguments)[1].prompt == "-"
+
+
+def test_a_prompt_may_look_like_an_option_or_a_command() -> None:
+    assert parse(["-p", "check"])[1].prompt == "check"
+    assert parse(["-p", "-5 degrees?"])[1].prompt == "-5 degrees?"
+    assert parse(["--prompt=--help"])[1].prompt == "--help"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_have_options_of_their_own(name: str) -> None:
+    more = ["traffic", "x"] if name == "replay" else []
+
+    assert parse([name, *more, "--cwd", "/x"])[0] == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--modle", "x"], "did you mean --model"),
+        (["-p", "hello", "world"], "put a prompt after -p, in quotes"),
+        (["hello"], "a prompt goes after -p"),
+        (["chekc"], "did you mean 'check'"),
+        (["-p", "x", "--output", "xml"], "invalid choice"),
+        (["-p", "x", "--max-turns", "0"], "must be 1 or more"),
+        (["-p", "x", "--max-turns", "x"], "must be a whole number"),
+        (["-p", "x", "--max-cost", "nan"], "must be a number above 0"),
+        (["-p", "x", "--max-seconds", "-1"], "must be a number above 0"),
+        (["-p", "x", "--continue", "--session", "y"], "give one of them"),
+        (["-p", "x", "--continue", "--no-session"], "leave out one of them"),
+        (["tools", "cal"], "invalid choice"),
+        (["replay"], "required"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        parse(arguments)
+
+
+def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse(["--help"])
+
+    shown = capsys.readouterr().out
+    assert left.value.code == 0
+    for name in COMMANDS:
+        assert name in shown
+    assert "exit codes: 0 done" in shown
+
+
+def test_every_option_is_explained() -> None:
+    for parser in (ask_parser(), *(make() for make in COMMANDS.values())):
+        for action in parser._actions:
+            assert action.help, action

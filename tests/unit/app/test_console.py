@@ -1,0 +1,120 @@
+"""What reaches the terminal."""
+
+import io
+import os
+
+import pytest
+
+from mainspring.app.cli.console import Console, inert_json, one_line, visible
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n\ttext", "plain\n\ttext"),
+        ("\x1b]52;c;ZXZpbA==\x07", "\\x1b]52;c;ZXZpbA==\\x07"),
+        ("\x1b[2J\x9b31m", "\\x1b[2J\\x9b31m"),
+        ("a\rb\r\n", "ab\n"),
+        ("abc\u202edef\u200b", "abc\\u202edef\\u200b"),
+        ("\x08\x7f\x00", "\\x08\\x7f\\x00"),
+        ("日本 é 👩\u200d💻", "日本 é 👩\u200d💻"),
+        ("[bold]no markup[/bold]", "[bold]no markup[/bold]"),
+    ],
+)
+def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_an_escape_that_comes_in_pieces_stays_harmless() -> None:
+    out = Terminal()
+    console = Console(out, io.StringIO(), {})
+
+    for piece in ("\x1b", "]0;title", "\x07"):
+        console.answer(piece)
+
+    assert "\x1b" not in out.getvalue()
+
+
+def test_a_pipe_gets_the_answer_as_it_is() -> None:
+    out = io.StringIO()
+
+    Console(out, io.StringIO(), {}).answer("a\x1b[31mb")
+
+    assert out.getvalue() == "a\x1b[31mb"
+
+
+def test_lines_are_dim_only_where_a_terminal_can_show_it() -> None:
+    def said(environ: dict[str, str], err: io.StringIO) -> str:
+        Console(io.StringIO(), err, environ).say("x")
+        return err.getvalue()
+
+    assert said({}, Terminal()) == "\x1b[2mx\x1b[0m\n"
+    assert said({"NO_COLOR": "1"}, Terminal()) == "x\n"
+    assert said({"TERM": "dumb"}, Terminal()) == "x\n"
+    assert said({}, io.StringIO()) == "x\n"
+
+
+def test_a_line_beside_a_half_written_answer_begins_anew() -> None:
+    out, err = Terminal(), Terminal()
+    console = Console(out, err, {"NO_COLOR": "1"})
+
+    console.answer("half")
+    console.say("tool")
+    console.answer("rest")
+    console.end_answer()
+
+    assert out.getvalue() == "half\nrest\n"
+
+
+def test_progress_ends_before_other_lines() -> None:
+    err = Terminal()
+    console = Console(io.StringIO(), err, {"NO_COLOR": "1"})
+
+    console.progress("1 %")
+    console.progress("2 %")
+    console.say("x")
+
+    assert err.getvalue() == "\r1 %\r2 %\nx\n"
+
+
+def test_progress_off_a_terminal_is_one_line() -> None:
+    err = io.StringIO()
+    console = Console(io.StringIO(), err, {})
+
+    console.progress("1 %")
+    console.progress("done", last=True)
+
+    assert err.getvalue() == "done\n"
+
+
+def test_a_closed_stderr_is_no_matter() -> None:
+    err = io.StringIO()
+    err.close()
+    console = Console(io.StringIO(), io.StringIO(), {})
+    console._err = err
+
+    console.fail("x")
+
+
+def test_json_for_a_terminal_means_the_same() -> None:
+    assert inert_json('"\x9b31m\u202e é"') == '"\\u009b31m\\u202e é"'
+
+
+def test_one_line() -> None:
+    assert one_line("a\n  b\x1b") == "a b\\x1b"
+    assert one_line("x" * 300) == "x" * 197 + "..."
+
+
+def test_a_reader_that_left_makes_no_noise_at_the_end() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w", encoding="utf-8") as out:
+        console = Console(out, io.StringIO(), {})
+        with pytest.raises(BrokenPipeError):
+            console.answer("x")
+        console.close()
