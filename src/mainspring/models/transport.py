@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from importlib.util import find_spec
 from typing import Protocol
 
 from msgspec import Struct
@@ -72,17 +71,6 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Close the connections of the running loop. It may be used again afterwards."""
         ...
-
-
-def make_transport() -> Transport:
-    """A transport of its own: on aiohttp if that is installed, else on httpx2."""
-    if find_spec("aiohttp") is not None:
-        from mainspring.models.transport_aiohttp import AiohttpTransport
-
-        return AiohttpTransport()
-    from mainspring.models.transport_httpx2 import Httpx2Transport
-
-    return Httpx2Transport()
 
 
 def safe_headers(headers: Mapping[str, str]) -> dict[str, str]:

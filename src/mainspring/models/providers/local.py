@@ -14,7 +14,8 @@ from mainspring.models.credentials import setting
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
 from mainspring.models.providers.openai_style import chat_model, given_key
-from mainspring.models.transport import Timeouts, Transport, make_transport
+from mainspring.models.shared_transport import make_transport
+from mainspring.models.transport import Timeouts, Transport
 
 NAME = "local"
 BASE_URL = "http://localhost:11434/v1"
