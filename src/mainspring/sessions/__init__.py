@@ -1,0 +1,67 @@
+"""Sessions: a conversation is stored as it happens, and goes on after the process has ended, however it ended."""
+
+from mainspring.sessions.entries import (
+    BranchEntry,
+    CallStartedEntry,
+    CompactionEntry,
+    CustomEntry,
+    Entry,
+    IntentEntry,
+    Kept,
+    LabelEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    PairEntry,
+    PauseEntry,
+    ResultEntry,
+    RunEndEntry,
+    RunStartEntry,
+    SessionEntry,
+    decode_entry,
+    encode_entry,
+    entry_schema,
+)
+from mainspring.sessions.journal import SessionOptions
+from mainspring.sessions.jsonl import JsonlLog, JsonlStore
+from mainspring.sessions.memory import MemoryLog, MemoryStore
+from mainspring.sessions.plug import SessionPlug
+from mainspring.sessions.session import Session, list_sessions
+from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
+from mainspring.sessions.turns import SessionTurn, turns_to_messages
+
+__all__ = [
+    "BranchEntry",
+    "CallStartedEntry",
+    "CompactionEntry",
+    "CustomEntry",
+    "Entry",
+    "IntentEntry",
+    "JsonlLog",
+    "JsonlStore",
+    "Kept",
+    "LabelEntry",
+    "MemoryLog",
+    "MemoryStore",
+    "MessageEntry",
+    "ModelChangeEntry",
+    "PairEntry",
+    "PauseEntry",
+    "Problem",
+    "ResultEntry",
+    "Row",
+    "RunEndEntry",
+    "RunStartEntry",
+    "Session",
+    "SessionEntry",
+    "SessionInfo",
+    "SessionLog",
+    "SessionOptions",
+    "SessionPlug",
+    "SessionStore",
+    "SessionTurn",
+    "decode_entry",
+    "encode_entry",
+    "entry_schema",
+    "list_sessions",
+    "turns_to_messages",
+]

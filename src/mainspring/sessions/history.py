@@ -1,0 +1,164 @@
+"""What entries add up to: the history of a conversation, and the calls that are still open.
+
+The same fold serves a session that is read and one that is being written, so that what is in memory is what a reader of
+the file would get.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from mainspring.messages import AgentMessage, Message, ToolResultBlock
+from mainspring.sessions.entries import (
+    BranchEntry,
+    CallStartedEntry,
+    CompactionEntry,
+    Entry,
+    IntentEntry,
+    Kept,
+    MessageEntry,
+    ModelChangeEntry,
+    PairEntry,
+    PauseEntry,
+    ResultEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+
+
+class OpenCalls(Struct, eq=False):
+    """A message with calls that has not joined the history yet, and what is known of them.
+
+    Attributes:
+        entry: The entry with the message.
+        at: Where in the history it stands.
+        started: Ids of the calls whose tool was started.
+        results: By call id: the entry with the result, and the result.
+        reasons: What is to be answered, by call id, if the run stopped for that and nothing has happened since.
+        doubtful: Whether lines after it were lost, so that nothing follows from what is missing.
+    """
+
+    entry: IntentEntry
+    at: int
+    started: set[str] = field(default_factory=set[str])
+    results: dict[str, tuple[str, ToolResultBlock]] = field(default_factory=dict[str, tuple[str, ToolResultBlock]])
+    reasons: dict[str, str] | None = None
+    doubtful: bool = False
+
+    @property
+    def message(self) -> Message:
+        """The message with the calls."""
+        return self.entry.message
+
+
+class History:
+    """The history as far as entries have been applied.
+
+    Attributes:
+        messages: The messages, oldest first.
+        refs: For each the entry that holds it; empty for one that stands in no entry of its own.
+        open: Calls that have not joined, by the id of their ``intent``.
+        run: The run that has begun and not ended.
+        ended: How the last run that ended did so.
+        model: The model that was chosen last.
+        lost: Entries that did not fit what was before them, for `Problem`.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[AgentMessage] = []
+        self.refs: list[str] = []
+        self.open: dict[str, OpenCalls] = {}
+        self.run: RunStartEntry | None = None
+        self.ended: RunEndEntry | None = None
+        self.model = ""
+        self.lost: list[str] = []
+
+    def apply(self, entry: Entry, joined: Message | None = None) -> None:
+        """Take an entry in.
+
+        Args:
+            entry: The next one of the path.
+            joined: For a ``pair`` that is being written, the message with the results.
+        """
+        match entry:
+            case MessageEntry():
+                self._add(entry.message, entry.id)
+            case IntentEntry():
+                self.open[entry.id] = OpenCalls(entry, len(self.messages))
+            case CallStartedEntry() | ResultEntry() | PauseEntry():
+                self._progress(entry)
+            case PairEntry():
+                self._pair(entry, joined)
+            case CompactionEntry():
+                self._compact(entry)
+            case RunStartEntry():
+                self.run = entry
+            case RunEndEntry():
+                self.run, self.ended = None, entry
+            case ModelChangeEntry():
+                self.model = entry.model
+            case BranchEntry():
+                self.run = None
+            case _:
+                pass
+
+    def places(self) -> dict[int, str]:
+        """The entry that holds each message of the history, by the message's identity."""
+        return {id(m): ref for m, ref in zip(self.messages, self.refs, strict=True) if ref}
+
+    def find(self, message: Message) -> OpenCalls | None:
+        """The open calls of a message."""
+        for calls in reversed(self.open.values()):
+            if calls.message is message or (message.id and calls.message.id == message.id):
+                return calls
+        return None
+
+    def _add(self, message: AgentMessage, ref: str) -> None:
+        self.messages.append(message)
+        self.refs.append(ref)
+
+    def _progress(self, entry: CallStartedEntry | ResultEntry | PauseEntry) -> None:
+        calls = self.open.get(entry.intent)
+        if calls is None:
+            self.lost.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
+            return
+        match entry:
+            case CallStartedEntry():
+                calls.started.add(entry.call)
+                calls.reasons = None
+            case ResultEntry():
+                calls.results[entry.call] = (entry.id, entry.result)
+                calls.reasons = None
+            case PauseEntry():
+                calls.reasons = entry.reasons
+
+    def _pair(self, entry: PairEntry, joined: Message | None) -> None:
+        calls = self.open.pop(entry.intent, None)
+        if calls is None:
+            self.lost.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
+            return
+        if joined is None:
+            named = dict(calls.results.values())
+            blocks = tuple([named[ref] for ref in entry.results if ref in named])
+            joined = Message("user", blocks, timestamp=entry.timestamp, id=entry.message)
+        if calls.at == len(self.messages):
+            self._add(calls.message, entry.intent)
+            self._add(joined, entry.id)
+            return
+        self.messages[calls.at : calls.at] = [calls.message, joined]
+        self.refs[calls.at : calls.at] = [entry.intent, entry.id]
+        for other in self.open.values():
+            if other.at > calls.at:
+                other.at += 2
+
+    def _compact(self, entry: CompactionEntry) -> None:
+        stored = dict(zip(self.refs, self.messages, strict=True))
+        stored.update({ref: calls.message for ref, calls in self.open.items()})
+        self.messages, self.refs, self.open = [], [], {}
+        for item in entry.history:
+            if not isinstance(item, Kept):
+                self._add(item, "")
+            elif item.entry in stored:
+                self._add(stored[item.entry], item.entry)
+            else:
+                self.lost.append(f"{entry.id}: a message that it keeps ({item.entry}) is not there")

@@ -1,0 +1,259 @@
+"""A session while it is written: every entry goes through here, into the history and towards the log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakSet
+
+from msgspec import Struct, field
+
+from mainspring.errors import SessionError
+from mainspring.messages import Message, utc_now
+from mainspring.sessions.entries import (
+    BranchEntry,
+    Entry,
+    LabelEntry,
+    PairEntry,
+    ResultEntry,
+    RunStartEntry,
+    SessionEntry,
+    encode_entry,
+)
+from mainspring.sessions.history import History, OpenCalls
+from mainspring.sessions.load import Line, Tree, fold, mend, read_path, read_tree
+from mainspring.sessions.repair import missing_results
+from mainspring.sessions.secrets import SecretFilter
+from mainspring.sessions.store import Problem, Row, SessionLog
+from mainspring.sessions.writer import Writer
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring.sessions")
+
+SyncMode = Literal["never", "calls", "always"]
+"""When to wait for the disk, so that a power failure loses nothing (the end of the process never does): before a tool runs
+that is not idempotent and at the end of a run, with every entry, or never."""
+
+E = TypeVar("E", bound=Entry)
+_WITHOUT_TEXT = (PairEntry, RunStartEntry, BranchEntry)
+
+Redact = Callable[[bytes], bytes]
+"""Takes secrets out of a line."""
+
+
+class SessionOptions(Struct, frozen=True, kw_only=True):
+    """How a session is written.
+
+    Attributes:
+        sync: When to wait for the disk.
+        redact: Takes secrets out of every line. Default: keys of a known shape, and the values of the environment's keys.
+        clock: Gives the time.
+        retry_after: Seconds after a failed write before the next try.
+    """
+
+    sync: SyncMode = "calls"
+    redact: Redact | None = field(default_factory=SecretFilter.of)
+    clock: Callable[[], datetime] = utc_now
+    retry_after: float = 1.0
+
+
+class Journal:
+    """Entries in, lines out.
+
+    Attributes:
+        header: The first line.
+        history: What the entries on the path add up to.
+        leaf: The entry that the next one hangs on.
+        problems: What people should be told, oldest first.
+        log: Where the lines go.
+        wanted: Whether what is recorded and not stored yet matters even if no message follows.
+        agents: Who has its conversation here.
+    """
+
+    def __init__(self, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
+        self.log = log
+        self.header = header
+        self.history = History()
+        self.leaf: str | None = None
+        self.problems: list[Problem] = []
+        self.wanted = False
+        self.agents: WeakSet[CoreAgent] = WeakSet()
+        self._options = options
+        self._labels: dict[str, str] = {}
+        self._prefix = secrets.token_hex(4)
+        self._count = 0
+        self._waiting: list[bytes] = []
+        self._writer = Writer(log, self.tell, retry_after=options.retry_after)
+        for problem in log.problems:
+            self.tell(problem)
+
+    def begin(self, lines: list[bytes] | None = None) -> None:
+        """Start a new session: the header, and the entries it begins with; nothing is stored before the first message."""
+        self._waiting = [self._encoded(self.header), *(lines or ())]
+        if lines:
+            self._restore(read_tree(self.view()))
+
+    def resume(self) -> bool:
+        """Take up a stored session. Calls that a stopped program left get their results with the next write.
+
+        Returns:
+            Whether the process of the last run was killed.
+        """
+        self._restore(read_tree(self.log))
+        return self.history.run is not None
+
+    def tell(self, problem: Problem) -> None:
+        """Have people told of something."""
+        self.problems.append(problem)
+        logger.log(logging.INFO if problem.kind == "saved" else logging.WARNING, "%s", problem)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def record(self, kind: type[E], joined: Message | None = None, **fields: Any) -> E:
+        """Make an entry behind the last one. It is stored with the next `flush`."""
+        self._count += 1
+        id = f"{self._prefix}-{self._count:x}"
+        entry = kind(id=id, parent=self.leaf, timestamp=self._options.clock(), **fields)
+        self._waiting.append(self._encoded(entry))
+        self.history.apply(entry, joined)
+        if isinstance(entry, LabelEntry):
+            self._labels[entry.target] = entry.label
+        self.leaf = id
+        return entry
+
+    async def flush(self, *, durable: bool = False) -> None:
+        """Store what was recorded, in one write.
+
+        Args:
+            durable: Whether to wait for the disk, if that was asked for at all.
+        """
+        lines, self._waiting = self._waiting, []
+        sync = self._options.sync
+        await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
+
+    def take_back(self, entry: Entry) -> bool:
+        """Forget the last entry, if it is still waiting to be stored."""
+        if self.leaf != entry.id or not self._waiting:
+            return False
+        self._waiting.pop()
+        self.leaf = entry.parent
+        return True
+
+    @property
+    def saved(self) -> bool:
+        """Whether all that was flushed is in the log."""
+        return self.log.writable and not self._writer.unsaved
+
+    def save(self) -> None:
+        """Store everything that was recorded, and block meanwhile."""
+        if self.log.writable:
+            self._writer.unsaved.extend(self._waiting)
+            self._waiting = []
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Store what is left and let others write. Looking at a session leaves nothing behind."""
+        if self.wanted and self.log.exists:
+            self.save()
+        self._writer.flush()
+        if self._writer.unsaved:
+            count = len(self._writer.unsaved)
+            self.tell(Problem("unsaved", f"{count} entries of session {self.header.id} could not be saved"))
+        self.log.close()
+
+    @property
+    def title(self) -> str:
+        """The session's name for people."""
+        return self._labels.get(self.header.id, self.header.title)
+
+    def _encoded(self, entry: Entry) -> bytes:
+        line = encode_entry(entry)
+        redact = self._options.redact
+        return line if redact is None or isinstance(entry, _WITHOUT_TEXT) else redact(line)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def view(self) -> SessionLog:
+        """The log, with what has not reached it yet."""
+        return _View(self.log, [*self._writer.unsaved, *self._waiting])
+
+    def path(self, leaf: str | None = None) -> Iterator[Line]:
+        """The entries from the root to a leaf; to the current one if none is given."""
+        view = self.view()
+        return read_path(view, read_tree(view).path(leaf or self.leaf))
+
+    def branch(self, to: str | None, label: str = "") -> BranchEntry:
+        """Go on from another entry, or with ``None`` from before the first one.
+
+        Raises:
+            SessionError: If there is no such entry, or it stands between calls and their results.
+        """
+        history = History()
+        if to is not None:
+            view = self.view()
+            tree = read_tree(view)
+            if to not in tree.nodes:
+                raise SessionError(f"session {self.header.id} has no entry {to}")
+            history = fold(tree, read_path(view, tree.path(to)))
+            if any(calls.reasons is None for calls in history.open.values()):
+                raise SessionError(
+                    f"entry {to} stands between tool calls and their results; choose one before or after"
+                )
+            mend(history)
+        left, self.leaf, self.history = self.leaf, to, history
+        return self.record(BranchEntry, left=left or "", label=label)
+
+    def _restore(self, tree: Tree) -> None:
+        view = self.view()
+        self.leaf = tree.leaf
+        self.history = fold(tree, read_path(view, tree.path(tree.leaf)))
+        self._labels = tree.labels
+        for calls in list(self.history.open.values()):
+            if calls.reasons is None or calls.at < len(self.history.messages):
+                self._close_calls(calls)
+        for problem in [*tree.problems, *mend(self.history)]:
+            self.tell(problem)
+
+    def _close_calls(self, calls: OpenCalls) -> None:
+        """Give each call of a stopped run its result, and let the pair join."""
+        intent = calls.entry.id
+        for block in missing_results(calls):
+            self.record(ResultEntry, intent=intent, call=block.tool_use_id, result=block, repaired=True)
+        refs = tuple([calls.results[call.id][0] for call in calls.message.tool_uses])
+        self.record(PairEntry, intent=intent, results=refs, message=f"{intent}-results", repaired=True)
+
+
+class _View:
+    """A log with lines behind it that are not stored yet."""
+
+    writable = False
+
+    def __init__(self, log: SessionLog, lines: list[bytes]) -> None:
+        self.place = log.place
+        self.problems: list[Problem] = []
+        self.context_folder = log.context_folder
+        self.exists = True
+        self._log = log
+        self._lines = lines
+
+    def append(self, lines: object, *, sync: bool = False) -> None:
+        raise OSError("this is for reading only")
+
+    def rows(self) -> Iterator[Row]:
+        number = 0
+        for row in self._log.rows():
+            number = row.number
+            yield row
+        for i, line in enumerate(self._lines, 1):
+            yield Row(number + i, -i, line)
+
+    def read(self, position: int) -> bytes:
+        return self._lines[-position - 1] if position < 0 else self._log.read(position)
+
+    def close(self) -> None:
+        """There is nothing to close."""

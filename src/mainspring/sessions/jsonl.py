@@ -1,0 +1,275 @@
+"""Sessions as files: one JSON object a line, only ever appended to.
+
+``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. An append is one write of full lines. A file
+that is not recognised is never written to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from mainspring.errors import SessionError
+from mainspring.sessions.entries import VERSION, SessionEntry
+from mainspring.sessions.listing import head_of, last_writer, session_info
+from mainspring.sessions.lock import LockState, lock
+from mainspring.sessions.places import checked_id, make_private_folder, project_name
+from mainspring.sessions.store import Problem, Row, SessionInfo
+
+SUFFIX = ".jsonl"
+
+
+class JsonlLog:
+    """One session file. Not safe to use from two threads at once."""
+
+    def __init__(self, path: Path, context: Path | None = None) -> None:
+        self.place = str(path)
+        self.writable = True
+        self.problems: list[Problem] = []
+        self._path = path
+        self._context = context
+        self._fd: int | None = None
+        self._lock: LockState = "held"
+        self._torn = False
+        self._unnamed = False
+        self._reader: BinaryIO | None = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is stored."""
+        return self._fd is not None
+
+    @property
+    def context_folder(self) -> str | None:
+        """The folder for large outputs, if there is one."""
+        return str(self._context) if self._context else None
+
+    def attach(self, *, write: bool) -> None:
+        """Open the file that is there.
+
+        Raises:
+            SessionError: If it is no session.
+        """
+        header = head_of(self._path)
+        if header.version > VERSION:
+            text = f"{self.place} is of version {header.version} of the format, this program writes version {VERSION}"
+            self._read_only(Problem("newer", f"{text}: it can be read, and nothing is written to it"))
+        elif not write:
+            self.writable = False
+        self._fd = self._open_for_writing() if self.writable else None
+        if self._fd is None:
+            self._fd = os.open(self._path, os.O_RDONLY | _CLOEXEC)
+            return
+        size = os.fstat(self._fd).st_size
+        with self._path.open("rb") as file:
+            file.seek(max(size - 1, 0))
+            self._torn = file.read(1) != b"\n"
+
+    def _open_for_writing(self) -> int | None:
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_APPEND | _CLOEXEC)
+        except OSError as error:
+            self._read_only(Problem("unsaved", f"{self.place} may not be written to ({error.strerror}): {_NOT_SAVED}"))
+            return None
+        self._lock = lock(fd)
+        if self._lock == "taken":
+            os.close(fd)
+            who = last_writer(self._path)
+            text = f"session {self._path.stem} is open in another process{f' ({who})' if who else ''}"
+            self._read_only(Problem("locked", f"{text}: {_NOT_SAVED}; fork it to go on in a copy"))
+            return None
+        if self._lock == "unsupported":
+            text = f"the file system of {self.place} knows no locks: use this session in one process at a time"
+            self.problems.append(Problem("locked", text))
+        _mark(fd)
+        return fd
+
+    def _read_only(self, problem: Problem) -> None:
+        self.writable = False
+        self.problems.append(problem)
+
+    def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
+        """Add lines in one write; see `SessionLog.append`."""
+        if not self.writable:
+            raise OSError(errno.EROFS, "the session is open for reading only", self.place)
+        new = self._fd is None
+        fd = self._create() if self._fd is None else self._fd
+        status = os.fstat(fd)
+        if status.st_nlink == 0:
+            raise OSError(errno.ENOENT, "the file was deleted", self.place)
+        data = b"%s%s\n" % (b"\n" if self._torn else b"", b"\n".join(lines))
+        try:
+            written = os.write(fd, data)
+            while written < len(data):  # a full disk takes a part; the next write says why
+                written += os.write(fd, data[written:])
+            if sync:
+                self._sync(fd)
+        except OSError:
+            self._take_back(fd, status.st_size, new=new)
+            raise
+        self._torn = False
+
+    def _sync(self, fd: int) -> None:
+        getattr(os, "fdatasync", os.fsync)(fd)
+        if self._unnamed:
+            _sync_folder(self._path.parent)
+            self._unnamed = False
+
+    def _create(self) -> int:
+        """Make the file, which nobody else can have made."""
+        make_private_folder(self._path.parent)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
+        self._lock = lock(fd)
+        _mark(fd)
+        self._fd = fd
+        self._unnamed = True
+        if self._context:
+            try:
+                make_private_folder(self._context)
+            except OSError:
+                self._context = None
+        return fd
+
+    def _take_back(self, fd: int, size: int, *, new: bool) -> None:
+        """Leave nothing of a failed write; where that fails too, the next one begins on a fresh line."""
+        if new:
+            self._fd = None
+            os.close(fd)
+            self._path.unlink(missing_ok=True)
+            return
+        try:
+            if self._lock != "held":  # somebody else may have written meanwhile
+                raise OSError(errno.EPERM, "not the only writer")
+            os.ftruncate(fd, size)
+        except OSError:
+            self._torn = True
+
+    def rows(self) -> Iterator[Row]:
+        """All lines, oldest first."""
+        if self._fd is None:
+            return
+        position = 0
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                data = line.rstrip(b"\r\n")
+                if data:
+                    yield Row(number, position, data, line.endswith(b"\n"))
+                position += len(line)
+
+    def read(self, position: int) -> bytes:
+        """The line at a position."""
+        if self._reader is None:
+            self._reader = self._path.open("rb")
+        self._reader.seek(position)
+        return self._reader.readline().rstrip(b"\r\n")
+
+    def close(self) -> None:
+        """Let others write."""
+        fd, self._fd, self.writable = self._fd, None, False
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        if fd is not None:
+            os.close(fd)
+
+
+class JsonlStore:
+    """Sessions in the user's folder, and session files elsewhere by their path.
+
+    Args:
+        home: The user's folder; sessions are in ``sessions/`` of it, a folder for each project.
+    """
+
+    def __init__(self, home: str | os.PathLike[str]) -> None:
+        self.home = Path(home)
+        self.root = self.home / "sessions"
+
+    def create(self, header: SessionEntry) -> JsonlLog:
+        """A new session; nothing is stored yet."""
+        if self.exists(checked_id(header.id)):
+            raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
+        return JsonlLog(self.root / project_name(header.cwd) / f"{header.id}{SUFFIX}", self._context(header.id))
+
+    def open(self, name: str, *, write: bool = True) -> JsonlLog:
+        """A stored session; see `SessionStore.open`."""
+        path = self._find(name)
+        log = JsonlLog(path, self._context(path.stem) if path.is_relative_to(self.root) else None)
+        try:
+            log.attach(write=write)
+        except OSError as error:
+            raise SessionError(f"{path} cannot be read: {error.strerror}") from error
+        return log
+
+    def exists(self, name: str) -> bool:
+        """Whether it is stored."""
+        return any(True for _ in self.root.glob(f"*/{checked_id(name)}{SUFFIX}"))
+
+    def delete(self, name: str) -> None:
+        """Remove a session for good."""
+        log = self.open(name)
+        try:
+            if not log.writable and not any(p.kind == "newer" for p in log.problems):
+                raise SessionError(f"session {name} cannot be deleted: {log.problems[0]}")
+            os.unlink(log.place)
+            if log.context_folder:
+                shutil.rmtree(log.context_folder, ignore_errors=True)
+        finally:
+            log.close()
+
+    def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
+        """The sessions of a folder, or all; last used first."""
+        project = "*" if cwd is None else project_name(cwd)
+        found: list[SessionInfo] = []
+        for path in self.root.glob(f"{project}/*{SUFFIX}"):
+            try:
+                found.append(session_info(path))
+            except OSError:  # gone meanwhile
+                continue
+        return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
+
+    def _context(self, session: str) -> Path:
+        return self.home / "context" / session
+
+    def _find(self, name: str) -> Path:
+        if name.endswith(SUFFIX) or os.sep in name:
+            path = Path(name).expanduser()
+            if not path.exists():
+                raise SessionError(f"there is no session file {path}")
+            return path
+        found = sorted(self.root.glob(f"*/{checked_id(name)}*{SUFFIX}"))
+        exact = [path for path in found if path.stem == name]
+        match exact or found:
+            case []:
+                raise SessionError(f"there is no session {name} under {self.root}")
+            case [path]:
+                return path
+            case several:
+                names = ", ".join(path.stem for path in several[:5])
+                raise SessionError(f"{name} is the beginning of {len(several)} sessions: {names}")
+
+
+_NOT_SAVED = "what is said now is not saved"
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+def _mark(fd: int) -> None:
+    """Files never block on this flag; to tools that look for blocking calls in an event loop it says: on purpose."""
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(fd, False)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make sure that a new file would still have its name after a power failure."""
+    if os.name == "posix":
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,127 @@
+"""What a list shows of a session file, from its beginning and its end, however large it is."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mainspring.errors import SessionError
+from mainspring.messages import Message
+from mainspring.sessions.entries import (
+    UNREADABLE,
+    LabelEntry,
+    MessageEntry,
+    RunStartEntry,
+    SessionEntry,
+    decode_entry,
+)
+from mainspring.sessions.store import SessionInfo
+
+_HEAD = 64 * 1024
+_TAIL = 16 * 1024
+_PREVIEW = 80
+
+
+def head_of(path: Path) -> SessionEntry:
+    """The header of a session file.
+
+    Raises:
+        SessionError: If it is not one.
+        OSError: If it cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise SessionError(f"{path} is no session: it is not a file")
+    with path.open("rb") as file:
+        return _header(path, file.readline(_HEAD))
+
+
+def _header(path: Path, line: bytes) -> SessionEntry:
+    if not line.strip():
+        raise SessionError(f"{path} is no session: it is empty" if not line else f"{path} is no session: no header")
+    try:
+        entry = decode_entry(line)
+    except UNREADABLE:
+        entry = None
+    if not isinstance(entry, SessionEntry):
+        raise SessionError(f"{path} is no session: its first line is not the header of one")
+    return entry
+
+
+def session_info(path: Path) -> SessionInfo:
+    """What a list shows of a file; one that is no session has ``problem`` set.
+
+    Raises:
+        OSError: If it is not there.
+    """
+    status = path.stat()
+    updated = datetime.fromtimestamp(status.st_mtime, UTC)
+    fallback = SessionInfo(id=path.stem, place=str(path), updated=updated, size=status.st_size)
+    try:
+        header = head_of(path)
+        head = _piece(path, 0, _HEAD)
+        tail = _piece(path, max(status.st_size - _TAIL, 0), _TAIL) if status.st_size > _HEAD else b""
+    except SessionError as error:
+        return replace(fallback, problem=str(error))
+    except OSError as error:
+        return replace(fallback, problem=f"{path} cannot be read: {error.strerror}")
+    return replace(
+        fallback,
+        id=header.id,
+        cwd=header.cwd,
+        created=header.timestamp,
+        title=_title(header, head, tail),
+        preview=_preview(head),
+    )
+
+
+def last_writer(path: Path) -> str:
+    """Which process wrote to a file last, as far as its end tells."""
+    try:
+        size = path.stat().st_size
+        tail = _piece(path, max(size - _HEAD, 0), _HEAD)
+    except OSError:
+        return ""
+    for line in reversed(tail.splitlines()):
+        if b'"run_start"' in line and isinstance(entry := _entry(line), RunStartEntry) and entry.pid:
+            return f"process {entry.pid} on {entry.host}" if entry.host else f"process {entry.pid}"
+    return ""
+
+
+def _piece(path: Path, start: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
+
+
+def _entry(line: bytes) -> object:
+    try:
+        return decode_entry(line)
+    except UNREADABLE:
+        return None
+
+
+def _title(header: SessionEntry, head: bytes, tail: bytes) -> str:
+    title = header.title
+    for line in _with(b'"label"', head, tail):
+        if isinstance(entry := _entry(line), LabelEntry) and entry.target == header.id:
+            title = entry.label
+    return title
+
+
+def _preview(head: bytes) -> str:
+    for line in _with(b'"prompt"', head):
+        entry = _entry(line)
+        if isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):
+            return " ".join(entry.message.text.split())[:_PREVIEW]
+    return ""
+
+
+def _with(mark: bytes, *pieces: bytes) -> Iterator[bytes]:
+    for piece in pieces:
+        for line in piece.splitlines():
+            if mark in line:
+                yield line

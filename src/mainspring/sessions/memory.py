@@ -1,0 +1,145 @@
+"""Sessions in the memory of the process: the twin of the files, for tests and for where nothing can be stored."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct, field
+
+from mainspring.errors import SessionError
+from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.places import checked_id
+from mainspring.sessions.store import Problem, Row, SessionInfo
+
+
+class _Kept(Struct, eq=False):
+    """The lines of one session, and whether somebody writes to it."""
+
+    header: SessionEntry
+    lines: list[bytes] = field(default_factory=list[bytes])
+    taken: bool = False
+    updated: datetime | None = None
+
+
+class MemoryLog:
+    """One session in a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore, kept: _Kept, *, write: bool = True) -> None:
+        self.place = f"memory:{kept.header.id}"
+        self.writable = write and not kept.taken
+        self.problems: list[Problem] = []
+        if write and kept.taken:
+            text = (
+                f"session {kept.header.id} is open elsewhere: what is said now is not saved; fork it to go on in a copy"
+            )
+            self.problems.append(Problem("locked", text))
+        kept.taken = kept.taken or self.writable
+        self._store = store
+        self._kept = kept
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is stored."""
+        return bool(self._kept.lines)
+
+    @property
+    def context_folder(self) -> str | None:
+        """The folder for large outputs, if there is one."""
+        return None
+
+    def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
+        """Add lines in one write; see `SessionLog.append`."""
+        if not self.writable:
+            raise OSError(errno.EROFS, "the session is open for reading only", self.place)
+        if not self._kept.lines:
+            self._store.sessions[self._kept.header.id] = self._kept
+        self._kept.lines.extend(lines)
+        self._kept.updated = datetime.now(UTC)
+
+    def rows(self) -> Iterator[Row]:
+        """All lines, oldest first."""
+        for i, line in enumerate(self._kept.lines):
+            yield Row(i + 1, i, line)
+
+    def read(self, position: int) -> bytes:
+        """The line at a position."""
+        return self._kept.lines[position]
+
+    def close(self) -> None:
+        """Let others write."""
+        if self.writable:
+            self.writable = self._kept.taken = False
+
+
+class MemoryStore:
+    """Sessions that end with the process.
+
+    Attributes:
+        sessions: What is stored, by id.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, _Kept] = {}
+
+    def create(self, header: SessionEntry) -> MemoryLog:
+        """A new session; nothing is stored yet."""
+        if self.exists(checked_id(header.id)):
+            raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
+        return MemoryLog(self, _Kept(header))
+
+    def open(self, name: str, *, write: bool = True) -> MemoryLog:
+        """A stored session; see `SessionStore.open`."""
+        return MemoryLog(self, self._find(name), write=write)
+
+    def exists(self, name: str) -> bool:
+        """Whether it is stored."""
+        return name in self.sessions
+
+    def delete(self, name: str) -> None:
+        """Remove a session for good."""
+        kept = self._find(name)
+        if kept.taken:
+            raise SessionError(f"session {name} cannot be deleted: it is open for writing")
+        del self.sessions[kept.header.id]
+
+    def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
+        """The sessions of a folder, or all; last used first."""
+        found = [_info(kept) for kept in self.sessions.values() if cwd in {None, kept.header.cwd}]
+        return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
+
+    def _find(self, name: str) -> _Kept:
+        name = name.removeprefix("memory:")
+        found = [kept for key, kept in self.sessions.items() if key.startswith(name)]
+        exact = [kept for kept in found if kept.header.id == name]
+        match exact or found:
+            case []:
+                raise SessionError(f"there is no session {name}")
+            case [kept]:
+                return kept
+            case several:
+                names = ", ".join(kept.header.id for kept in several[:5])
+                raise SessionError(f"{name} is the beginning of {len(several)} sessions: {names}")
+
+
+def _info(kept: _Kept) -> SessionInfo:
+    title, preview = kept.header.title, ""
+    for line in kept.lines:
+        match decode_entry(line):
+            case LabelEntry(target=target, label=label) if target == kept.header.id:
+                title = label
+            case MessageEntry(source="prompt", message=message) if not preview:
+                preview = " ".join(getattr(message, "text", "").split())[:80]
+            case _:
+                pass
+    return SessionInfo(
+        id=kept.header.id,
+        place=f"memory:{kept.header.id}",
+        cwd=kept.header.cwd,
+        title=title,
+        preview=preview,
+        created=kept.header.timestamp,
+        updated=kept.updated,
+        size=sum(map(len, kept.lines)) + len(kept.lines),
+    )

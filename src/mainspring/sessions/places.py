@@ -1,0 +1,82 @@
+"""Where sessions are: the user's folder, and a folder in it for each project."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from mainspring.errors import SessionError
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def user_folder(environ: Mapping[str, str] | None = None) -> Path | None:
+    """``$MAINSPRING_HOME``, else ``~/.agent``; ``None`` where there is no home folder."""
+    environ = os.environ if environ is None else environ
+    given = environ.get("MAINSPRING_HOME", "").strip()
+    if given:
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    base = environ.get("HOME", "").strip() or os.path.expanduser("~")
+    return Path(base) / ".agent" if os.path.isabs(base) else None
+
+
+def resolved(cwd: str | os.PathLike[str] | None = None) -> str:
+    """The real path of a folder, the same however it is spelled; the current folder if none is given."""
+    try:
+        path = os.path.realpath(os.getcwd() if cwd is None else os.path.expanduser(str(cwd)))
+    except FileNotFoundError:  # the current folder was deleted
+        return os.environ.get("PWD") or os.sep
+    other = path.swapcase()
+    try:
+        same = other != path and os.path.samefile(path, other)
+    except OSError:
+        same = False
+    return path.casefold() if same else path
+
+
+def project_name(cwd: str) -> str:
+    """The name of the folder that holds the sessions of ``cwd``: readable, and different for every path."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(Path(cwd).parts[-2:])).strip("-").lower()[-48:].strip("-")
+    digest = hashlib.sha256(cwd.encode("utf-8", "surrogateescape")).hexdigest()[:10]
+    return f"{words or 'root'}-{digest}"
+
+
+def new_session_id(now: datetime) -> str:
+    """An id that no other session has; ids sort by time."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+def checked_id(name: str) -> str:
+    """The id, if it can be one.
+
+    Raises:
+        SessionError: If not.
+    """
+    if not _ID.fullmatch(name):
+        raise SessionError(f"{name!r} cannot be the id of a session: use letters, digits, '.', '_' and '-'")
+    return name
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for their owner only.
+
+    Raises:
+        OSError: If that is not possible.
+    """
+    missing: list[Path] = []
+    while not folder.is_dir():
+        missing.append(folder)
+        if folder.parent == folder:
+            break
+        folder = folder.parent
+    for path in reversed(missing):
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            if not path.is_dir():
+                raise

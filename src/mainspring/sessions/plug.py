@@ -1,0 +1,217 @@
+"""The plug that keeps an agent's conversation in a session. It knows the hook bus and nothing else of a run."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from mainspring.errors import ConfigError
+from mainspring.events import (
+    ContextCompacted,
+    RunPause,
+    SessionEnd,
+    SessionStart,
+    SessionTurns,
+    ToolAfter,
+    ToolIntent,
+    ToolResultsAfter,
+    ToolStart,
+)
+from mainspring.loop import Plug
+from mainspring.messages import AgentMessage, ToolResultBlock
+from mainspring.sessions.entries import (
+    CallStartedEntry,
+    CompactionEntry,
+    Entry,
+    IntentEntry,
+    Kept,
+    MessageEntry,
+    PairEntry,
+    PauseEntry,
+    ResultEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+from mainspring.sessions.history import OpenCalls
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+    from mainspring.sessions.session import Session
+
+ORDER = 100
+"""After everybody else: what is stored is what was decided. A tool is noted as started only once nobody objects."""
+
+
+class SessionPlug(Plug):
+    """Stores every turn of an agent as it happens, and gives it the history that is stored already.
+
+    Args:
+        session: Where to.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._journal = session.journal
+        self._run: RunStartEntry | None = None
+        self._first = self._last = ""
+        self._intent_saved = False
+
+    def install(self, agent: CoreAgent) -> None:
+        """Fill the history from the session, and listen."""
+        history = self._journal.history
+        if history.messages and agent.context.messages:
+            raise ConfigError("give the agent a history or a session that has one, not both")
+        self._agent = agent
+        agent.session_id = self.session.id
+        if history.messages or history.open:
+            agent.context.messages[:] = self.session.messages
+            agent.context.pending = self.session.pending
+        self._journal.agents.add(agent)
+        agent.on(SessionStart, self._begin, order=ORDER)
+        agent.on(SessionTurns, self._join, order=ORDER)
+        agent.on(ToolIntent, self._intend, order=ORDER)
+        agent.on(ToolStart, self._start, order=ORDER)
+        agent.on(ToolAfter, self._answer, order=ORDER)
+        agent.on(ToolResultsAfter, self._pair, order=ORDER)
+        agent.on(RunPause, self._pause, order=ORDER)
+        agent.on(ContextCompacted, self._compact, order=ORDER)
+        agent.on(SessionEnd, self._end, order=ORDER)
+
+    def for_child(self) -> Plug | None:
+        """Nothing: a sub-agent has a conversation of its own."""
+        return None
+
+    # --- a run ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, hook: SessionStart) -> None:
+        """Nothing is stored yet: a run that comes to nothing leaves no trace."""
+        self._align(self._agent.context.messages)
+        self._first = self._last = ""
+        self._intent_saved = self._journal.saved
+        self._run = self._journal.record(
+            RunStartEntry,
+            run=hook.run_id,
+            agent=hook.agent,
+            resumed=hook.resumed,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+        )
+
+    async def _end(self, hook: SessionEnd) -> None:
+        run, self._run = self._run, None
+        if run is not None and self._journal.take_back(run):
+            return
+        self._journal.record(
+            RunEndEntry,
+            run=hook.run_id,
+            status=hook.status,
+            turns=hook.turns,
+            usage=hook.usage,
+            first=self._first,
+            last=self._last,
+            error=f"{type(hook.error).__name__}: {hook.error}" if hook.error else "",
+        )
+        await self._journal.flush(durable=True)
+
+    async def _join(self, hook: SessionTurns) -> None:
+        for message in hook.messages:
+            self._seen(self._journal.record(MessageEntry, message=message, source=hook.source, run=hook.run_id))
+        await self._journal.flush()
+
+    async def _compact(self, hook: ContextCompacted) -> None:
+        self._replace(hook.after, hook.reason)
+        await self._journal.flush()
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    async def _intend(self, hook: ToolIntent) -> None:
+        self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
+        await self._journal.flush()
+        self._intent_saved = self._journal.saved
+
+    async def _start(self, hook: ToolStart) -> None:
+        calls = self._calls_with(hook.call_id)
+        if calls is None:
+            return
+        call = next(c for c in calls.message.tool_uses if c.id == hook.call_id)
+        self._journal.record(
+            CallStartedEntry,
+            intent=calls.entry.id,
+            call=hook.call_id,
+            tool=hook.name,
+            idempotent=hook.idempotent,
+            input=None if call.raw_input is None and hook.input == call.input else hook.input,
+        )
+        await self._journal.flush(durable=not hook.idempotent)
+        if self._intent_saved and not self._journal.saved:
+            # A reader of the file would see the call and no start, and take it for one that never ran.
+            hook.block = "the session can no longer be saved; from here on it is in memory only, so make the call again"
+
+    async def _answer(self, hook: ToolAfter) -> None:
+        calls = self._calls_with(hook.call_id)
+        if calls is not None:
+            self._result(calls, hook.result, hook.seconds)
+            await self._journal.flush()
+
+    async def _pair(self, hook: ToolResultsAfter) -> None:
+        calls = self._journal.history.find(hook.message)
+        if calls is None:  # an answer that broke off: its calls were never looked at
+            self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
+            calls = self._journal.history.find(hook.message)
+            assert calls is not None
+        refs = tuple([self._result(calls, block) for block in hook.results.tool_results])
+        pair = self._journal.record(
+            PairEntry, hook.results, intent=calls.entry.id, results=refs, message=hook.results.id
+        )
+        self._seen(pair)
+        await self._journal.flush()
+
+    async def _pause(self, hook: RunPause) -> None:
+        calls = self._journal.history.find(hook.message)
+        if calls is None:
+            return
+        for block in hook.results.values():
+            self._result(calls, block)
+        self._journal.record(PauseEntry, intent=calls.entry.id, reasons=dict(hook.reasons))
+        await self._journal.flush(durable=True)
+
+    def _result(self, calls: OpenCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
+        """The entry of a result, which is made unless there is one."""
+        known = calls.results.get(block.tool_use_id)
+        if known is not None and known[1] is block:
+            return known[0]
+        entry = self._journal.record(
+            ResultEntry, intent=calls.entry.id, call=block.tool_use_id, result=block, seconds=seconds
+        )
+        return entry.id
+
+    def _calls_with(self, call_id: str) -> OpenCalls | None:
+        for calls in reversed(self._journal.history.open.values()):
+            if any(c.id == call_id for c in calls.message.tool_uses):
+                return calls
+        return None
+
+    # --- the history as the agent has it ----------------------------------------------------------------------------
+
+    def _align(self, theirs: list[AgentMessage]) -> None:
+        """Follow the agent where its history was changed between runs: given, forgotten (`reset`) or edited."""
+        ours = self._journal.history.messages
+        common = len(ours) if len(theirs) >= len(ours) else -1
+        if common < 0 or any(a is not b for a, b in zip(ours, theirs, strict=False)):
+            if theirs:
+                self._replace(theirs, "replaced")
+            else:
+                self._journal.branch(None)
+            return
+        for message in theirs[common:]:
+            self._journal.record(MessageEntry, message=message, source="given")
+
+    def _replace(self, messages: tuple[AgentMessage, ...] | list[AgentMessage], reason: str) -> None:
+        places = self._journal.history.places()
+        items: list[Kept | AgentMessage] = [Kept(places[id(m)]) if id(m) in places else m for m in messages]
+        self._journal.record(CompactionEntry, history=tuple(items), reason=reason)
+
+    def _seen(self, entry: Entry) -> None:
+        self._first = self._first or entry.id
+        self._last = entry.id

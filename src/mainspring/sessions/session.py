@@ -1,0 +1,296 @@
+"""A session: one conversation that outlives the process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from mainspring.errors import AgentBusyError, SessionError
+from mainspring.loop import Pending
+from mainspring.messages import AgentMessage
+from mainspring.sessions.entries import (
+    VERSION,
+    BranchEntry,
+    CustomEntry,
+    Entry,
+    LabelEntry,
+    ModelChangeEntry,
+    SessionEntry,
+)
+from mainspring.sessions.journal import Journal, SessionOptions
+from mainspring.sessions.jsonl import JsonlStore
+from mainspring.sessions.load import read_tree
+from mainspring.sessions.memory import MemoryStore
+from mainspring.sessions.places import new_session_id, resolved, user_folder
+from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore
+from mainspring.sessions.turns import SessionTurn, messages_to_turns
+
+Home = str | os.PathLike[str] | SessionStore
+"""Where sessions are: the user's folder, or a store."""
+
+
+class Session:
+    """One conversation and where it is kept. Give it to an agent with `SessionPlug`; use it for one agent at a time.
+
+    A new session is stored with its first message, so one that is only looked at or never used leaves nothing behind.
+
+    Attributes:
+        id: Its id.
+        cwd: The folder it belongs to, resolved.
+        place: Where it is kept, for people.
+        problems: What people should be told about reading and saving it; grows while it is used.
+        interrupted: Whether the process of its last run was killed.
+        store: Where it is kept.
+        journal: Writes its entries.
+    """
+
+    def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
+        self.store = store
+        self.journal = Journal(log, header, options)
+        self.id = header.id
+        self.cwd = header.cwd
+        self.place = log.place
+        self.problems: list[Problem] = self.journal.problems
+        self.interrupted = False
+        self._options = options
+
+    @classmethod
+    def create(
+        cls,
+        cwd: str | os.PathLike[str] | None = None,
+        *,
+        home: Home | None = None,
+        id: str = "",
+        title: str = "",
+        options: SessionOptions | None = None,
+    ) -> Self:
+        """A new session.
+
+        Args:
+            cwd: The folder it belongs to; the current one if left out.
+            home: The user's folder or a store; ``$MAINSPRING_HOME``, else ``~/.agent``, if left out. Where there is none,
+                the session is kept in memory, and `problems` says so.
+            id: Its id; made up if left out.
+            title: A name for people.
+            options: How it is written.
+
+        Raises:
+            SessionError: If there is a session of that id.
+        """
+        options = options or SessionOptions()
+        store = _store(home)
+        now = options.clock()
+        header = SessionEntry(
+            id=id or new_session_id(now), parent=None, timestamp=now, version=VERSION, cwd=resolved(cwd), title=title
+        )
+        session = cls(store, store.create(header), header, options)
+        if home is None and isinstance(store, MemoryStore):
+            session.journal.tell(Problem("memory", "there is no home folder: this session is kept in memory only"))
+        session.journal.begin()
+        return session
+
+    @classmethod
+    def open(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        home: Home | None = None,
+        write: bool = True,
+        if_taken: Literal["read", "fork"] = "read",
+        options: SessionOptions | None = None,
+    ) -> Self:
+        """A stored session, from wherever it was.
+
+        Args:
+            name: Its id, the beginning of its id, or its file.
+            home: As for `create`.
+            write: Whether to go on with it. If not, nothing is written and no lock is taken.
+            if_taken: What to do when another process has it open: ``read`` goes on in memory only, ``fork`` in a copy.
+                Either way `problems` says so.
+            options: How it is written.
+
+        Raises:
+            SessionError: If there is no such session, or what is there is none.
+        """
+        options = options or SessionOptions()
+        store = _store(home)
+        log = store.open(os.fspath(name), write=write)
+        try:
+            session = cls(store, log, read_tree(log).header, options)
+            session.interrupted = session.journal.resume()
+        except OSError as error:
+            log.close()
+            raise SessionError(f"{log.place} cannot be read: {error.strerror or error}") from error
+        except SessionError:
+            log.close()
+            raise
+        if if_taken == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
+            fork = session.fork()
+            session.close()
+            text = f"session {session.id} is open in another process: this goes on in a copy of it, {fork.id}"
+            fork.journal.tell(Problem("locked", text))
+            return fork
+        return session
+
+    @classmethod
+    def latest(
+        cls,
+        cwd: str | os.PathLike[str] | None = None,
+        *,
+        home: Home | None = None,
+        if_taken: Literal["read", "fork"] = "read",
+        options: SessionOptions | None = None,
+    ) -> Self:
+        """The session of a folder that was used last, however the folder is spelled.
+
+        Raises:
+            SessionError: If there is none.
+        """
+        skipped: list[str] = []
+        for info in list_sessions(cwd, home=home):
+            if info.problem:
+                skipped.append(info.problem)
+                continue
+            session = cls.open(info.place, home=home, if_taken=if_taken, options=options)
+            for text in skipped:
+                session.journal.tell(Problem("damaged", f"{text}; it was passed over"))
+            return session
+        raise SessionError("; ".join([f"there is no session of {resolved(cwd)} yet", *skipped]))
+
+    # --- what is in it ----------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history: the path to the current leaf, from the last compaction on. Every call has its result."""
+        return tuple(self.journal.history.messages)
+
+    @property
+    def pending(self) -> Pending | None:
+        """The calls that a paused run left to be answered."""
+        for calls in reversed(self.journal.history.open.values()):
+            if calls.reasons is not None:
+                return Pending(calls.message, {call: block for call, (_, block) in calls.results.items()})
+        return None
+
+    @property
+    def turns(self) -> tuple[SessionTurn, ...]:
+        """The history as stored turns."""
+        return tuple(messages_to_turns(self.journal.history.messages, self.journal.history.refs))
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return self.journal.title
+
+    @property
+    def writable(self) -> bool:
+        """Whether what happens in it is stored."""
+        return self.journal.log.writable
+
+    @property
+    def context_folder(self) -> Path | None:
+        """The folder for large outputs of this session; there from its first message on."""
+        folder = self.journal.log.context_folder
+        return Path(folder) if folder else None
+
+    def entries(self) -> list[Entry]:
+        """The entries on the path to the current leaf, read anew; those that this version does not know are left out."""
+        return [line.entry for line in self.journal.path() if line.entry is not None]
+
+    # --- entries of other kinds -------------------------------------------------------------------------------------
+
+    def label(self, text: str, entry: str | None = None) -> LabelEntry:
+        """Name an entry, or the session itself (its title). Stored with the next message, or by `save` or `close`."""
+        return self._note(LabelEntry, target=entry or self.id, label=text)
+
+    def model_change(self, model: str, thinking: str = "") -> ModelChangeEntry:
+        """Note that another model, ``provider:model``, answers from here on. Stored as by `label`."""
+        return self._note(ModelChangeEntry, model=model, thinking=thinking)
+
+    def custom(self, custom_type: str, data: Any = None) -> CustomEntry:
+        """Keep something of the application's own. Stored as by `label`."""
+        return self._note(CustomEntry, custom_type=custom_type, data=data)
+
+    def branch(self, entry: str | None, label: str = "") -> BranchEntry:
+        """Go on from another entry; ``None`` starts again with an empty history. What was said before stays stored.
+
+        Agents that use this session get the history as it was there. Stored as by `label`.
+
+        Raises:
+            SessionError: If there is no such entry, or it stands between calls and their results.
+            AgentBusyError: If an agent is using the session right now.
+        """
+        if any(agent.running for agent in self.journal.agents):
+            raise AgentBusyError("an agent is running in this session; abort() it first")
+        made = self.journal.branch(entry, label)
+        self.journal.wanted = True
+        for agent in self.journal.agents:
+            agent.context.messages[:] = self.messages
+            agent.context.pending = self.pending
+        return made
+
+    def fork(self, *, title: str = "") -> Self:
+        """A new session that begins with what is on the path to the current leaf. It has its own file from the start.
+
+        Raises:
+            SessionError: If this session is of a newer version of the format.
+        """
+        if self.journal.header.version > VERSION:
+            raise SessionError(
+                f"session {self.id} is of a newer version of the format and cannot be copied by this one"
+            )
+        now = self._options.clock()
+        header = SessionEntry(
+            id=new_session_id(now),
+            parent=None,
+            timestamp=now,
+            version=VERSION,
+            cwd=self.cwd,
+            title=title or self.title,
+            forked_from=self.id,
+        )
+        fork = type(self)(self.store, self.store.create(header), header, self._options)
+        fork.journal.begin([line.data for line in self.journal.path()])
+        return fork
+
+    def save(self) -> None:
+        """Store everything now, also a session that has no message yet. Blocks meanwhile."""
+        self.journal.save()
+
+    def close(self) -> None:
+        """Store what is left, and let others write."""
+        self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _note(self, kind: type[Any], **fields: Any) -> Any:
+        self.journal.wanted = True
+        return self.journal.record(kind, **fields)
+
+
+def list_sessions(
+    cwd: str | os.PathLike[str] | None = None, *, home: Home | None = None, everywhere: bool = False
+) -> list[SessionInfo]:
+    """The sessions of a folder, last used first, without reading the whole of them.
+
+    Args:
+        cwd: The folder; the current one if left out.
+        home: As for `Session.create`.
+        everywhere: Whether to list the sessions of all folders.
+    """
+    return list(_store(home).list(None if everywhere else resolved(cwd)))
+
+
+def _store(home: Home | None) -> SessionStore:
+    if home is None:
+        folder = user_folder()
+        return JsonlStore(folder) if folder else MemoryStore()
+    return JsonlStore(home) if isinstance(home, str | os.PathLike) else home
