@@ -6,13 +6,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from mainspring.errors import SessionError
 from mainspring.events import AgentEvent, RunStatus
 from mainspring.messages import StopReason, Usage
-
-
-class NoSuchSessionError(SessionError):
-    """There is no session of that name, or none of this folder to go on with."""
 
 
 class ModelName(Struct, frozen=True, kw_only=True):

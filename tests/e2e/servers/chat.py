@@ -173,7 +173,12 @@ def _deltas(reply: Reply) -> list[dict[str, Any]]:
     deltas += [{"content": reply.text[i : i + size]} for i in range(0, len(reply.text), size)]
     for index, (name, arguments) in enumerate(reply.calls):
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        start = {"index": index, "id": f"call_{index}_{name}", "type": "function", "function": {"name": name, "arguments": ""}}
+        start = {
+            "index": index,
+            "id": f"call_{index}_{name}",
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
         half = len(text) // 2
         deltas.append({"tool_calls": [start]})
         deltas += [
@@ -184,7 +189,13 @@ def _deltas(reply: Reply) -> list[dict[str, Any]]:
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "test-model", "choices": [choice]}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "test-model",
+        "choices": [choice],
+    }
 
 
 def _event(writer: asyncio.StreamWriter, value: Any) -> None:

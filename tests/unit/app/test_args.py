@@ -7,7 +7,20 @@ from mainspring.app.cli.args import COMMANDS, UsageError, ask_parser, parse
 
 def test_a_run() -> None:
     name, options = parse(
-        ["-p", "do it", "--output", "json", "--max-turns", "3", "--allow", "edit", "--allow", "shell(git *)", "--tools", "a, b"]
+        [
+            "-p",
+            "do it",
+            "--output",
+            "json",
+            "--max-turns",
+            "3",
+            "--allow",
+            "edit",
+            "--allow",
+            "shell(git *)",
+            "--tools",
+            "a, b",
+        ]
     )
 
     assert name == "ask"

@@ -110,7 +110,9 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("permissions (reading in the folder is allowed, writing and running is not)")
     rule = "as in read_file, 'edit(docs/**)', 'shell(git diff *)', scope:fs-write"
     group.add_argument("--allow", action="append", default=[], metavar="RULE", help=f"allow it: {rule}")
-    group.add_argument("--ask", action="append", default=[], metavar="RULE", help="ask before it; without a terminal: deny")
+    group.add_argument(
+        "--ask", action="append", default=[], metavar="RULE", help="ask before it; without a terminal: deny"
+    )
     group.add_argument("--deny", action="append", default=[], metavar="RULE", help="deny it, whatever else allows it")
 
 
@@ -138,7 +140,9 @@ def ask_parser() -> Parser:
     add("--system", metavar="TEXT", help="instructions in place of the built-in ones")
     add("--tools", type=_names, metavar="LIST", help="only these tools, separated by commas; 'none' for none")
     group = parser.add_argument_group("conversation")
-    group.add_argument("-c", "--continue", dest="continued", action="store_true", help="go on with this folder's last one")
+    group.add_argument(
+        "-c", "--continue", dest="continued", action="store_true", help="go on with this folder's last one"
+    )
     group.add_argument("--session", metavar="ID", help="go on with this one")
     group.add_argument("--no-session", action="store_true", help="save nothing")
     group = parser.add_argument_group("limits")
@@ -146,7 +150,9 @@ def ask_parser() -> Parser:
     group.add_argument("--max-seconds", type=_amount, metavar="S", help="most seconds")
     group.add_argument("--max-cost", type=_amount, metavar="USD", help="most US dollars")
     group.add_argument("--max-tokens", type=_whole, metavar="N", help="most tokens, prompts and answers together")
-    group.add_argument("--max-output-tokens", type=_whole, metavar="N", help="most tokens of one answer (default 16384)")
+    group.add_argument(
+        "--max-output-tokens", type=_whole, metavar="N", help="most tokens of one answer (default 16384)"
+    )
     _add_rules(parser)
     add("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to the run")
     _add_place(parser)
@@ -196,9 +202,13 @@ def _sessions() -> Parser:
 
 def _config() -> Parser:
     parser = _noun("config", "Show the settings, or change your own.")
-    parser.add_argument("action", nargs="?", choices=("show", "set", "unset", "path"), default="show", help="show (default)")
+    parser.add_argument(
+        "action", nargs="?", choices=("show", "set", "unset", "path"), default="show", help="show (default)"
+    )
     parser.add_argument("key", nargs="?", help="as in agent.maxTokens, providers.openai.apiKey")
-    parser.add_argument("value", nargs="?", help="the value; '-' reads it from stdin, so that a key stays out of the history")
+    parser.add_argument(
+        "value", nargs="?", help="the value; '-' reads it from stdin, so that a key stays out of the history"
+    )
     parser.add_argument("--origin", action="store_true", help="with where each value comes from")
     parser.add_argument("--json", action="store_true", help="as JSON")
     _add_place(parser)

@@ -11,9 +11,11 @@ _DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
 _KEPT = "\n\t"
 _INVISIBLE = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _KEPT}
-_ESCAPES |= {code: f"\\u{code:04x}" for code in _INVISIBLE if code not in {0x200C, 0x200D}}  # joiners spell words
-_ESCAPES[0x0D] = ""
+_ESCAPES = {
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _KEPT},
+    **{code: f"\\u{code:04x}" for code in _INVISIBLE if code not in {0x200C, 0x200D}},  # joiners spell words
+    0x0D: "",
+}
 
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_INVISIBLE)}
 
@@ -41,9 +43,9 @@ def claim_standard_files() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
 
 
 def use_utf8(*streams: TextIO) -> None:
@@ -52,6 +54,10 @@ def use_utf8(*streams: TextIO) -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+class OutputError(Exception):
+    """The answer cannot be written; the text says why."""
 
 
 class Console:
@@ -89,12 +95,12 @@ class Console:
         """Write a piece of the answer.
 
         Raises:
-            OSError: If nobody takes it any more (BrokenPipeError), or it cannot be written.
+            BrokenPipeError: If nobody reads any more.
+            OutputError: If it cannot be written.
         """
         if not text:
             return
-        self._out.write(visible(text) if self.live else text)
-        self._out.flush()
+        self._put(visible(text) if self.live else text)
         self._out_open = not text.endswith("\n")
 
     def end_answer(self) -> None:
@@ -111,10 +117,20 @@ class Console:
         """Write one line of JSON.
 
         Raises:
-            OSError: As `answer`.
+            BrokenPipeError: If nobody reads any more.
+            OutputError: If it cannot be written.
         """
-        self._out.write((inert_json(text) if self.live else text) + "\n")
-        self._out.flush()
+        self._put((inert_json(text) if self.live else text) + "\n")
+
+    def _put(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as error:
+            abandon(self._out)
+            raise OutputError(f"the answer cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
     def say(self, text: str) -> None:
         """Tell something beside the answer."""

@@ -9,8 +9,9 @@ from mainspring.errors import (
     ModelError,
     PermissionDeniedError,
     ProviderConfigError,
+    SessionError,
 )
-from mainspring.runtime.outcome import NoSuchSessionError, Outcome
+from mainspring.runtime.outcome import Outcome
 
 DONE = 0
 ERROR = 1
@@ -19,6 +20,9 @@ LIMIT = 3
 DENIED = 4
 PROVIDER = 5
 INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""Nobody read the answer any more: what a program gives that SIGPIPE (13) ended."""
+
 _SIGNALLED = 128
 
 _OWN_FAULTS = frozenset({"output_limit", "bad_tool_calls", "empty"})
@@ -46,7 +50,7 @@ def code_of(outcome: Outcome, signal: int = 0) -> int:
 def code_of_error(error: BaseException) -> int:
     """The exit code of a failure."""
     match error:
-        case ConfigError() | ProviderConfigError() | NoSuchSessionError():
+        case ConfigError() | ProviderConfigError() | SessionError():
             return USAGE
         case PermissionDeniedError():
             return DENIED

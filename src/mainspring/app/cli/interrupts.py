@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -32,10 +31,8 @@ class Interrupts:
         self._token = token
         self._leave = leave
         self._before: dict[int, object] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Interrupts:
-        self._loop = asyncio.get_running_loop()
         for name in _NAMES:
             number: int | None = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
@@ -53,8 +50,7 @@ class Interrupts:
         limit = threading.Timer(_LONGEST, self._now)
         limit.daemon = True
         limit.start()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._token.cancel, f"stopped by {signal.Signals(number).name}")
+        self._token.cancel(f"stopped by {signal.Signals(number).name}")
 
     def _now(self) -> None:
         try:

@@ -8,11 +8,7 @@ from importlib import import_module
 
 from mainspring import __version__
 
-USAGE = 2
-ERROR = 1
 INTERRUPTED = 130
-PIPE_CLOSED = 141
-"""What a program that SIGPIPE ended gives: 128 + 13."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,27 +25,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mainspring {__version__}")
         return 0
     try:
-        return _run(given)
+        return _run(given, owns_process=arguments is None)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        import_module("mainspring.app.cli.console").abandon(sys.stdout)
-        return PIPE_CLOSED
 
 
-def _run(given: list[str]) -> int:
-    from mainspring.app.cli.args import UsageError, parse
-
+def _run(given: list[str], *, owns_process: bool) -> int:
+    console = import_module("mainspring.app.cli.console")
+    if owns_process:
+        console.claim_standard_files()
+        console.use_utf8(sys.stdout, sys.stderr)
+    args = import_module("mainspring.app.cli.args")
     try:
-        name, options = parse(given)
-    except UsageError as error:
-        return import_module("mainspring.app.cli.complain").usage(error, given)
-    if getattr(options, "version", False):
-        print(f"mainspring {__version__}")
-        return 0
-    command = import_module(f"mainspring.app.cli.{name}")
-    return command.run(options)
+        name, options = args.parse(given)
+        if getattr(options, "version", False):
+            print(f"mainspring {__version__}")
+            return 0
+        options.owns_process = owns_process
+        return import_module(f"mainspring.app.cli.{name}").run(options)
+    except args.UsageError as error:
+        return import_module("mainspring.app.cli.complain").complain(error, given)
 
 
 if __name__ == "__main__":

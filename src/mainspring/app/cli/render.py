@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mainspring.app.cli import wire
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import code_of
 from mainspring.app.cli.failures import in_full, in_words
-from mainspring.errors import AgentProviderError, ModelError
-from mainspring.events import (
-    MessageEnd,
-    ModelRetry,
-    StreamError,
-    TextDelta,
-    ThinkingDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnStart,
-)
-from mainspring.messages import Message, ToolUseBlock, Usage
+from mainspring.app.cli.render_json import JsonRenderer, StreamJsonRenderer
+from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from mainspring.messages import Message, ToolUseBlock
 from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
 from mainspring.runtime.redaction import redact
 
@@ -91,7 +80,7 @@ class TextRenderer:
     def _tool_end(self, end: ToolExecutionEnd) -> None:
         text = end.result.text
         if end.result.is_error:
-            self._console.say(f"  failed: {one_line(redact(text))}")
+            self._console.say(f"  failed: {one_line(redact(text), 1000)}")
         else:
             self._console.detail(f"  {one_line(end.title or text)} ({end.seconds:.1f} s)")
 
@@ -127,166 +116,6 @@ class TextRenderer:
         if outcome.turns:
             console.detail(_figures(outcome))
         return code
-
-
-class JsonRenderer:
-    """One object on stdout, at the end; nothing else anywhere but what went wrong before."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def report(self, report: Report) -> None:
-        """Progress of downloads goes to stderr, so that nobody waits in the dark."""
-        if isinstance(report, Progress):
-            self._console.progress(report.text, last=report.last)
-        elif isinstance(report, Notice):
-            self._console.say(f"note: {report.text}")
-
-    def finish(self, outcome: Outcome, signal: int = 0) -> int:
-        """Write the object."""
-        code = code_of(outcome, signal)
-        self._console.data(wire.encode(result_line(outcome, code)))
-        if outcome.error is not None:
-            self._console.detail(in_full(outcome.error))
-        return code
-
-
-class StreamJsonRenderer:
-    """One object a line, each flushed; the last is the result."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._ended = False
-
-    def report(self, report: Report) -> None:
-        """Write the line of what happened, if it has one."""
-        line = line_of(report)
-        if line is not None:
-            self._console.data(wire.encode(line))
-        elif isinstance(report, Progress):
-            self._console.progress(report.text, last=report.last)
-
-    def finish(self, outcome: Outcome, signal: int = 0) -> int:
-        """Write the last line."""
-        code = code_of(outcome, signal)
-        if not self._ended:
-            self._ended = True
-            self._console.data(wire.encode(result_line(outcome, code)))
-            if outcome.error is not None:
-                self._console.detail(in_full(outcome.error))
-        return code
-
-
-def line_of(report: Report) -> wire.Line | None:
-    """The ``stream-json`` line of what happened; ``None`` where there is none."""
-    match report:
-        case TextDelta(text=text):
-            return wire.TextLine(text=text)
-        case ThinkingDelta(thinking=text):
-            return wire.ThinkingLine(text=text)
-        case TurnStart(turn=turn):
-            return wire.TurnLine(turn=turn)
-        case MessageEnd(message=Message(role="assistant") as message):
-            return _message(message)
-        case StreamError(message=message) if message.content:
-            return _message(message)
-        case ToolExecutionStart(call=call):
-            return wire.ToolStartLine(id=call.id, name=call.name, input=call.input)
-        case ToolExecutionUpdate():
-            return wire.ToolUpdateLine(
-                id=report.call_id, name=report.name, output=report.output, title=report.title, metadata=report.metadata
-            )
-        case ToolExecutionEnd(call=call, result=result):
-            return wire.ToolEndLine(
-                id=call.id,
-                name=call.name,
-                output=result.content,
-                is_error=result.is_error,
-                title=report.title,
-                seconds=round(report.seconds, 3),
-                details=result.details,
-            )
-        case ModelRetry():
-            return wire.RetryLine(
-                attempt=report.attempt, max_retries=report.max_retries, delay=report.delay, error=failure(report.error)
-            )
-        case Started():
-            return wire.StartLine(
-                version=wire.VERSION,
-                model=model_of(report.model),
-                session_id=report.session_id,
-                resumed=report.resumed > 0,
-                cwd=report.cwd,
-                tools=report.tools,
-            )
-        case Notice(text=text):
-            return wire.NoticeLine(text=text)
-        case _:
-            return None
-
-
-def _message(message: Message) -> wire.MessageLine:
-    return wire.MessageLine(
-        text=message.text,
-        thinking=message.thinking,
-        tool_calls=tuple(
-            wire.ToolCall(id=c.id, name=c.name, input=c.input, raw_input=c.raw_input) for c in message.tool_uses
-        ),
-        stop_reason=message.stop_reason,
-        usage=tokens(message.usage) if message.usage else None,
-    )
-
-
-def result_line(outcome: Outcome, code: int) -> wire.ResultLine:
-    """The line of how a run ended."""
-    usage = outcome.usage
-    return wire.ResultLine(
-        version=wire.VERSION,
-        status=outcome.status,
-        exit_code=code,
-        text=outcome.text,
-        model=model_of(outcome.model) if outcome.model else None,
-        session_id=outcome.session_id,
-        turns=outcome.turns,
-        usage=tokens(usage),
-        cost=round(usage.cost.total, 6) if usage.cost and outcome.turns else None,
-        seconds=round(outcome.seconds, 3),
-        stop_reason=outcome.stop_reason,
-        denied=outcome.denied,
-        error=failure(outcome.error) if outcome.error else None,
-    )
-
-
-def tokens(usage: Usage) -> wire.Tokens:
-    """Token counts as the lines have them."""
-    return wire.Tokens(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read=usage.cache_read,
-        cache_write=usage.cache_write,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
-    )
-
-
-def model_of(model: ModelName) -> wire.Model:
-    """A model as the lines have it."""
-    return wire.Model(provider=model.provider, id=model.id, spec=model.spec, label=model.label, notice=model.notice)
-
-
-def failure(error: BaseException) -> wire.Failure:
-    """A failure as the lines have it."""
-    cause = error.cause if isinstance(error, AgentProviderError) and isinstance(error.cause, ModelError) else error
-    known = cause if isinstance(cause, ModelError) else None
-    return wire.Failure(
-        type=type(cause).__name__,
-        message=in_words(error),
-        code=str(known.code) if known else None,
-        reason=known.reason if known else "",
-        retryable=known.retryable if known else False,
-        retry_after=known.retry_after if known else None,
-        status=known.status if known else None,
-    )
 
 
 def told(call: ToolUseBlock) -> str:

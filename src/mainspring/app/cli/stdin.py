@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 
 from mainspring.errors import ConfigError
 
@@ -15,6 +17,11 @@ PATIENCE = 1.0
 """Seconds in which something has to come where nobody asked for stdin."""
 
 _SLOW = 3.0
+_STEP = 0.1
+
+
+def _never() -> bool:
+    return False
 
 
 class Piped:
@@ -54,21 +61,32 @@ class Piped:
         """Whether something (or the end) came within some time."""
         return self._first.wait(seconds)
 
-    def wait(self, seconds: float = _SLOW) -> bool:
-        """Whether the end came within some time."""
+    @property
+    def empty(self) -> bool:
+        """Whether the end came with nothing before it."""
+        return self._done.is_set() and not self._data
+
+    def wait(self, seconds: float = _SLOW, *, stop: Callable[[], bool] = _never) -> bool:
+        """Whether the end came within some time, or ``stop`` said that it does not matter any more."""
         if self.terminal and not self._done.is_set():
             self.terminal = False
             self._start()
-        return self._done.wait(seconds)
+        limit = time.monotonic() + seconds
+        while not self._done.wait(_STEP) and not stop():
+            if time.monotonic() > limit:
+                return False
+        return True
 
-    def text(self) -> str:
-        """Everything, once the end has come.
+    def text(self, *, stop: Callable[[], bool] = _never) -> str:
+        """Everything, once the end has come; nothing if ``stop`` says so before.
 
         Raises:
             ConfigError: If it is too much, or no text.
         """
-        while not self.wait(1.0):
+        while not self.wait(stop=stop):
             pass
+        if not self._done.is_set():
+            return ""
         if self._error is not None and not self._data:
             raise ConfigError(f"stdin cannot be read: {self._error.strerror}")
         if len(self._data) > MOST:

@@ -17,7 +17,9 @@ from mainspring.messages.codec import strip_surrogates
 
 VERSION = 1
 
-Status = Literal["completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"]
+Status = Literal[
+    "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
+]
 Name = Annotated[str, Meta(description="Canonical name of a tool")]
 CallId = Annotated[str, Meta(description="Tells parallel calls apart; the same in all lines of one call")]
 

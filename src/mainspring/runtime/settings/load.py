@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ from mainspring.runtime.home import Home, project_settings, user_home
 from mainspring.runtime.settings.jsonc import JsonError, parse
 from mainspring.runtime.settings.layer import Checker, Layer, fit, type_of
 from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.model import AppConfig, Providers, ProviderSettings
+from mainspring.runtime.settings.model import AppConfig, PermissionSettings, Providers, ProviderSettings
 
 _LARGEST = 1 << 20
 
@@ -38,11 +38,28 @@ _LOWER = frozenset({"maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalT
 _HARMLESS = frozenset({("agent", "temperature"), ("permissions", "ask"), ("permissions", "deny")})
 
 
+class RuleSource(Struct, frozen=True):
+    """The rules of one file.
+
+    Attributes:
+        kind: Whose file it is.
+        place: The file.
+        rules: What stands there.
+        trusted: Whether it may loosen.
+    """
+
+    kind: Literal["user", "project"]
+    place: str
+    rules: PermissionSettings
+    trusted: bool = True
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """What was loaded, and from where.
 
     Attributes:
         config: The merged settings.
+        rules: The rules of ``config.permissions``, each list with its place.
         origins: For each setting, by dotted path, where its value comes from.
         warnings: What people should know: unknown keys, ignored values, files that cannot be reached.
         home: The user's folder, if there is a home folder.
@@ -50,6 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     config: AppConfig
+    rules: tuple[RuleSource, ...] = ()
     origins: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     home: Home | None = None
@@ -87,7 +105,17 @@ def load_settings(
     if strict and warnings:
         raise ConfigError("\n".join(warnings))
     values, origins = merge(layers)
-    return Settings(config=build(values), origins=origins, warnings=warnings, home=home, project_file=project_file)
+    return Settings(
+        config=build(values),
+        rules=(
+            RuleSource("user", user.origin, build(user.values).permissions),
+            RuleSource("project", project.origin, build(project.values).permissions, trusted),
+        ),
+        origins=origins,
+        warnings=warnings,
+        home=home,
+        project_file=project_file,
+    )
 
 
 def _read(file: Path) -> Layer:

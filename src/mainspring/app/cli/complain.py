@@ -1,0 +1,22 @@
+"""A wrong command line: what is wrong and how it is meant, in the form of output that was asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.exit_codes import USAGE
+from mainspring.app.cli.wire import VERSION, Failure, ResultLine, encode
+
+
+def complain(error: UsageError, given: Sequence[str]) -> int:
+    """Say it; the exit code."""
+    if error.usage:
+        print(error.usage.rstrip(), file=sys.stderr)
+    print(f"mainspring: error: {error}", file=sys.stderr)
+    words = {word for text in given for word in text.split("=")}
+    if "--output" in words and words & {"json", "stream-json"}:
+        failure = Failure(type="UsageError", message=str(error))
+        print(encode(ResultLine(version=VERSION, status="error", exit_code=USAGE, error=failure)), flush=True)
+    return USAGE

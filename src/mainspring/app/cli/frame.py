@@ -1,0 +1,63 @@
+"""What all commands have in common: every failure becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable
+
+from mainspring.app.cli.console import Console, OutputError
+from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, code_of_error
+from mainspring.app.cli.failures import in_full, in_words
+from mainspring.runtime.options import Place, Rules
+
+
+def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
+    """Do the work of a command.
+
+    Args:
+        options: Its options.
+        work: Gets the console, gives the exit code.
+    """
+    console = Console(verbose=options.verbose)
+    log_to_stderr(options.verbose)
+    try:
+        return work(console)
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    except OutputError as error:
+        console.fail(f"error: {error}")
+        return ERROR
+    except KeyboardInterrupt:
+        console.fail("interrupted")
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - whatever it is, people read a line and scripts a code
+        console.fail(f"error: {in_words(error)}")
+        console.detail(in_full(error))
+        return code_of_error(error)
+    finally:
+        console.close()
+
+
+def log_to_stderr(wanted: bool) -> None:
+    """Have the library's log on stderr, or nowhere: its records are for developers, what matters is told as a notice."""
+    log = logging.getLogger("mainspring")
+    log.propagate = False
+    log.handlers.clear()
+    if not wanted:
+        log.addHandler(logging.NullHandler())
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+
+
+def place_of(options: argparse.Namespace) -> Place:
+    """Where a command works."""
+    return Place(cwd=options.cwd, offline=options.offline)
+
+
+def rules_of(options: argparse.Namespace) -> Rules:
+    """The permission rules of a command line."""
+    return Rules(allow=tuple(options.allow), ask=tuple(options.ask), deny=tuple(options.deny))

@@ -1,0 +1,126 @@
+"""One run, shown in the form that was asked for. Whatever happens, it ends with its result and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import threading
+
+from mainspring.app.cli.args import STDIN
+from mainspring.app.cli.console import Console, OutputError
+from mainspring.app.cli.frame import framed, place_of, rules_of
+from mainspring.app.cli.interrupts import Interrupts
+from mainspring.app.cli.render import Renderer, renderer
+from mainspring.app.cli.stdin import PATIENCE, Piped
+from mainspring.errors import AgentAbortedError
+from mainspring.events import CancelToken
+from mainspring.runtime.build import Conversation
+from mainspring.runtime.commands.ask import ask
+from mainspring.runtime.options import AskOptions
+from mainspring.runtime.outcome import Outcome
+
+_TEARDOWN_SECONDS = 5.0
+
+
+def print_run(given: argparse.Namespace, piped: Piped) -> int:
+    """Run a prompt; the exit code."""
+    return framed(given, lambda console: _Run(given, piped, console).go())
+
+
+class _Run:
+    """One run of the command."""
+
+    def __init__(self, given: argparse.Namespace, piped: Piped, console: Console) -> None:
+        self._given = given
+        self._piped = piped
+        self._console = console
+        self._show: Renderer = renderer(given.output, console)
+        self._signal = CancelToken()
+        self._interrupts = Interrupts(self._signal, self._leave)
+        self._conversation: Conversation | None = None
+
+    def go(self) -> int:
+        with self._interrupts:
+            return asyncio.run(self._go())
+
+    async def _go(self) -> int:
+        try:
+            outcome = await ask(await self._options(), self._show.report, self._signal, on_ready=self._ready)
+        except (BrokenPipeError, OutputError):
+            raise
+        except (AgentAbortedError, KeyboardInterrupt):
+            outcome = Outcome(status="aborted")
+        except Exception as error:  # noqa: BLE001 - it is the outcome, in every form of output
+            outcome = Outcome(status="error", error=error)
+        code = self._show.finish(outcome, self._interrupts.number)
+        self._console.close()
+        self._be_gone(code)
+        return code
+
+    async def _options(self) -> AskOptions:
+        """What was asked for, with what is piped in.
+
+        Raises:
+            ConfigError: If what is piped in cannot be used.
+        """
+        given = self._given
+        own = "" if given.prompt in {None, STDIN} else _clean(given.prompt)
+        piped = await asyncio.to_thread(self._read, not own)
+        return AskOptions(
+            prompt=own,
+            piped=piped,
+            place=place_of(given),
+            model=given.model,
+            system=given.system,
+            tools=given.tools,
+            continued=given.continued,
+            session=given.session,
+            save=not given.no_session,
+            max_turns=given.max_turns,
+            max_seconds=given.max_seconds,
+            max_cost=given.max_cost,
+            max_total_tokens=given.max_tokens,
+            max_output_tokens=given.max_output_tokens,
+            rules=rules_of(given),
+            on_deny=given.on_deny,
+        )
+
+    def _read(self, needed: bool) -> str:
+        """What is piped in; where there is a prompt, only what comes soon."""
+        piped = self._piped
+        if not needed:
+            if piped.terminal:
+                return ""
+            if not piped.ready():
+                self._console.say(
+                    f"note: stdin is open, but nothing came within {PATIENCE:g} s, so it is not read; "
+                    "pipe the prompt itself in (-p -) to wait for it"
+                )
+                return ""
+        elif piped.terminal:
+            self._console.say("the prompt is read from the terminal; end it with Ctrl-D")
+        if not piped.wait(stop=lambda: self._signal.cancelled):
+            self._console.say("waiting for the end of stdin ...")
+        return piped.text(stop=lambda: self._signal.cancelled)
+
+    def _ready(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+
+    def _leave(self, number: int) -> None:
+        """Leave at once: end the programs, and close the output with its last line."""
+        if self._conversation is not None:
+            self._conversation.env.kill_all()
+        self._show.finish(Outcome(status="aborted"), number)
+
+    def _be_gone(self, code: int) -> None:
+        """Whatever may still hold the process, it ends soon."""
+        if self._given.owns_process:
+            limit = threading.Timer(_TEARDOWN_SECONDS, os._exit, (code,))
+            limit.daemon = True
+            limit.start()
+
+
+def _clean(text: str) -> str:
+    """An argument as text: bytes that are not UTF-8 become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,219 @@
+"""The composition root: options and settings become a model, tools, permissions and a session, plugged into one agent."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Any
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from mainspring.env import LocalEnv
+from mainspring.errors import ConfigError, SessionError
+from mainspring.loop import Behavior
+from mainspring.messages import Message
+from mainspring.models import RetryConfig
+from mainspring.policies.permissions import Origin, Permissions, RuleSet
+from mainspring.policies.permissions.rules import FILE_TOOLS
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.home import Home, working_folder
+from mainspring.runtime.model_choice import Choice, choose_model
+from mainspring.runtime.options import AskOptions, Place, Rules
+from mainspring.runtime.outcome import Notice, Reporter
+from mainspring.runtime.prompt import system_prompt
+from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
+from mainspring.sessions import Session, SessionPlug
+from mainspring.tools import Tool, ToolRegistry
+from mainspring.tools.builtin import builtin_tools
+
+MAX_TURNS = 50
+"""Most model calls of a run, where nobody says otherwise."""
+
+SMALL_TOOLS = ("read_file", "list_files", "grep")
+"""What a small model is offered; more only where a rule allows it or the user asks."""
+
+_CLOSE_SECONDS = 5.0
+
+
+class Conversation(Struct, eq=False):
+    """An agent with everything it needs, and what of it must be given back."""
+
+    agent: Agent
+    choice: Choice
+    env: LocalEnv
+    permissions: Permissions
+    settings: Settings
+    session: Session | None = None
+
+    async def aclose(self) -> None:
+        """End programs, close connections, finish the session; whatever does not end in time is left."""
+        closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
+        if self.session is not None:
+            session = self.session
+            closing.append(lambda: asyncio.to_thread(session.close))
+        await asyncio.wait([asyncio.ensure_future(_quiet(close)) for close in closing], timeout=_CLOSE_SECONDS)
+
+
+async def _quiet(close: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await close()
+    except Exception:  # noqa: BLE001 - the run is over; what it gave stands
+        pass
+
+
+def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]) -> tuple[str, Settings]:
+    """The folder to work in, and the settings there.
+
+    Raises:
+        ConfigError: If the folder is none, or the settings are broken.
+    """
+    try:
+        cwd, warning = working_folder(place.cwd, environ)
+    except NotADirectoryError as error:
+        raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
+    settings = load_settings(cwd, environ=environ, flags=flags)
+    if warning:
+        os.chdir(os.sep)  # a process has to stand somewhere
+        settings = replace(settings, warnings=(warning, *settings.warnings))
+    return cwd, settings
+
+
+async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, str]) -> Conversation:
+    """Everything for a run. Creates no file, starts no process, asks no model.
+
+    Raises:
+        ConfigError: If something is wrong with options or settings.
+        SessionError: If the session to go on with cannot be opened.
+    """
+    cwd, settings = load(options.place, options.flags(), environ)
+    for warning in settings.warnings:
+        report(Notice(warning))
+    permissions = permissions_of(settings, options.rules, cwd, on_deny=options.on_deny)
+    offered = builtin_tools()
+    if options.tools is not None:
+        offered = chosen(offered, options.tools)
+    choice = await choose_model(settings, environ)
+    small = choice.model.info.tools == "union"
+    if small and options.tools is None:
+        offered = for_small(offered, permissions.engine.rules)
+    session = await asyncio.to_thread(open_session, options, cwd, settings.home)
+    try:
+        env = LocalEnv(cwd)
+        agent = Agent(
+            choice.model,
+            name="mainspring",
+            system=system_prompt(cwd, date.today(), instructions=settings.config.agent.system_prompt, small=small),
+            tools=offered,
+            behavior=behavior_of(settings.config),
+            execution=env,
+            permissions=permissions,
+            plugs=[] if session is None else [SessionPlug(session)],
+        )
+    except BaseException:
+        if session is not None:
+            session.close()
+        raise
+    if session is not None:
+        tell_model(session, agent, choice)
+    return Conversation(agent, choice, env, permissions, settings, session)
+
+
+def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -> Permissions:
+    """The permissions plug with the rules of flags and files.
+
+    Raises:
+        ConfigError: If a rule is none; the text has its place.
+    """
+    found = RuleSet()
+    for effect in ("deny", "ask", "allow"):
+        found += RuleSet.build(origin=Origin("flag", f"--{effect}"), **{effect: getattr(rules, effect)})
+    for source in settings.rules:
+        section = {"allow": source.rules.allow, "ask": source.rules.ask, "deny": source.rules.deny}
+        found += RuleSet.from_settings(section, kind=source.kind, place=source.place, trusted=source.trusted)
+    return Permissions(rules=found, root=cwd, **options)
+
+
+def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
+    """The tools of these names.
+
+    Raises:
+        ConfigError: If there is none of a name.
+    """
+    known = [t.name for t in tools]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise ConfigError(f"there is no tool {name!r}; {hint}")
+    return list(ToolRegistry(tools).only(names))
+
+
+def for_small(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
+    """What a small model is offered: reading, and what a rule allows."""
+
+    def is_allowed(name: str) -> bool:
+        scope = FILE_TOOLS.get(name, "shell-run" if name == "shell" else None)
+        return any(r.scope == scope if r.scope else fnmatchcase(name, r.tool) for r in rules.effective("allow"))
+
+    return [t for t in tools if t.name in SMALL_TOOLS or is_allowed(t.name)]
+
+
+def behavior_of(config: AppConfig) -> Behavior:
+    """Limits and options of the settings."""
+    agent = config.agent
+    return Behavior(
+        max_turns=agent.max_turns or MAX_TURNS,
+        max_seconds=agent.max_seconds,
+        max_cost=agent.max_cost,
+        max_total_tokens=agent.max_total_tokens,
+        max_output_tokens=agent.max_tokens or UNSET,
+        temperature=agent.temperature,
+        retry=retry_of(config.retry),
+    )
+
+
+def retry_of(settings: RetrySettings) -> RetryConfig | None:
+    """How to try again; ``None`` is not at all."""
+    if not settings.enabled:
+        return None
+    given: dict[str, Any] = {
+        "max_retries": settings.max_retries,
+        "base_delay_ms": settings.base_delay_ms,
+        "max_delay_ms": settings.max_delay_ms,
+        "jitter": 0.0 if settings.enable_jitter is False else None,
+    }
+    return RetryConfig(**{name: value for name, value in given.items() if value is not None})
+
+
+def open_session(options: AskOptions, cwd: str, home: Home | None) -> Session | None:
+    """The session of a run; ``None`` where nothing is to be saved.
+
+    Raises:
+        SessionError: If the one to go on with does not exist or cannot be read.
+    """
+    folder = home.root if home else None
+    if not options.save:
+        return None
+    if options.session:
+        return Session.open(options.session, home=folder, if_taken="fork")
+    if options.continued:
+        try:
+            return Session.latest(cwd, home=folder, if_taken="fork")
+        except SessionError as error:
+            raise SessionError(
+                f"--continue: {error}; leave it out to begin one, or name one with --session ID"
+            ) from error
+    return Session.create(cwd, home=folder)
+
+
+def tell_model(session: Session, agent: Agent, choice: Choice) -> None:
+    """Note in the session that another model answers from here on."""
+    answers = (m for m in reversed(agent.messages) if isinstance(m, Message) and m.role == "assistant")
+    last = next(answers, None)
+    if last is not None and (last.provider, last.model) != (choice.model.provider, choice.model.model):
+        session.model_change(choice.name.spec)

@@ -1,0 +1,166 @@
+"""One run: from a prompt to an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from mainspring.errors import AgentAbortedError, AgentError, ConfigError
+from mainspring.events import AgentEnd, AgentEvent, CancelToken, MessageEnd, ToolExecutionEnd, run_cancellable
+from mainspring.loop import AgentStats, RunResult
+from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.runtime.build import Conversation, converse
+from mainspring.runtime.mentions import attach, delimited
+from mainspring.runtime.options import AskOptions
+from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
+from mainspring.tools import ToolErrorCode
+
+_START_GRACE = 2.0
+
+
+async def ask(
+    options: AskOptions,
+    report: Reporter,
+    signal: CancelToken | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    on_ready: Callable[[Conversation], object] | None = None,
+) -> Outcome:
+    """Run a prompt to its end.
+
+    Args:
+        options: What to do.
+        report: Is told everything while it happens. What it raises ends the run cleanly and comes out of here.
+        signal: Set it to end the run; the conversation so far is saved.
+        environ: The environment.
+        on_ready: Is handed the conversation before the run begins.
+
+    Returns:
+        How it ended; a run that failed or was stopped is an outcome, too.
+
+    Raises:
+        ConfigError: If it cannot begin: options, settings, model or files are wrong.
+        SessionError: If the session to go on with cannot be opened.
+        PermissionDeniedError: If a file that the prompt mentions may not be read.
+        AgentAbortedError: If it was stopped before it began.
+    """
+    signal = signal or CancelToken()
+    try:
+        conversation = await run_cancellable(lambda: converse(options, report, environ), signal, _START_GRACE)
+    except asyncio.CancelledError:
+        if not signal.cancelled:
+            raise
+        raise AgentAbortedError(signal.reason) from None
+    try:
+        if on_ready is not None:
+            on_ready(conversation)
+        return await answer(conversation, await prompt_of(options, conversation), report, signal)
+    finally:
+        await conversation.aclose()
+
+
+async def prompt_of(options: AskOptions, conversation: Conversation) -> str:
+    """The prompt as the model gets it: with the files it mentions and what was piped in.
+
+    Raises:
+        ConfigError: If there is nothing in it, or a file is missing.
+        PermissionDeniedError: If a file may not be read.
+    """
+    parts: list[str] = []
+    if options.prompt.strip():
+        reader = conversation.agent.tools.get("read_file")
+        parts.append(await attach(options.prompt, conversation.env, conversation.permissions, reader))
+    if options.piped.strip():
+        parts.append(delimited("stdin", options.piped) if parts else options.piped)
+    if not parts:
+        raise ConfigError('the prompt is empty; give one, as in mainspring -p "What is in this folder?"')
+    return "\n\n".join(parts)
+
+
+async def answer(conversation: Conversation, prompt: str, report: Reporter, signal: CancelToken) -> Outcome:
+    """One run in a conversation."""
+    agent, session = conversation.agent, conversation.session
+    told = 0
+
+    def problems() -> None:
+        nonlocal told
+        if session is not None:
+            for problem in session.problems[told:]:
+                report(Notice(str(problem)))
+            told = len(session.problems)
+
+    report(
+        Started(
+            model=conversation.choice.name,
+            session_id=session.id if session else "",
+            resumed=len(agent.messages),
+            cwd=conversation.env.cwd,
+            tools=tuple(t.name for t in agent.tools),
+        )
+    )
+    problems()
+    tally = _Tally()
+    run = agent.stream(prompt, signal=signal)
+    try:
+        async with run:
+            async for event in run:
+                tally.count(event)
+                report(event)
+        result = await run.result()
+    except AgentError as error:
+        result = tally.failed(error)
+    problems()
+    return _outcome(conversation, result, tally.denied)
+
+
+class _Tally:
+    """What events tell of a run, for one that ends without a result."""
+
+    def __init__(self) -> None:
+        self.denied: list[str] = []
+        self._started = time.monotonic()
+        self._turns = 0
+        self._usage = Usage.zero()
+        self._messages: tuple[AgentMessage, ...] = ()
+
+    def count(self, event: AgentEvent) -> None:
+        match event:
+            case MessageEnd(message=Message(role="assistant") as message):
+                self._usage += message.usage or Usage.zero()
+                self._turns += message.stop_reason not in {"error", "aborted"}
+            case ToolExecutionEnd() if reason := _denied(event):
+                self.denied.append(reason)
+            case AgentEnd(messages=messages):
+                self._messages = messages
+            case _:
+                pass
+
+    def failed(self, error: AgentError) -> RunResult:
+        stats = AgentStats(turns=self._turns, usage=self._usage, seconds=time.monotonic() - self._started)
+        return RunResult.so_far(self._messages, stats=stats).failed(error)
+
+
+def _denied(event: ToolExecutionEnd) -> str:
+    """Why a call was not permitted; empty for all other results."""
+    found = event.result.details
+    details = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return event.result.text if details.get("code") == ToolErrorCode.PERMISSION_DENIED else ""
+
+
+def _outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> Outcome:
+    last = next((m for m in reversed(result.messages) if isinstance(m, Message) and m.role == "assistant"), None)
+    return Outcome(
+        status=result.status,
+        text=result.text if last and not last.tool_uses else "",  # what is said before a call is no answer
+        model=conversation.choice.name,
+        session_id=conversation.session.id if conversation.session else "",
+        turns=result.turns,
+        usage=result.usage,
+        seconds=result.stats.seconds,
+        stop_reason=result.stop_reason,
+        denied=tuple(denied),
+        error=result.error,
+    )

