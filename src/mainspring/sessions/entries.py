@@ -300,7 +300,7 @@ def encode_entry(entry: Entry) -> bytes:
     try:
         return _encoder.encode(entry)
     except (UnicodeEncodeError, TypeError, OverflowError):
-        return _encoder.encode(_plain(msgspec.to_builtins(entry, enc_hook=str, str_keys=True)))
+        return _encoder.encode(_plain(msgspec.to_builtins(entry, enc_hook=str)))
     except RecursionError:
         if not isinstance(entry, ResultEntry) or entry.result.details is None:
             raise

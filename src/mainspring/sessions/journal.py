@@ -115,10 +115,17 @@ class Journal:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def record(self, kind: type[E], joined: Message | None = None, **fields: Any) -> E:
-        """Make an entry behind the last one. It is stored with the next `flush`."""
+        """Make an entry behind the last one. It is stored with the next `flush`.
+
+        Args:
+            kind: Which.
+            joined: For a ``pair``, the message with the results.
+            fields: What it holds, beside id, parent and time.
+        """
         self._count += 1
         id = f"{self._prefix}-{self._count:x}"
-        entry = kind(id=id, parent=self.leaf, timestamp=self._options.clock(), **fields)
+        fields.setdefault("timestamp", joined.timestamp if joined else self._options.clock())
+        entry = kind(id=id, parent=self.leaf, **fields)
         self._waiting.append(self._encoded(entry))
         self.history.apply(entry, joined)
         if isinstance(entry, LabelEntry):

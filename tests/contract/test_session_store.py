@@ -1,0 +1,162 @@
+"""What every `SessionStore` keeps to: files and memory, and whatever comes later."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import SessionError
+from mainspring.messages import Message
+from mainspring.sessions import (
+    JsonlStore,
+    LabelEntry,
+    MemoryStore,
+    MessageEntry,
+    SessionEntry,
+    SessionLog,
+    SessionStore,
+    encode_entry,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture(params=["jsonl", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
+    """Each store there is, empty."""
+    made: dict[str, Callable[[], SessionStore]] = {"jsonl": lambda: JsonlStore(tmp_path), "memory": MemoryStore}
+    return made[request.param]()
+
+
+def header(id: str = "s1", cwd: str = "/work", title: str = "") -> SessionEntry:
+    return SessionEntry(id=id, parent=None, timestamp=NOW, version=1, cwd=cwd, title=title)
+
+
+def line(id: str, text: str = "hi", parent: str | None = None) -> bytes:
+    message = Message.user(text, timestamp=NOW)
+    return encode_entry(MessageEntry(id=id, parent=parent, timestamp=NOW, message=message, source="prompt"))
+
+
+def stored(store: SessionStore, id: str = "s1", cwd: str = "/work", title: str = "") -> SessionLog:
+    log = store.create(header(id, cwd, title))
+    log.append([encode_entry(header(id, cwd, title)), line("a")])
+    return log
+
+
+def lines(log: SessionLog) -> list[bytes]:
+    return [row.data for row in log.rows()]
+
+
+@pytest.mark.covers("SES-09")
+def test_lines_come_back_as_they_were_added(store: SessionStore) -> None:
+    log = stored(store)
+    log.append([line("b", "x" * 300_000)], sync=True)
+    log.append([line("c"), line("d", "ünïcode\n")])
+    expected = [encode_entry(header()), line("a"), line("b", "x" * 300_000), line("c"), line("d", "ünïcode\n")]
+    assert lines(log) == expected
+    log.close()
+    again = store.open("s1")
+    assert lines(again) == expected
+    assert [again.read(row.position) for row in again.rows()] == expected
+    assert [row.number for row in again.rows()] == [1, 2, 3, 4, 5]
+    assert all(row.complete for row in again.rows())
+    again.append([line("e")])
+    assert lines(again)[5:] == [line("e")]
+
+
+def test_a_new_session_is_not_stored_before_its_first_line(store: SessionStore) -> None:
+    log = store.create(header())
+    assert not log.exists
+    assert lines(log) == []
+    assert not store.exists("s1")
+    assert list(store.list()) == []
+    log.append([encode_entry(header())])
+    assert log.exists
+    assert store.exists("s1")
+
+
+def test_an_id_is_given_once(store: SessionStore) -> None:
+    stored(store)
+    with pytest.raises(SessionError, match="already"):
+        store.create(header())
+
+
+@pytest.mark.parametrize("id", ["", "../x", "a/b", "a b", ".x", "x" * 200])
+def test_an_id_cannot_leave_its_folder(store: SessionStore, id: str) -> None:
+    with pytest.raises(SessionError, match="cannot be the id"):
+        store.create(header(id))
+
+
+def test_there_is_one_writer(store: SessionStore) -> None:
+    first = stored(store)
+    second = store.open("s1")
+    assert first.writable
+    assert not second.writable
+    assert [p.kind for p in second.problems] == ["locked"]
+    assert "fork" in str(second.problems[0])
+    assert lines(second) == lines(first)
+    with pytest.raises(OSError, match="reading only"):
+        second.append([line("b")])
+    second.close()
+    first.append([line("b")])
+    first.close()
+    third = store.open("s1")
+    assert third.writable
+    assert third.problems == []
+    assert len(lines(third)) == 3
+
+
+def test_reading_takes_no_lock(store: SessionStore) -> None:
+    stored(store).close()
+    reader = store.open("s1", write=False)
+    assert not reader.writable
+    assert reader.problems == []
+    assert store.open("s1").writable
+
+
+def test_a_session_is_found_by_the_beginning_of_its_id_and_by_its_place(store: SessionStore) -> None:
+    stored(store, "abc1").close()
+    log = stored(store, "abd2")
+    place = log.place
+    log.close()
+    assert lines(store.open("abd", write=False))[0] == encode_entry(header("abd2"))
+    assert lines(store.open(place, write=False))[0] == encode_entry(header("abd2"))
+    with pytest.raises(SessionError, match="beginning of 2 sessions: abc1, abd2"):
+        store.open("ab")
+    with pytest.raises(SessionError, match="no session zz"):
+        store.open("zz")
+
+
+def test_the_whole_id_wins_over_a_beginning(store: SessionStore) -> None:
+    stored(store, "ab").close()
+    stored(store, "abc").close()
+    assert store.open("ab", write=False).place == store.open("ab").place
+
+
+def test_a_list_has_what_people_look_for(store: SessionStore) -> None:
+    stored(store, "s1", "/one").close()
+    log = stored(store, "s2", "/two", "A title")
+    log.append([encode_entry(LabelEntry(id="l", parent="a", timestamp=NOW, target="s2", label="Another"))])
+    log.close()
+    (one,) = store.list("/one")
+    (two,) = store.list("/two")
+    assert (one.id, one.cwd, one.title, one.preview, one.created, one.problem) == ("s1", "/one", "", "hi", NOW, "")
+    assert two.title == "Another"
+    assert two.size > one.size > 0
+    assert one.updated is not None
+    assert datetime.now(UTC) - one.updated < timedelta(minutes=1)
+    assert {s.id for s in store.list()} == {"s1", "s2"}
+    assert list(store.list("/three")) == []
+
+
+def test_deleting_is_for_good_and_not_under_a_writer(store: SessionStore) -> None:
+    log = stored(store)
+    with pytest.raises(SessionError, match="cannot be deleted"):
+        store.delete("s1")
+    log.close()
+    store.delete("s1")
+    assert not store.exists("s1")
+    assert list(store.list()) == []
+    with pytest.raises(SessionError, match="no session"):
+        store.delete("s1")

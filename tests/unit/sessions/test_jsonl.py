@@ -1,0 +1,219 @@
+"""Session files: who may read them, what is never written to, and what happens when the disk does not cooperate."""
+
+import errno
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import SessionError
+from mainspring.messages import Message
+from mainspring.sessions import JsonlLog, JsonlStore, MessageEntry, SessionEntry, encode_entry
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+HEADER = SessionEntry(id="s1", parent=None, timestamp=NOW, version=1, cwd="/work")
+
+
+def line(id: str, text: str = "hi") -> bytes:
+    message = Message.user(text, timestamp=NOW)
+    return encode_entry(MessageEntry(id=id, parent=None, timestamp=NOW, message=message, source="prompt"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JsonlStore:
+    return JsonlStore(tmp_path / "home" / ".agent")
+
+
+@pytest.fixture
+def log(store: JsonlStore) -> JsonlLog:
+    log = store.create(HEADER)
+    log.append([encode_entry(HEADER), line("a")])
+    return log
+
+
+@pytest.fixture
+def no_room(log: JsonlLog) -> Iterator[None]:
+    """Files may grow by 100 bytes and no further."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(log.place).stat().st_size + 100, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.covers("SES-01", "SES-02")
+def test_files_and_folders_are_the_owners_only(store: JsonlStore, log: JsonlLog) -> None:
+    path = Path(log.place)
+    assert path.parent.parent == store.home / "sessions"
+    assert path.name == "s1.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert log.context_folder == str(store.home / "context" / "s1")
+    folders = [path.parent, path.parent.parent, store.home, store.home.parent, Path(log.context_folder or "")]
+    assert {stat.S_IMODE(f.stat().st_mode) for f in folders} == {0o700}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "empty"),
+        (b"\n", "no header"),
+        (b"hello\n", "not the header"),
+        (b'{"type":"message"}\n', "not the header"),
+        (b'{"id":"x","messages":[]}\n', "not the header"),
+        (line("a") + b"\n", "not the header"),
+        (b"\x89PNG\x00\xff\xfe", "not the header"),
+        (b"[" * 100_000, "not the header"),
+    ],
+)
+def test_a_file_that_is_no_session_is_refused_and_left_alone(
+    store: JsonlStore, tmp_path: Path, content: bytes, why: str
+) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(SessionError, match=why):
+        store.open(str(path))
+    assert path.read_bytes() == content
+
+
+def test_a_folder_and_a_pipe_are_no_sessions(store: JsonlStore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name in ("pipe.jsonl", "folder.jsonl"):
+        with pytest.raises(SessionError, match="not a file"):
+            store.open(str(tmp_path / name))
+    with pytest.raises(SessionError, match="no session file"):
+        store.open(str(tmp_path / "none.jsonl"))
+
+
+def test_unreadable_files_are_listed_with_the_reason(store: JsonlStore, log: JsonlLog) -> None:
+    Path(log.place).with_name("s0.jsonl").write_bytes(b"")
+    found = {s.id: s.problem for s in store.list("/work")}
+    assert found["s1"] == ""
+    assert "empty" in found["s0"]
+
+
+@pytest.mark.covers("SES-09")
+def test_a_fresh_line_is_started_behind_a_torn_one(store: JsonlStore, log: JsonlLog) -> None:
+    path = Path(log.place)
+    log.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    again = store.open("s1")
+    assert [row.complete for row in again.rows()] == [True, False]
+    again.append([line("b")])
+    assert path.read_bytes() == whole[:-20] + b"\n" + line("b") + b"\n"
+
+
+def test_a_last_line_that_lacks_only_its_end_counts(store: JsonlStore, log: JsonlLog) -> None:
+    path = Path(log.place)
+    log.close()
+    path.write_bytes(path.read_bytes()[:-1])
+    again = store.open("s1")
+    again.append([line("b")])
+    assert [row.data for row in again.rows()] == [encode_entry(HEADER), line("a"), line("b")]
+
+
+@pytest.mark.usefixtures("no_room")
+def test_a_write_that_does_not_fit_leaves_nothing(log: JsonlLog) -> None:
+    before = Path(log.place).read_bytes()
+    with pytest.raises(OSError, match="File too large") as caught:
+        log.append([line("b", "x" * 500)])
+    assert caught.value.errno == errno.EFBIG
+    assert Path(log.place).read_bytes() == before
+
+
+def test_after_room_was_made_it_goes_on(log: JsonlLog, no_room: None) -> None:
+    with pytest.raises(OSError, match="File too large"):
+        log.append([line("b", "x" * 500)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE)[1:] * 2)
+    log.append([line("b")])
+    assert [row.data for row in log.rows()][1:] == [line("a"), line("b")]
+
+
+def test_a_first_write_that_fails_leaves_no_file(store: JsonlStore) -> None:
+    log = store.create(HEADER)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            log.append([encode_entry(HEADER)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(store.list()) == []
+    log.append([encode_entry(HEADER)])
+    assert store.exists("s1")
+
+
+def test_a_file_that_was_deleted_is_not_written_to_in_silence(log: JsonlLog) -> None:
+    Path(log.place).unlink()
+    with pytest.raises(OSError, match="deleted"):
+        log.append([line("b")])
+
+
+HOLDER = """
+import sys
+from mainspring.sessions import JsonlStore
+log = JsonlStore(sys.argv[1]).open("s1")
+print(log.writable, [str(p) for p in log.problems], flush=True)
+sys.stdin.read()
+"""
+
+
+def holding(store: JsonlStore) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(store.home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_another_process_is_kept_out_and_a_dead_one_is_not(store: JsonlStore, log: JsonlLog) -> None:
+    log.close()
+    with holding(store) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "True []\n"
+        second = store.open("s1")
+        assert not second.writable
+        assert "open in another process" in str(second.problems[0])
+        first.kill()
+    assert store.open("s1").writable
+
+
+def test_a_file_without_the_right_to_write_is_read_only(store: JsonlStore, log: JsonlLog) -> None:
+    log.close()
+    os.chmod(log.place, 0o400)
+    again = store.open("s1")
+    assert [row.data for row in again.rows()][1:] == [line("a")]
+    assert again.writable == (os.geteuid() == 0)  # whom no right holds back
+
+
+def test_a_newer_version_is_read_and_not_written(store: JsonlStore, log: JsonlLog) -> None:
+    log.close()
+    path = Path(log.place)
+    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
+    before = path.read_bytes()
+    again = store.open("s1")
+    assert not again.writable
+    assert [p.kind for p in again.problems] == ["newer"]
+    assert "version 2" in str(again.problems[0])
+    with pytest.raises(OSError, match="reading only"):
+        again.append([line("b")])
+    assert path.read_bytes() == before
+    again.close()
+    store.delete("s1")
+
+
+def test_the_lock_ends_with_the_log(store: JsonlStore) -> None:
+    store.create(HEADER).append([encode_entry(HEADER)])
+    assert store.open("s1").writable
+
+
+def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: JsonlLog) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        log.close()
+        again = store.open("s1")
+        child.kill()
+    assert again.writable
