@@ -1,7 +1,7 @@
 """Ignore files: ``.gitignore``, ``.ignore`` and ``.rgignore``, read the way ripgrep reads them with ``--no-require-git``.
 
-A rule of the last kind beats one of the kinds before it, and within a kind the file that lies deepest decides. A folder with
-a ``.git`` in it hides the ``.gitignore`` files above it.
+A rule of an ``.rgignore`` file beats one of an ``.ignore`` file, and that one of a ``.gitignore`` file; within a kind the file
+that lies deepest decides.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ VCS = frozenset({".git", ".hg", ".svn", ".jj"})
 
 Read = Callable[[str], bytes | None]
 """Reads a file; ``None`` if there is none or it cannot be read."""
-Exists = Callable[[str], bool]
 
 
 class Level:
     """The ignore files of one folder, and through ``above`` those of the folders that hold it."""
 
-    __slots__ = ("_folder", "_specs", "above", "is_repository")
+    __slots__ = ("_folder", "_specs", "above")
 
-    def __init__(self, folder: str, above: Level | None, files: dict[str, bytes], is_repository: bool) -> None:
+    def __init__(self, folder: str, above: Level | None, files: dict[str, bytes]) -> None:
         self._folder = folder.rstrip("/") + "/"
         self.above = above
         self._specs = {kind: _compile(data) for kind, data in files.items()}
-        self.is_repository = is_repository
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether a rule leaves out ``path``, an absolute path below this folder."""
@@ -41,8 +39,6 @@ class Level:
                 verdict = level.verdict(kind, path, is_folder)
                 if verdict is not None:
                     return verdict
-                if kind == ".gitignore" and level.is_repository:
-                    break
                 level = level.above
         return False
 
@@ -54,24 +50,21 @@ class Level:
         return spec.check_file(path[len(self._folder) :] + ("/" if is_folder else "")).include
 
 
-def load(folder: str, above: Level | None, read: Read, exists: Exists) -> Level | None:
+def load(folder: str, above: Level | None, read: Read) -> Level | None:
     """The level of ``folder``; that of the folder above if this one adds nothing."""
     files = {kind: data for kind in KINDS if (data := read(posixpath.join(folder, kind)))}
-    is_repository = exists(posixpath.join(folder, ".git"))
-    if not files and not (is_repository and above):
-        return above
-    return Level(folder, above, files, is_repository)
+    return Level(folder, above, files) if files else above
 
 
-def load_above(folder: str, read: Read, exists: Exists) -> Level | None:
+def load_above(folder: str, read: Read) -> Level | None:
     """The levels of all folders that hold ``folder``."""
     level = None
     for parent in _parents(folder):
-        level = load(parent, level, read, exists)
+        level = load(parent, level, read)
     return level
 
 
-def is_ignored(path: str, is_folder: bool, read: Read, exists: Exists) -> bool:
+def is_ignored(path: str, is_folder: bool, read: Read) -> bool:
     """Whether ``path`` or a folder that holds it is left out by a rule."""
     steps = [*_parents(path), path]
     files: dict[str, dict[str, bytes]] = {}
@@ -84,7 +77,7 @@ def is_ignored(path: str, is_folder: bool, read: Read, exists: Exists) -> bool:
         return False
     level = None
     for parent, child in zip(steps[:-1], steps[1:], strict=True):
-        level = Level(parent, level, files[parent], exists(posixpath.join(parent, ".git")))
+        level = Level(parent, level, files[parent])
         if level.ignores(child, is_folder or child != path):
             return True
     return False

@@ -34,6 +34,7 @@ class LocalEnv:
 
     Attributes:
         variables: Set for every program, over anything else.
+        guard: See `ExecutionEnv`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LocalEnv:
         self._home = home or os.path.expanduser("~")
         self._shell = shell
         self.variables = dict(variables or {})
+        self.guard: Callable[[str], bool] | None = None
         self._hidden = tuple(hidden_variables)
         self._locks = PathLocks()
         self._running: set[Running] = set()
@@ -104,7 +106,7 @@ class LocalEnv:
 
         def walk(root: str) -> Walk:
             walker = Walker(_FOLDERS, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
-            above = not include_ignored and not is_ignored(root, True, _FOLDERS.read, _FOLDERS.exists)
+            above = not include_ignored and not is_ignored(root, True, _FOLDERS.read)
             return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
         return await self._at(walk, path)
@@ -113,7 +115,7 @@ class LocalEnv:
         """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
 
         def check(real: str) -> bool:
-            return is_ignored(real, os.path.isdir(real), _FOLDERS.read, _FOLDERS.exists)
+            return is_ignored(real, os.path.isdir(real), _FOLDERS.read)
 
         return await self._at(check, path)
 
@@ -206,9 +208,6 @@ class _LocalFolders:
             return disk.read_file(path, 0, 1 << 20)
         except OSError:
             return None
-
-    def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
 
 
 _FOLDERS = _LocalFolders()

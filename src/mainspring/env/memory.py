@@ -34,6 +34,7 @@ class MemoryEnv:
 
     Attributes:
         commands: Every command that was run, in order.
+        guard: See `ExecutionEnv`.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class MemoryEnv:
                 command without an answer ends with status 127.
         """
         self.commands: list[str | list[str]] = []
+        self.guard: Callable[[str], bool] | None = None
         self._cwd = cwd
         self._tree = MemoryTree(cwd, home)
         self._answers: Script | Mapping[str, Answer] = {} if run is None else run
@@ -115,7 +117,7 @@ class MemoryEnv:
         """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
         real = self._tree.resolve(path)
         is_folder = self._tree.exists(real) and self._tree.stat(real).kind == "directory"
-        return is_ignored(real, is_folder, self._tree.read, self._tree.exists)
+        return is_ignored(real, is_folder, self._tree.read)
 
     async def remove(self, path: str) -> None:
         """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_SURROGATE = re.compile("[\udc80-\udcff]")
+_ODD = re.compile("[\x00-\x1f\x7f\udc80-\udcff]")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _FOLDED = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
@@ -17,12 +17,12 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def shown(path: str, cwd: str = "") -> str:
-    r"""A path for reading: relative to ``cwd`` where it lies below, bytes that are not UTF-8 as ``\xNN``."""
+    r"""A path for reading: relative to ``cwd`` where it lies below, control characters and bytes that are not UTF-8 as ``\xNN``."""
     if cwd and path == cwd:
         return "."
     if cwd and is_inside(path, cwd):
         path = path[len(cwd.rstrip("/")) + 1 :]
-    return _SURROGATE.sub(lambda m: f"\\x{ord(m[0]) - 0xDC00:02x}", path)
+    return _ODD.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}", path)
 
 
 def spellings(path: str) -> tuple[str, ...]:
@@ -30,10 +30,14 @@ def spellings(path: str) -> tuple[str, ...]:
     found = [path]
     if path.startswith("@") and len(path) > 1:
         found.append(path[1:])
-    found += [_ESCAPED.sub(lambda m: chr(0xDC00 + int(m[1], 16)) if m[1] >= "80" else m[0], p) for p in found]
+    found += [_ESCAPED.sub(lambda m: _byte(int(m[1], 16)), p) for p in found]
     if not _hides_ascii(path):
         found += [unicodedata.normalize(form, p) for form in ("NFC", "NFD") for p in found]
     return tuple(dict.fromkeys(found))[1:]
+
+
+def _byte(value: int) -> str:
+    return chr(0xDC00 + value) if value >= 0x80 else chr(value)
 
 
 def same_name(a: str, b: str) -> bool:

@@ -146,7 +146,14 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
 
 
 class ExecutionEnv(Protocol):
-    """Files and processes of one project."""
+    """Files and processes of one project.
+
+    Attributes:
+        guard: Tells whether a search may show what is in a file, by its real path; a policy sets it. Files that a call names
+            are not asked about here, since that call was permitted.
+    """
+
+    guard: Callable[[str], bool] | None
 
     @property
     def cwd(self) -> str:

@@ -7,6 +7,8 @@ read: decoding and encoding again gives the same bytes, else it is no document.
 from __future__ import annotations
 
 import codecs
+import re
+from unicodedata import category
 
 from msgspec import Struct
 
@@ -17,7 +19,13 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_LEGACY = (
+    *("cp1252", "cp932", "gb18030", "big5", "cp949", "euc_jp", "cp1251", "koi8_r"),
+    *("cp1250", "cp1253", "cp1254", "cp1255", "cp1256"),
+)
+"""In order of preference where the text itself does not tell."""
 _SAMPLE = 1 << 16
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Document(Struct, frozen=True):
@@ -27,11 +35,13 @@ class Document(Struct, frozen=True):
         text: Without the byte order mark; line endings as they are.
         encoding: Name of the codec.
         mark: The byte order mark, or nothing.
+        damage: How many bytes are no UTF-8 in text that is otherwise; they are surrogate escapes in `text`.
     """
 
     text: str
     encoding: str = "utf-8"
     mark: bytes = b""
+    damage: int = 0
 
     def encode(self, text: str) -> bytes:
         """Other text in this document's form.
@@ -39,11 +49,13 @@ class Document(Struct, frozen=True):
         Raises:
             UnicodeEncodeError: If the encoding lacks a character of it.
         """
-        return self.mark + text.encode(self.encoding)
+        return self.mark + text.encode(self.encoding, "surrogateescape" if self.damage else "strict")
 
     @property
     def form(self) -> str:
         """The encoding in words; empty for plain UTF-8."""
+        if self.damage:
+            return f"UTF-8 with {self.damage} invalid bytes"
         if self.encoding == "utf-8":
             return "UTF-8 with byte order mark" if self.mark else ""
         return self.encoding + (" with byte order mark" if self.mark else "")
@@ -65,7 +77,7 @@ def looks_binary(data: bytes) -> bool:
     if b"\0" in sample:
         return True
     controls = sum(sample.count(c) for c in _CONTROLS)
-    return controls * 10 > len(sample)
+    return controls * 20 > len(sample)
 
 
 _CONTROLS = [bytes([c]) for c in (*range(0x01, 0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)]
@@ -75,11 +87,12 @@ def read_document(data: bytes) -> Document | None:
     """The text in these bytes; ``None`` if they are binary or no encoding gives the same bytes back. May take a while."""
     mark, encoding = mark_of(data)
     if mark:
-        return _exact(data[len(mark) :], encoding, mark)
+        found = _exact(data[len(mark) :], encoding, mark)
+        return found if found and is_plausible(found.text) else None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return None if looks_binary(data) else _guess(data)
+        return None if looks_binary(data) else _damaged(data) or _guess(data)
     return None if looks_binary(data) else Document(text)
 
 
@@ -91,14 +104,42 @@ def _exact(data: bytes, encoding: str, mark: bytes = b"") -> Document | None:
         return None
 
 
+def _damaged(data: bytes) -> Document | None:
+    """Text that is UTF-8 but for a few bytes."""
+    text = data.decode("utf-8", "surrogateescape")
+    odd = [c for c in text if c > "\x7f"]
+    damage = sum("\udc80" <= c <= "\udcff" for c in odd)
+    return Document(text, damage=damage) if damage * 2 < len(odd) else None
+
+
+def displayable(text: str) -> str:
+    """Text without halves of surrogate pairs, which nothing can encode."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
 def _guess(data: bytes) -> Document | None:
+    """The likeliest of the encodings that text files still have."""
+    sample = data if len(data) <= 4 * _SAMPLE else data[: data.rfind(b"\n", 0, 4 * _SAMPLE) + 1]
+    for encoding in _likely(sample):
+        found = _exact(data, encoding)
+        if found and is_plausible(found.text):
+            return found
+    odd = len(sample) - len(sample.decode("ascii", "ignore"))
+    return _exact(data, "latin-1") if odd * 10 < len(sample) else None
+
+
+def _likely(sample: bytes) -> list[str]:
     from charset_normalizer import from_bytes  # 50 ms, and only for files that are not UTF-8
 
-    sample = data if len(data) <= 4 * _SAMPLE else data[: data.rfind(b"\n", 0, 4 * _SAMPLE) + 1]
-    best = from_bytes(sample).best()
-    names = [best.encoding] if best else []
-    for encoding in [*names, "cp1252", "latin-1"]:
-        found = _exact(data, encoding.replace("_", "-"))
-        if found and not encoding.startswith(("utf_7", "utf-7", "iso2022", "hz")):
-            return found
-    return None
+    matches = from_bytes(sample, cp_isolation=list(_LEGACY), threshold=0.3)
+    found = {m.encoding: m.chaos for m in matches if m.encoding in _LEGACY}
+    if "cp1250" in found and sample.decode("cp1250") == sample.decode("cp1252", "replace"):
+        found["cp1252"] = found["cp1250"]
+    return sorted(found, key=lambda name: (found[name], _LEGACY.index(name)))
+
+
+def is_plausible(text: str) -> bool:
+    """Whether text consists of characters that people write, but for a few."""
+    sample = text[:_SAMPLE]
+    strange = sum(c in "\ufffd\ufeff" or (c > "\x7e" and category(c) in ("Cc", "Cn", "Co", "Cs")) for c in sample)
+    return strange * 20 <= len(sample)

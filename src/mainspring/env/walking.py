@@ -23,10 +23,6 @@ class Folders(Protocol):
         """A small file's bytes; ``None`` if it cannot be read."""
         ...
 
-    def exists(self, path: str) -> bool:
-        """Whether there is anything of that name."""
-        ...
-
 
 class Walker:
     """One walk, level by level, so that a limit cuts off what lies deepest."""
@@ -48,7 +44,7 @@ class Walker:
         """Walk. Without ``use_rules_above`` only ignore files inside the folder count."""
         folders = self._folders
         folders.list(self._root)  # Fails here if it is no folder.
-        above = load_above(self._root, folders.read, folders.exists) if use_rules and use_rules_above else None
+        above = load_above(self._root, folders.read) if use_rules and use_rules_above else None
         self._queue.append(("", 1, above))
         truncated = False
         while self._queue and not truncated:
@@ -65,7 +61,7 @@ class Walker:
             self._unreadable.append(f"{folder}: {explain(e)}")
             return True
         if use_rules:
-            level = load(full, level, self._folders.read, self._folders.exists)
+            level = load(full, level, self._folders.read)
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.kind == "directory"

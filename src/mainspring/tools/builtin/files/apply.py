@@ -1,0 +1,137 @@
+"""Applying edits to a file: read, work out, write, tell."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.env.text import Document, displayable, read_document
+from mainspring.tools.builtin.files.diffs import Diff, diff
+from mainspring.tools.builtin.files.names import Found, cannot, failure, find
+from mainspring.tools.builtin.files.plan import Change, Edit, Refusal, plan
+from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
+
+MOST_BYTES = 16 << 20
+"""Bigger files are refused: an edit holds several copies in memory."""
+
+
+class _Outcome(Struct, frozen=True):
+    """The edits of one call, worked out."""
+
+    data: bytes
+    changes: tuple[Change, ...]
+    diff: Diff
+
+
+async def apply_edits(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> ToolResult:
+    """Make all edits in one file, or none."""
+    found = await find(ctx, path, "edit")
+    if isinstance(found, ToolResult):
+        return found
+    try:
+        async with ctx.env.lock(found.path):
+            return await _apply_locked(ctx, found, edits)
+    except OSError as e:
+        return cannot("edit", found.name, e)
+
+
+async def _apply_locked(ctx: ToolContext, found: Found, edits: Sequence[Edit]) -> ToolResult:
+    stat = await ctx.env.stat(found.path)
+    if stat.size > MOST_BYTES:
+        text = f"Cannot edit {found.name}: it has {stat.size} bytes, and the limit is {MOST_BYTES}. Use a program in the shell."
+        return failure(ToolErrorCode.VALIDATION_ERROR, text)
+    before = await ctx.env.read_bytes(found.path)
+    outcome = await asyncio.to_thread(_work_out, before, edits, found.name)
+    if isinstance(outcome, ToolResult):
+        return outcome
+    if outcome.data != before:
+        await ctx.env.write_bytes(found.path, outcome.data)
+    return _result(found, edits, outcome, stat.links)
+
+
+def _work_out(before: bytes, edits: Sequence[Edit], name: str) -> _Outcome | ToolResult:
+    document = read_document(before)
+    if document is None:
+        text = f"Cannot edit {name}: it is binary, or in an encoding that cannot be written back as it was."
+        return failure(ToolErrorCode.VALIDATION_ERROR, text)
+    text = document.text
+    changes: list[Change] = []
+    if any(displayable(edit.new) != edit.new for edit in edits):
+        return failure(
+            ToolErrorCode.VALIDATION_ERROR,
+            "new_string has half a surrogate pair, which no file can hold. Send it without.",
+        )
+    for i, edit in enumerate(edits):
+        change = plan(text, _without_mark(edit, document))
+        if isinstance(change, Refusal):
+            which = f"Edit {i + 1} of {len(edits)} failed and none was applied. " if len(edits) > 1 else ""
+            return failure(ToolErrorCode.VALIDATION_ERROR, displayable(which + change.text), failed_edit=i)
+        changes.append(change)
+        text = change.text
+    try:
+        data = document.encode(text)
+    except UnicodeEncodeError as e:
+        return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
+    return _Outcome(data, tuple(changes), diff(document.text, text, name))
+
+
+def _without_mark(edit: Edit, document: Document) -> Edit:
+    if not document.mark:
+        return edit
+    return Edit(edit.old.removeprefix("\ufeff"), edit.new.removeprefix("\ufeff"), edit.every)
+
+
+def _unencodable(name: str, error: UnicodeEncodeError, document: Document) -> str:
+    return f"{name} is in {document.form or 'UTF-8'}, which has no {error.object[error.start]!r}. Nothing was changed; write it without."
+
+
+def _result(found: Found, edits: Sequence[Edit], outcome: _Outcome, links: int) -> ToolResult:
+    changes = outcome.changes
+    made = [c for c in changes if not c.is_done]
+    count = sum(len(c.lines) for c in made)
+    added, removed = outcome.diff.added, outcome.diff.removed
+    if not made:
+        head = f"No change needed in {found.name}: already applied at line {changes[0].lines[0][0]}."
+    else:
+        places = f"{count} replacement{'' if count == 1 else 's'}"
+        which = f"{len(edits)} edits, {places}" if len(edits) > 1 else f"{places} at {_lines(made[0])}"
+        head = f"Edited {found.name}: {which} (+{added} -{removed} lines)."
+    notes = [
+        f"Edit {i + 1}: {_told(c)}." if len(edits) > 1 else _told(c).capitalize() + "."
+        for i, c in enumerate(changes)
+        if c.note and made
+    ]
+    if links > 1 and made:
+        notes.append(f"The file has {links} names (hard links); all show the change.")
+    return ToolResult(
+        output="\n".join([head, *notes]),
+        title=f"{found.name}: +{added} -{removed} lines",
+        metadata={
+            "path": found.path,
+            "replacements": count,
+            "lines": [list(span) for c in changes for span in c.lines],
+            "notes": [c.note for c in changes],
+            "diff": outcome.diff.text,
+            "added": added,
+            "removed": removed,
+            "hash": hashlib.sha256(outcome.data).hexdigest(),
+            "changed": bool(made),
+        },
+    )
+
+
+def _told(change: Change) -> str:
+    if change.is_done:
+        return f"already applied at line {change.lines[0][0]}: {change.note}"
+    return f"matched {_lines(change)} {change.note}"
+
+
+def _lines(change: Change) -> str:
+    first, last = change.lines[0]
+    if len(change.lines) > 1:
+        shown = ", ".join(str(a) for a, _ in change.lines[:10])
+        return f"lines {shown}" + (", …" if len(change.lines) > 10 else "")
+    return f"line {first}" if first == last else f"lines {first}-{last}"

@@ -1,0 +1,139 @@
+"""What kind of file bytes are, by their content; and whether an image is whole enough to show."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from msgspec import Struct
+
+MOST_BYTES = 3_750_000
+"""Bigger images are refused by providers, which count the base64 form."""
+
+_TYPES: tuple[tuple[bytes, str], ...] = (
+    (b"\x7fELF", "ELF program"),
+    (b"MZ", "Windows program"),
+    (b"\xcf\xfa\xed\xfe", "macOS program"),
+    (b"\xca\xfe\xba\xbe", "Java class or macOS program"),
+    (b"\0asm", "WebAssembly"),
+    (b"%PDF-", "PDF"),
+    (b"PK\x03\x04", "zip archive (also docx, xlsx, jar, wheel)"),
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"(\xb5/\xfd", "zstd"),
+    (b"7z\xbc\xaf'\x1c", "7z archive"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"BM", "BMP image"),
+    (b"II*\0", "TIFF image"),
+    (b"MM\0*", "TIFF image"),
+    (b"\0\0\1\0", "icon"),
+    (b"OggS", "Ogg audio or video"),
+    (b"ID3", "MP3 audio"),
+    (b"fLaC", "FLAC audio"),
+    (b"wOFF", "font"),
+    (b"wOF2", "font"),
+    (b"\0\1\0\0", "font"),
+)
+
+
+class Image(Struct, frozen=True):
+    """An image that can be shown, or why it cannot.
+
+    Attributes:
+        media_type: As in ``image/png``.
+        width: Pixels.
+        height: Pixels.
+        fault: What is wrong with it; empty if nothing.
+    """
+
+    media_type: str
+    width: int = 0
+    height: int = 0
+    fault: str = ""
+
+
+def kind_of(data: bytes) -> str:
+    """What bytes are, in words."""
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}.get(data[8:12], "RIFF container")
+    if data[4:8] == b"ftyp":
+        return "MP4, HEIC or AVIF media"
+    return next((name for magic, name in _TYPES if data.startswith(magic)), "unknown kind of data")
+
+
+def is_image(data: bytes) -> bool:
+    """Whether the first bytes are those of an image that models can see."""
+    is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+    return is_webp or data.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
+
+
+def examine(data: bytes) -> Image:
+    """Look through the whole file. Some milliseconds for a big one."""
+    if data.startswith(b"\x89PNG"):
+        return _checked("image/png", _png(data), "it is cut off or damaged")
+    if data.startswith(b"\xff\xd8"):
+        return _checked("image/jpeg", _jpeg(data), "it is cut off or damaged")
+    if data.startswith(b"GIF8"):
+        whole = len(data) > 13 and data.rstrip(b"\0")[-1:] == b";"
+        return _checked("image/gif", struct.unpack("<HH", data[6:10]) if whole else None, "it is cut off")
+    return _checked("image/webp", _webp(data), "it is cut off or damaged")
+
+
+def _checked(media_type: str, size: tuple[int, int] | None, fault: str) -> Image:
+    if size is None or 0 in size:
+        return Image(media_type, fault=fault)
+    return Image(media_type, *size)
+
+
+def _png(data: bytes) -> tuple[int, int] | None:
+    """Width and height, if every part up to the end is there with its right checksum."""
+    at, size, has_pixels = 8, None, False
+    while at + 12 <= len(data):
+        length, name = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + length]
+        check = data[at + 8 + length : at + 12 + length]
+        if len(body) < length or len(check) < 4 or struct.unpack(">I", check)[0] != zlib.crc32(name + body):
+            return None
+        if name == b"IHDR" and length == 13:
+            size = struct.unpack(">II", body[:8])
+        has_pixels = has_pixels or name == b"IDAT"
+        if name == b"IEND":
+            return size if has_pixels else None
+        at += 12 + length
+    return None
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    """Width and height from the frame header, if the picture has its end."""
+    if data.rfind(b"\xff\xd9") < 0:
+        return None
+    at = 2
+    while at + 9 < len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        at += 2 + struct.unpack(">H", data[at + 2 : at + 4])[0]
+    return None
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    if len(data) < 30 or struct.unpack("<I", data[4:8])[0] + 8 > len(data):
+        return None
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":
+        width, height = struct.unpack("<HH", data[26:30])
+        return width & 0x3FFF, height & 0x3FFF
+    return None

@@ -1,0 +1,226 @@
+"""Where a text to be replaced stands in a file: exactly, else nearly, but then at one place only.
+
+What is tried, in this order: the text itself; without line numbers that were pasted with it; with or without the last line
+feed of the file; with other spaces at line ends; with characters that look alike; with another indentation.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.tools.builtin.files.view import View
+
+Fuzz = Literal["", "line numbers", "final newline", "trailing spaces", "look-alikes", "indentation"]
+"""What had to be disregarded to find a text; nothing for an exact match."""
+
+FUZZ_WORDS: dict[Fuzz, str] = {
+    "line numbers": "without the line numbers in old_string",
+    "final newline": "without the newline that old_string has at the end of the file",
+    "trailing spaces": "ignoring spaces at line ends",
+    "look-alikes": "ignoring differences between characters that look alike (quotes, dashes, spaces, accents)",
+    "indentation": "ignoring indentation",
+}
+
+_NUMBERED = re.compile(r"[ ]{0,8}(\d+)(?:\t|→|[ ]?\|[ ]?|:[ ]?)(.*)", re.DOTALL)
+_CLEARLY_NUMBERED = re.compile(r"[ ]{0,8}(\d+)(?:\t|→)(.*)", re.DOTALL)
+_ALIKE = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        **dict.fromkeys(
+            "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "
+        ),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\ufe0f", ""),
+    }
+)
+
+
+class Located(Struct, frozen=True):
+    """Where the text is.
+
+    Attributes:
+        spans: Start and end in the view's text; several only where all are to be replaced.
+        old: The text that was looked for, as it came out of pasted line numbers.
+        fuzz: What was disregarded.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    old: str
+    fuzz: Fuzz = ""
+
+
+class Ambiguous(Struct, frozen=True):
+    """It stands at several places; ``lines`` are where each starts."""
+
+    lines: tuple[int, ...]
+    fuzz: Fuzz = ""
+
+
+def locate(view: View, old: str, *, every: bool) -> Located | Ambiguous | None:
+    """Find ``old`` (with line feeds only) in the view; ``every``: all its places are wanted. ``None``: it is not there."""
+    spans = _exact(view.text, old, every)
+    if spans:
+        return _decided(view, spans, old, "", every)
+    stripped = without_line_numbers(old)
+    if stripped is not None:
+        spans = [s for s in _exact(view.text, stripped, every) if s[0] == 0 or view.text[s[0] - 1] == "\n"]
+        if spans:
+            return _decided(view, spans, stripped, "line numbers", every)
+        old = stripped
+    if not old.strip():
+        return None
+    if old.endswith("\n") and view.text.endswith(old[:-1]):
+        return Located(((len(view.text) - len(old) + 1, len(view.text)),), old[:-1], "final newline")
+    for fuzz, find in _LEVELS:
+        spans = find(view, old)
+        if spans:
+            return _decided(view, spans, old, fuzz, False)
+    return None
+
+
+def without_line_numbers(text: str) -> str | None:
+    """The text without ``N<TAB>`` before each line, if the numbers count up by one; else ``None``."""
+    lines = text.split("\n")
+    last_is_empty = lines[-1] == "" and len(lines) > 1
+    if last_is_empty:
+        lines.pop()
+    pattern = _NUMBERED if len(lines) > 1 else _CLEARLY_NUMBERED
+    matches = [pattern.fullmatch(line) for line in lines]
+    found = [m for m in matches if m]
+    if len(found) < len(lines):
+        return None
+    first = int(found[0][1])
+    if any(int(m[1]) != first + i for i, m in enumerate(found)):
+        return None
+    return "\n".join([m[2] for m in found]) + ("\n" if last_is_empty else "")
+
+
+def fold(text: str) -> tuple[str, Sequence[int]]:
+    """Text with look-alikes made alike, and for each of its characters the index of the one that it came from."""
+    if text.isascii():
+        return text, range(len(text))
+    folded: list[str] = []
+    origin: list[int] = []
+    for i, c in enumerate(text):
+        piece = c.translate(_ALIKE)
+        if not piece.isascii():
+            piece = unicodedata.normalize("NFKD", piece).translate(_ALIKE)
+        folded.append(piece)
+        origin += [i] * len(piece)
+    return "".join(folded), origin
+
+
+def _exact(text: str, old: str, every: bool) -> list[tuple[int, int]]:
+    """Every place of ``old``; those that overlap count too, unless all are to be replaced."""
+    if not old:
+        return [] if text else [(0, 0)]
+    spans: list[tuple[int, int]] = []
+    at = text.find(old)
+    while at >= 0:
+        spans.append((at, at + len(old)))
+        at = text.find(old, at + (len(old) if every else 1))
+    return spans
+
+
+def _decided(view: View, spans: list[tuple[int, int]], old: str, fuzz: Fuzz, every: bool) -> Located | Ambiguous:
+    if len(spans) > 1 and not every:
+        return Ambiguous(tuple([view.line_at(start) for start, _ in spans]), fuzz)
+    return Located(tuple(spans), old, fuzz)
+
+
+Folding = Callable[[str], tuple[str, Sequence[int]]]
+
+
+def _as_it_is(text: str) -> tuple[str, Sequence[int]]:
+    return text, range(len(text))
+
+
+def _with_any_spaces(view: View, old: str) -> list[tuple[int, int]]:
+    return _by_lines(view, old, _as_it_is)
+
+
+def _with_look_alikes(view: View, old: str) -> list[tuple[int, int]]:
+    return _by_lines(view, old, fold)
+
+
+def _by_lines(view: View, old: str, folding: Folding) -> list[tuple[int, int]]:
+    """Places where the lines agree once folded and without spaces at their ends. The first and the last may be partial."""
+    parts = [folding(part)[0] for part in old.split("\n")]
+    folded = [folding(line) for line in view.lines]
+    if len(parts) == 1:
+        found = [(i, span) for i, line in enumerate(folded) for span in _inside(line[0], parts[0])]
+        return [(_place(view, folded, i, a), _place(view, folded, i, b, is_end=True)) for i, (a, b) in found]
+    bare = [line.rstrip() for line, _ in folded]
+    first, middle, last = parts[0].rstrip(), [p.rstrip() for p in parts[1:-1]], parts[-1]
+    spans: list[tuple[int, int]] = []
+    for i in range(len(bare) - len(parts) + 1):
+        if not bare[i].endswith(first) or bare[i + 1 : i + 1 + len(middle)] != middle:
+            continue
+        j = i + len(parts) - 1
+        if folded[j][0].startswith(last):
+            end = len(last)
+        elif bare[j] == last.rstrip():
+            end = len(bare[j])
+        else:
+            continue
+        begin = len(bare[i]) - len(first) if first else len(folded[i][0])
+        spans.append((_place(view, folded, i, begin), _place(view, folded, j, end, is_end=True)))
+    return spans
+
+
+def _inside(line: str, part: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    at = line.find(part)
+    while at >= 0:
+        spans.append((at, at + len(part)))
+        at = line.find(part, at + 1)
+    bare, shorter = line.rstrip(), part.rstrip()
+    if not spans and bare.endswith(shorter):
+        spans.append((len(bare) - len(shorter), len(bare)))
+    return spans
+
+
+def _place(view: View, folded: list[tuple[str, Sequence[int]]], i: int, at: int, *, is_end: bool = False) -> int:
+    """The place in the view of a place in a folded line."""
+    origin = folded[i][1]
+    start = _start_of(view, i)
+    if is_end:
+        return start + (origin[at - 1] + 1 if at else 0)
+    return start + (origin[at] if at < len(origin) else len(view.lines[i]))
+
+
+def _start_of(view: View, i: int) -> int:
+    return sum(map(len, view.lines[:i])) + i
+
+
+def _with_any_indentation(view: View, old: str) -> list[tuple[int, int]]:
+    """Places of whole lines that agree once folded and without spaces around them."""
+    parts = old.split("\n")
+    keys = [fold(part)[0].strip() for part in parts]
+    lines = [fold(line)[0].strip() for line in view.lines]
+    opens_at_end = len(parts) > 1 and parts[0] == ""
+    closes_at_start = len(parts) > 1 and parts[-1] == ""
+    skip = 1 if opens_at_end else 0
+    inner = keys[skip : len(keys) - 1 if closes_at_start else len(keys)]
+    spans: list[tuple[int, int]] = []
+    for i in range(len(lines) - len(parts) + 1):
+        if lines[i + skip : i + skip + len(inner)] != inner:
+            continue
+        j = i + len(parts) - 1
+        begin = _start_of(view, i) + (len(view.lines[i]) if opens_at_end else 0)
+        end = _start_of(view, j) + (0 if closes_at_start else len(view.lines[j].rstrip()))
+        spans.append((begin, end))
+    return spans
+
+
+_LEVELS: tuple[tuple[Fuzz, Callable[[View, str], list[tuple[int, int]]]], ...] = (
+    ("trailing spaces", _with_any_spaces),
+    ("look-alikes", _with_look_alikes),
+    ("indentation", _with_any_indentation),
+)

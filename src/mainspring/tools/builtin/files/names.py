@@ -1,0 +1,116 @@
+"""From a path that a model wrote to the file that it means."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from msgspec import Struct
+
+from mainspring.env import FileStat, explain
+from mainspring.env.paths import is_inside, same_name, shown, spellings
+from mainspring.tools.tool import Access, Scope, ToolContext, ToolErrorCode, ToolResult
+
+_MOST_SUGGESTED = 5
+_MOST_WALKED = 20_000
+
+
+class Found(Struct, frozen=True):
+    """A file that exists.
+
+    Attributes:
+        path: Its real path.
+        name: How to show it.
+        stat: What is known of it.
+    """
+
+    path: str
+    name: str
+    stat: FileStat
+
+
+def failure(code: ToolErrorCode, text: str, **metadata: Any) -> ToolResult:
+    """An error result."""
+    return ToolResult(output=text, is_error=True, code=code, metadata=metadata)
+
+
+def cannot(what: str, name: str, error: OSError) -> ToolResult:
+    """The result of something that the operating system refused."""
+    code = ToolErrorCode.IO_ERROR
+    if isinstance(error, FileNotFoundError):
+        code = ToolErrorCode.NOT_FOUND
+    elif isinstance(error, PermissionError):
+        code = ToolErrorCode.PERMISSION_DENIED
+    return failure(code, f"Cannot {what} {name}: {explain(error)}.")
+
+
+def accesses(scope: Scope, arguments: Mapping[str, Any]) -> list[Access]:
+    """The path of a call and the other spellings under which its file may be found."""
+    path = str(arguments.get("path", ""))
+    return [Access(scope, p) for p in (path, *spellings(path))]
+
+
+async def find(ctx: ToolContext, path: str, what: str) -> Found | ToolResult:
+    """The regular file that ``path`` means, or an error result that says what is there instead.
+
+    The path is tried as it is, then in other spellings, then against names in its folder that look the same.
+    """
+    try:
+        real = await ctx.resolve(path)
+    except OSError as e:
+        return cannot(what, shown(path), e)
+    try:
+        return await _checked(ctx, real, what)
+    except FileNotFoundError:
+        pass
+    except OSError as e:
+        return cannot(what, shown(path), e)
+    for spelling in spellings(path):
+        try:
+            return await _checked(ctx, await ctx.resolve(spelling), what)
+        except OSError:
+            continue
+    folder, name = posixpath.split(real)
+    names = await _names(ctx, folder)
+    alike = [n for n in names if same_name(n, name)]
+    if len(alike) == 1:
+        return await _checked(ctx, posixpath.join(folder, alike[0]), what)
+    similar = [posixpath.join(folder, n) for n in get_close_matches(name, names, _MOST_SUGGESTED, 0.6)]
+    return await _not_found(ctx, path, real, similar)
+
+
+async def _checked(ctx: ToolContext, real: str, what: str) -> Found | ToolResult:
+    stat = await ctx.env.stat(real)
+    name = shown(real, ctx.env.cwd)
+    if stat.kind == "file":
+        return Found(real, name, stat)
+    if stat.kind == "directory":
+        return failure(
+            ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is a folder. list_files shows what is in it."
+        )
+    return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is no regular file but a {stat.kind}.")
+
+
+async def _names(ctx: ToolContext, folder: str) -> list[str]:
+    try:
+        return [entry.name for entry in await ctx.env.list_dir(folder)]
+    except OSError:
+        return []
+
+
+async def _not_found(ctx: ToolContext, path: str, real: str, similar: list[str]) -> ToolResult:
+    cwd = ctx.env.cwd
+    if is_inside(real, cwd):
+        name = posixpath.basename(real).lower()
+        walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
+        same = [e.path for e in walk.entries if e.kind == "file" and posixpath.basename(e.path).lower() == name]
+        similar = [*[posixpath.join(cwd, p) for p in same], *similar]
+    suggestions = [shown(p, cwd) for p in dict.fromkeys(similar)][:_MOST_SUGGESTED]
+    text = f"{shown(path)} does not exist (looked for {shown(real)})."
+    if suggestions:
+        text += " Did you mean: " + ", ".join(suggestions) + "?"
+    else:
+        text += " glob finds files by name."
+    return failure(ToolErrorCode.NOT_FOUND, text)

@@ -1,0 +1,148 @@
+"""What a file has that comes closest to a text it does not have, and how the two differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from mainspring.tools.builtin.files.indents import indent_of
+from mainspring.tools.builtin.files.locate import fold
+from mainspring.tools.builtin.files.view import View
+
+_CANDIDATES = 8
+_MOST_SHOWN = 12
+_MOST_COMPARED = 30
+_LONGEST_SHOWN = 200
+_MOST_LINES = 50_000
+_CLOSE_ENOUGH = 0.5
+
+
+def nearest(view: View, old: str) -> str:
+    """The closest lines with their numbers, and in words how they differ from ``old``."""
+    wanted = old.strip("\n").split("\n")
+    found = _closest(view.lines, wanted)
+    if found is None:
+        return "Nothing in the file is close to it. Read the file, then repeat the call with text as it stands there."
+    start, ratio = found
+    lines = view.lines[start : start + len(wanted)]
+    shown = [f"{start + 1 + i}\t{_short(line)}" for i, line in enumerate(lines[:_MOST_SHOWN])]
+    if len(lines) > _MOST_SHOWN:
+        shown.append(f"(lines {start + 1 + _MOST_SHOWN} to {start + len(lines)} left out)")
+    differences = _differences(lines, wanted, start)
+    return (
+        f"Closest lines ({round(100 * ratio)}% alike):\n"
+        + "\n".join(shown)
+        + "\n\nHow they differ:\n"
+        + "\n".join([f"- {d}" for d in differences])
+        + "\n\nRepeat the call with the text exactly as it stands in the file."
+    )
+
+
+def _closest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | None:
+    lines = lines[:_MOST_LINES]
+    keys = [_key(line) for line in lines]
+    wanted_keys = [_key(line) for line in wanted]
+    starts = _votes(keys, wanted_keys) or _votes_by_words(keys, wanted_keys)
+    best: tuple[int, float] | None = None
+    text = "\n".join(wanted_keys[:_MOST_COMPARED])[:4000]
+    matcher = SequenceMatcher(None, "", text, autojunk=False)
+    for start in starts:
+        matcher.set_seq1("\n".join(keys[start : start + min(len(wanted), _MOST_COMPARED)])[:4000])
+        if best is None or matcher.real_quick_ratio() > best[1]:
+            ratio = matcher.ratio()
+            if best is None or ratio > best[1]:
+                best = (start, ratio)
+    return best if best and best[1] >= _CLOSE_ENOUGH else None
+
+
+def _key(line: str) -> str:
+    return " ".join(fold(line)[0].split())
+
+
+def _votes(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Starts for which the most lines stand where they should, within a line or two."""
+    places: dict[str, list[int]] = {}
+    for i, key in enumerate(keys):
+        if len(key) > 1:
+            places.setdefault(key, []).append(i)
+    votes: Counter[int] = Counter()
+    for offset, key in enumerate(wanted):
+        found = places.get(key, ())
+        for i in found[:50]:
+            votes[max(0, i - offset)] += 1
+    return [start for start, _ in votes.most_common(_CANDIDATES)]
+
+
+def _votes_by_words(keys: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Starts whose line shares the most, and the rarest, words with the first lines."""
+    places: dict[str, list[int]] = {}
+    for i, key in enumerate(keys):
+        for word in set(_words(key)):
+            places.setdefault(word, []).append(i)
+    votes: Counter[int] = Counter()
+    for offset, key in enumerate(wanted[:3]):
+        for word in set(_words(key)):
+            found = places.get(word, ())
+            if len(found) <= 200:
+                for i in found:
+                    votes[max(0, i - offset)] += 1 + len(word)
+    return [start for start, _ in votes.most_common(_CANDIDATES)]
+
+
+def _words(text: str) -> list[str]:
+    return "".join([c if c.isalnum() or c == "_" else " " for c in text]).split()
+
+
+def _differences(lines: Sequence[str], wanted: Sequence[str], start: int) -> list[str]:
+    kinds: dict[str, int] = {}
+    texts: list[str] = []
+    for i, want in enumerate(wanted):
+        if i >= len(lines):
+            texts.append(f"old_string has {len(wanted) - i} more lines than the file has left")
+            break
+        kind = _difference(lines[i], want)
+        if kind == "":
+            continue
+        if kind is None:
+            texts.append(f"line {start + 1 + i} is {_quoted(lines[i])}, not {_quoted(want)}")
+        else:
+            kinds.setdefault(kind, start + 1 + i)
+    told = [f"{kind} (first at line {line})" for kind, line in kinds.items()]
+    if len(texts) > 3:
+        texts = [*texts[:3], f"and {len(texts) - 3} more lines with other text"]
+    return told + texts or ["only in blank lines at its start or end"]
+
+
+def _difference(line: str, want: str) -> str | None:
+    """What kind of difference it is: none, one that has a name, or ``None`` for other words."""
+    if line == want:
+        return ""
+    if line.rstrip() == want.rstrip():
+        return "spaces at line ends"
+    if line.strip() == want.strip():
+        return f"indentation: the file has {_indent(line)}, old_string has {_indent(want)}"
+    if fold(line)[0].strip() == fold(want)[0].strip():
+        return "characters that look alike: quotes, dashes, special spaces"
+    if line.split() == want.split():
+        return "the number of spaces within a line"
+    if line.strip().lower() == want.strip().lower():
+        return "upper and lower case"
+    return None
+
+
+def _indent(line: str) -> str:
+    indent = indent_of(line)
+    if not indent:
+        return "none"
+    spaces, tabs = indent.count(" "), indent.count("\t")
+    parts = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in ((tabs, "tab"), (spaces, "space")) if n]
+    return " and ".join(parts)
+
+
+def _quoted(line: str) -> str:
+    return f"`{_short(line.strip())}`"
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _LONGEST_SHOWN else line[:_LONGEST_SHOWN] + f"… ({len(line)} characters)"

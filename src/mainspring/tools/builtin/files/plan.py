@@ -1,0 +1,143 @@
+"""Working out an edit, or several in a row, on a file's text. Pure, and slow for big files: meant for a thread."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mainspring.tools.builtin.files.locate import FUZZ_WORDS, Ambiguous, Located, locate, without_line_numbers
+from mainspring.tools.builtin.files.nearest import nearest
+from mainspring.tools.builtin.files.splice import UnclearIndentationError, splice
+from mainspring.tools.builtin.files.view import View, normalised
+
+_MOST_LISTED = 20
+_CLEAR_EVIDENCE = 20
+
+
+class Edit(Struct, frozen=True):
+    """One replacement that was asked for."""
+
+    old: str
+    new: str
+    every: bool = False
+
+
+class Change(Struct, frozen=True):
+    """What an edit does.
+
+    Attributes:
+        text: The whole text after it.
+        lines: First and last line of each place, in the text before it.
+        note: How the place was found, if not exactly; or why nothing changes.
+        is_done: Whether the text already was what the edit makes of it.
+    """
+
+    text: str
+    lines: tuple[tuple[int, int], ...] = ()
+    note: str = ""
+    is_done: bool = False
+
+
+class Refusal(Struct, frozen=True):
+    """Why an edit is not made: what happened and what to do."""
+
+    text: str
+
+
+def plan(raw: str, edit: Edit) -> Change | Refusal:
+    """What the edit makes of a text."""
+    old, new = normalised(edit.old), normalised(edit.new)
+    if edit.old == edit.new:
+        return Refusal("old_string and new_string are the same, so there is nothing to change.")
+    view = View(raw)
+    if "\r\n" in edit.old or old == new:
+        change = _to_the_letter(view, edit)
+        if change or old == new:
+            return change or Refusal("old_string with these line endings is not in the file; it has other ones.")
+    if not old and view.text:
+        return Refusal(
+            "old_string is empty. Give the text to replace, with a line or two around it; to insert, repeat a line that "
+            "stands there in new_string; to replace the whole file use write_file."
+        )
+    located = locate(view, old, every=edit.every)
+    if not old.strip() and isinstance(located, Located) and len(located.spans) > 1:
+        return Refusal(
+            f"old_string is only white space and stands at {len(located.spans)} places; replacing them all is refused. "
+            "Give the text around one of them."
+        )
+    if isinstance(located, Ambiguous):
+        return _ambiguous(located)
+    if located is None:
+        return _missing(view, old, new)
+    return _change(view, located, new)
+
+
+def _change(view: View, located: Located, new: str) -> Change | Refusal:
+    if located.fuzz == "line numbers":
+        new = without_line_numbers(new) or new
+    elif located.fuzz == "final newline":
+        new = new.removesuffix("\n")
+    elif located.fuzz:
+        new = new if without_line_numbers(new) is None else without_line_numbers(new) or new
+    try:
+        text = splice(view, located, new)
+    except UnclearIndentationError:
+        line = view.line_at(located.spans[0][0])
+        return Refusal(
+            f"old_string is found at line {line}, but with another indentation, and how to indent new_string cannot be "
+            f"told from it. Repeat the call with the file's indentation in both:\n\n{nearest(view, located.old)}"
+        )
+    lines = tuple([(view.line_at(a), view.line_at(max(a, b - 1))) for a, b in located.spans])
+    if text == view.raw:
+        return Change(text, lines, "the file already reads as new_string there", True)
+    return Change(text, lines, FUZZ_WORDS[located.fuzz] if located.fuzz else "")
+
+
+def _to_the_letter(view: View, edit: Edit) -> Change | Refusal | None:
+    """An edit that spells out its line endings: where the file has just these, new text is taken as it is."""
+    places: list[int] = []
+    at = view.raw.find(edit.old)
+    while at >= 0:
+        places.append(at)
+        at = view.raw.find(edit.old, at + len(edit.old))
+    if not places:
+        return None
+    starts = [view.raw.count("\n", 0, at) + 1 for at in places]
+    if len(places) > 1 and not edit.every:
+        return _ambiguous(Ambiguous(tuple(starts)))
+    ends = edit.old.count("\n", 0, len(edit.old) - 1)
+    return Change(view.raw.replace(edit.old, edit.new), tuple([(line, line + ends) for line in starts]))
+
+
+def _ambiguous(found: Ambiguous) -> Refusal:
+    shown = ", ".join(map(str, found.lines[:_MOST_LISTED]))
+    if len(found.lines) > _MOST_LISTED:
+        shown += f" and {len(found.lines) - _MOST_LISTED} more"
+    how = f" ({FUZZ_WORDS[found.fuzz]})" if found.fuzz else ""
+    advice = "Add lines around the one you mean" + ("" if found.fuzz else ", or set replace_all to change them all")
+    return Refusal(
+        f"old_string is not unique: it matches at {len(found.lines)} places{how}, starting at lines {shown}. {advice}."
+    )
+
+
+def _missing(view: View, old: str, new: str) -> Change | Refusal:
+    done = _done_already(view, old, new)
+    if done is not None and done[1]:
+        return Change(view.raw, ((done[0], done[0] + new.count("\n")),), "it was applied before", True)
+    hint = ""
+    if done is not None:
+        hint = f" new_string is in the file already, at line {done[0]}: the edit may have been made before."
+    if not old.strip():
+        return Refusal("old_string is only white space and is not in the file. Give the text to replace.")
+    return Refusal(f"old_string is not in the file.{hint}\n\n{nearest(view, old)}")
+
+
+def _done_already(view: View, old: str, new: str) -> tuple[int, bool] | None:
+    """Where the new text stands though the old does not, and whether that can only mean that the edit was made."""
+    if not new.strip():
+        return None
+    at = view.text.find(new)
+    if at < 0 or view.text.find(new, at + 1) >= 0:
+        return None
+    shared = {line.strip() for line in old.split("\n")} & {line.strip() for line in new.split("\n")} - {""}
+    is_clear = len(new.strip()) >= _CLEAR_EVIDENCE and (bool(shared) or "\n" not in old.strip())
+    return view.line_at(at), is_clear

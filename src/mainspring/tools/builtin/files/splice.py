@@ -1,0 +1,136 @@
+"""Putting new text into a file so that what the edit does not change stays as it is, byte for byte."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from mainspring.tools.builtin.files.indents import Reindent, indent_of, reindenter
+from mainspring.tools.builtin.files.locate import Located, fold
+from mainspring.tools.builtin.files.view import View
+
+_MOST_COMPARED = 4_000_000
+_LONGEST_LINE = 2000
+
+
+class UnclearIndentationError(Exception):
+    """The old text's indentation is not the file's, and how to indent the new text cannot be told."""
+
+
+def splice(view: View, located: Located, new: str) -> str:
+    """The file's text with ``new`` (line feeds only) in every place.
+
+    Raises:
+        UnclearIndentationError: Only after a match that ignored indentation.
+    """
+    is_near = located.fuzz in ("trailing spaces", "look-alikes", "indentation")
+    pieces: list[str] = []
+    done = 0
+    for start, end in located.spans:
+        begin, stop = view.raw_index(start), view.raw_index(end)
+        pieces.append(view.raw[done:begin])
+        if is_near or view.has_crlf:
+            pieces.append(_Merge(view, start, view.raw[begin:stop], located, new).text())
+        else:
+            pieces.append(new)
+        done = stop
+    pieces.append(view.raw[done:])
+    return "".join(pieces)
+
+
+class _Merge:
+    """One place: the lines found there, the lines given for them, and the lines that replace them."""
+
+    def __init__(self, view: View, start: int, raw: str, located: Located, new: str) -> None:
+        *lines, last = raw.split("\n")
+        self._found = [line.removesuffix("\r") for line in lines] + [last]
+        self._endings = ["\r\n" if line.endswith("\r") else "\n" for line in lines]
+        self._ending = self._endings[0] if self._endings else view.ending_around(start)
+        self._old = located.old.split("\n")
+        self._new = new.split("\n")
+        self._fuzz = located.fuzz
+        self._reindent: Reindent | None = None
+
+    def text(self) -> str:
+        """What replaces the place."""
+        ignores_indent = self._fuzz == "indentation"
+        old, new = self._old, self._new
+        if ignores_indent:
+            old, new = [line.strip() for line in old], [line.strip() for line in new]
+        blocks = _blocks(old, new)
+        if ignores_indent:
+            same = [(i + k, j + k) for i, j, size in blocks for k in range(size)]
+            self._reindent = reindenter(self._found, self._old, self._new, same)
+        out: list[str] = []
+        i = j = 0
+        for next_i, next_j, size in [*blocks, (len(old), len(new), 0)]:
+            for k in range(next_j - j):
+                self._add(out, self._replaced(i + k if i + k < next_i else None, j + k), i + k, next_i)
+            for k in range(size):
+                self._add(out, self._kept(next_i + k, next_j + k), next_i + k, next_i + size)
+            i, j = next_i + size, next_j + size
+        return "".join(out[:-1])
+
+    def _add(self, out: list[str], line: str, i: int, end: int) -> None:
+        """Add a line with the ending of the one in its place, else that of the line before."""
+        if i < end and i < len(self._endings):
+            self._ending = self._endings[i]
+        out += (line, self._ending)
+
+    def _kept(self, i: int, j: int) -> str:
+        """A line that old and new share: as it is in the file, unless new moves it."""
+        if self._new[j] == self._old[i] or indent_of(self._new[j]) == indent_of(self._found[i]):
+            return self._found[i]
+        return self._placed(self._new[j])
+
+    def _replaced(self, i: int | None, j: int) -> str:
+        """A line that new brings, perhaps for line ``i``."""
+        if self._fuzz == "indentation":
+            return self._placed(self._new[j])
+        if self._fuzz == "look-alikes" and i is not None:
+            return _with_characters_of(self._found[i], self._old[i], self._new[j])
+        return self._new[j]
+
+    def _placed(self, line: str) -> str:
+        if not line.strip():
+            return line
+        indent = self._reindent(indent_of(line)) if self._reindent else None
+        if indent is None:
+            raise UnclearIndentationError
+        return indent + line.lstrip()
+
+
+def _blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Runs of equal lines: where they start in each, and how many."""
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    blocks = [(0, 0, head)]
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(old) * len(new) <= _MOST_COMPARED:
+        found = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        blocks += [(head + i, head + j, size) for i, j, size in found if size]
+    if tail:
+        blocks.append((head + len(old), head + len(new), tail))
+    return blocks
+
+
+def _with_characters_of(found: str, old: str, new: str) -> str:
+    """``new``, but where it repeats ``old``, in the characters that the file has for it."""
+    if max(len(old), len(new)) > _LONGEST_LINE:
+        return new
+    _, old_origin = fold(old)
+    _, found_origin = fold(found)
+
+    def place(i: int) -> int:
+        at = bisect_left(old_origin, i)
+        return found_origin[at] if at < len(found_origin) else len(found)
+
+    pieces: list[str] = []
+    for what, i, i_end, j, j_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        pieces.append(found[place(i) : place(i_end)] if what == "equal" else new[j:j_end])
+    return "".join(pieces)

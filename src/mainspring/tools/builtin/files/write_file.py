@@ -1,0 +1,135 @@
+"""`write_file`: a file's whole content."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.env.paths import is_inside, shown
+from mainspring.env.text import Document, read_document
+from mainspring.tools.builtin.files.diffs import diff
+from mainspring.tools.builtin.files.names import cannot, failure
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+_MOST_COMPARED = 16 << 20
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    path, content = arguments["path"], arguments["content"]
+    try:
+        real = await ctx.resolve(path)
+    except OSError as e:
+        return cannot("write", shown(path), e)
+    name = shown(real, ctx.env.cwd)
+    try:
+        async with ctx.env.lock(real):
+            return await _write(ctx, real, name, content)
+    except FileNotFoundError as e:
+        if is_inside(real, ctx.env.cwd):
+            return cannot("write", name, e)
+        text = f"Cannot write {name}: its folder does not exist, and outside the project none is made. Make it first."
+        return failure(ToolErrorCode.NOT_FOUND, text)
+    except OSError as e:
+        return cannot("write", name, e)
+
+
+async def _write(ctx: ToolContext, real: str, name: str, content: str) -> ToolResult:
+    old: bytes | None = None
+    document: Document | None = None
+    try:
+        stat = await ctx.env.stat(real)
+    except FileNotFoundError:
+        stat = None
+    if stat is not None and stat.kind == "file" and stat.size <= _MOST_COMPARED:
+        old = await ctx.env.read_bytes(real)
+        document = await asyncio.to_thread(read_document, old)
+    try:
+        data = _encoded(content, document)
+    except UnicodeEncodeError as e:
+        return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
+    if data == old:
+        metadata = {"path": real, "bytes": len(data), "hash": _digest(data), "changed": False}
+        return ToolResult(output=f"No change needed: {name} already has this content.", title=name, metadata=metadata)
+    await ctx.env.write_bytes(real, data, parents=is_inside(real, ctx.env.cwd))
+    before = document.text if document else ""
+    difference = await asyncio.to_thread(diff, before, content, name)
+    lines = content.count("\n") + (1 if content and not content.endswith("\n") else 0)
+    verb = "Created" if stat is None else "Updated"
+    kept = f", {document.form} kept" if document and document.form else ""
+    return ToolResult(
+        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} bytes{kept}).{_note(stat, document, content)}",
+        title=f"{verb} {name}",
+        metadata={
+            "path": real,
+            "bytes": len(data),
+            "hash": await asyncio.to_thread(_digest, data),
+            "changed": True,
+            "created": stat is None,
+            "diff": difference.text,
+            "added": difference.added,
+            "removed": difference.removed,
+        },
+    )
+
+
+def _encoded(content: str, document: Document | None) -> bytes:
+    """The content as it was given, in the encoding and with the byte order mark of the file that it replaces."""
+    if document is None:
+        return content.encode()
+    return document.encode(content.removeprefix("\ufeff") if document.mark else content)
+
+
+def _unencodable(name: str, error: UnicodeEncodeError, document: Document | None) -> str:
+    wrong = error.object[error.start]
+    if "\ud800" <= wrong <= "\udfff":
+        return f"content has half a surrogate pair at character {error.start}, which no file can hold. Send it without."
+    form = document.form if document else "UTF-8"
+    return (
+        f"{name} is in {form}, which has no {wrong!r} (character {error.start} of content). Leave it out, or delete the "
+        "file first to write it as UTF-8."
+    )
+
+
+def _note(stat: Any, document: Document | None, content: str) -> str:
+    notes: list[str] = []
+    if document and "\r\n" in document.text and "\n" in content and "\r\n" not in content:
+        notes.append(" Its lines ended in CRLF and end in LF now.")
+    if stat is not None and stat.links > 1:
+        notes.append(f" The file has {stat.links} names (hard links); all show the change.")
+    return "".join(notes)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _access(arguments: Mapping[str, Any]) -> list[Access]:
+    return [Access("fs-write", str(arguments.get("path", "")))]
+
+
+write_file = Tool(
+    name="write_file",
+    description=(
+        "Write a file's whole content, making it and its folders if needed. To change a part of a file use edit. What is "
+        "given is written as it is; an existing file keeps its encoding and mode."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file."},
+            "content": {"type": "string", "description": "All of its text."},
+        },
+        "required": ["path", "content"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Write",
+    source="builtin",
+    concurrency_safe=False,
+    idempotent=True,
+    access=_access,
+    path_params=("path",),
+)
+"""Write a file's whole content."""

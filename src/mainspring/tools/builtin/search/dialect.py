@@ -1,0 +1,72 @@
+"""Regular expressions: the dialect is ripgrep's (Rust, with look-around), for Python's engine translated."""
+
+from __future__ import annotations
+
+import re
+
+_LITERAL_BRACE = re.compile(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": r" \t",
+    "digit": "0-9",
+    "lower": "a-z",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s",
+    "upper": "A-Z",
+    "word": r"\w",
+    "xdigit": "0-9a-fA-F",
+}
+_ESCAPE = re.compile(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-half)\}|(.))", re.DOTALL)
+_NEEDS_RIPGREP = re.compile(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
+
+
+class PatternError(ValueError):
+    """The pattern is no regular expression; the text says why."""
+
+
+def with_literal_braces(pattern: str) -> str:
+    """The pattern with ``{`` escaped where it is no repetition, as in ``interface{}`` or ``func() {``."""
+    return _LITERAL_BRACE.sub(lambda m: "\\{" if m[0] == "{" and not _is_escape_argument(m) else m[0], pattern)
+
+
+def spans_lines(pattern: str) -> bool:
+    """Whether a pattern asks for a line feed and so needs multi-line search."""
+    return "\n" in pattern or re.search(r"(?<!\\)(?:\\\\)*\\n", pattern) is not None
+
+
+def compiled(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
+    """The pattern for Python's engine.
+
+    Raises:
+        PatternError: If it is wrong, or says something that only ripgrep understands.
+    """
+    flags = (re.IGNORECASE if ignore_case else 0) | re.MULTILINE | (re.DOTALL if multiline else 0)
+    try:
+        return re.compile(re.escape(pattern) if literal else _translated(pattern), flags)
+    except (re.error, OverflowError) as e:
+        raise PatternError(str(e)) from None
+
+
+def _translated(pattern: str) -> str:
+    missing = _NEEDS_RIPGREP.search(pattern)
+    if missing:
+        raise PatternError(f"{missing[1]} needs ripgrep, which is not installed here")
+    pattern = re.sub(r"\[:(\w+):\]", lambda m: _CLASSES.get(m[1], m[0]), pattern)
+    pattern = re.sub(r"(?<!\\)((?:\\\\)*)\(\?<([A-Za-z_])", r"\1(?P<\2", pattern)
+    return _ESCAPE.sub(_escape, pattern)
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[1]:
+        return re.escape(chr(int(match[1], 16)))
+    if match[2]:
+        return r"\b"
+    return {"z": r"\Z", "<": r"\b", ">": r"\b"}.get(match[3], match[0])
+
+
+def _is_escape_argument(match: re.Match[str]) -> bool:
+    r"""Whether the brace belongs to an escape such as ``\p{`` or ``\x{``."""
+    before = match.string[: match.start()]
+    found = re.search(r"(\\+)[pPxuUb]\Z", before)
+    return found is not None and len(found[1]) % 2 == 1

@@ -1,0 +1,132 @@
+"""`glob`: files by name."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mainspring.env import explain
+from mainspring.env.paths import shown
+from mainspring.tools.builtin.search.globs import GlobError, matcher, split
+from mainspring.tools.builtin.search.listing import Listing, list_all
+from mainspring.tools.builtin.search.places import failure, joined
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+LIMIT = 250
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    pattern, path = arguments["pattern"], arguments.get("path") or "."
+    include_ignored = bool(arguments.get("include_ignored", False))
+    start, rest = _split(path, pattern)
+    try:
+        real = await ctx.resolve(start)
+        stat = await ctx.env.stat(real)
+    except FileNotFoundError:
+        return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {shown(start)}.")
+    except OSError as e:
+        return failure(ToolErrorCode.IO_ERROR, f"Cannot search {shown(start)}: {explain(e)}.")
+    if stat.kind != "directory":
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{shown(start)} is no folder, so nothing is below it.")
+    try:
+        matches = matcher(rest)
+    except GlobError as e:
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+    listing = await list_all(ctx, real, include_ignored=include_ignored)
+    found = await asyncio.to_thread(_matching, listing, matches)
+    if not found and await _is_file(ctx, posixpath.join(real, rest)):
+        found = [rest]  # A name with brackets in it, meant as it is.
+    names = [shown(posixpath.join(real, f), ctx.env.cwd) for f in found]
+    return _report(arguments, names, listing, include_ignored)
+
+
+def _split(path: str, pattern: str) -> tuple[str, str]:
+    """The folder where a pattern starts and what is to be matched below it."""
+    start, rest = split(joined(path, pattern))
+    is_about_names = "/" not in pattern.rstrip("/") or "/" in rest.rstrip("/")
+    return start, (rest if is_about_names else "./" + rest) or "**"
+
+
+def _matching(listing: Listing, matches: Any) -> list[str]:
+    files = [path for path in listing.paths if matches(path)]
+    if files:
+        return files
+    folders = {parent for path in listing.paths for parent in _parents(path)}
+    return [folder + "/" for folder in sorted(folders) if matches(folder)]
+
+
+def _parents(path: str) -> list[str]:
+    found: list[str] = []
+    while path := posixpath.dirname(path):
+        found.append(path)
+    return found
+
+
+async def _is_file(ctx: ToolContext, path: str) -> bool:
+    try:
+        return (await ctx.env.stat(path)).kind == "file"
+    except OSError:
+        return False
+
+
+def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: Listing, include_ignored: bool) -> ToolResult:
+    limit, offset = int(arguments.get("limit", LIMIT)), int(arguments.get("offset", 0))
+    page = names[offset : offset + limit] if limit else names[offset:]
+    what = ("folder" if names and names[0].endswith("/") else "file") + ("" if len(names) == 1 else "s")
+    if not names:
+        head = f"No files match {arguments['pattern']}."
+    elif len(page) < len(names):
+        more = f"; continue with offset={offset + len(page)}" if offset + len(page) < len(names) else ""
+        head = f"({what} {offset + 1}-{offset + len(page)} of {len(names)}{more})"
+    else:
+        head = f"({len(names)} {what})"
+    notes = [head]
+    if not include_ignored:
+        notes.append(
+            "(not looked at: ignored files and .git; include_ignored=true adds ignored files)" if not names else ""
+        )
+    if listing.problems:
+        notes.append(f"(incomplete: {'; '.join(listing.problems[:5])})")
+    outcome = "incomplete" if listing.problems else "matches" if names else "none"
+    return ToolResult(
+        output="\n".join([*page, *[n for n in notes if n]]),
+        title=f"{arguments['pattern']}: {len(names)} {what}",
+        metadata={"outcome": outcome, "total": len(names), "shown": len(page), "problems": list(listing.problems)},
+        is_error=bool(listing.problems) and not names,
+        code=ToolErrorCode.IO_ERROR if listing.problems and not names else None,
+    )
+
+
+def _access(arguments: Mapping[str, Any]) -> list[Access]:
+    path = str(arguments.get("path") or ".")
+    return [Access("fs-read", _split(path, str(arguments.get("pattern", "")))[0])]
+
+
+glob = Tool(
+    name="glob",
+    description=(
+        "Find files by name, sorted by path. *.py looks in all folders, src/*.py in src alone, src/**/*.{ts,tsx} below src. "
+        "Files that .gitignore leaves out are not listed unless include_ignored."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string"},
+            "path": {"type": "string", "default": ".", "description": "The folder to look in."},
+            "include_ignored": {"type": "boolean", "default": False},
+            "limit": {"type": "integer", "minimum": 0, "default": LIMIT, "description": "Most files; 0: all."},
+            "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many to skip."},
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Glob",
+    source="builtin",
+    idempotent=True,
+    access=_access,
+    path_params=("path",),
+)
+"""Find files by name."""

@@ -1,0 +1,134 @@
+"""Glob patterns: ``*`` and ``?`` stay within a name, ``**`` goes through folders, ``[ab]`` and ``{a,b}`` choose."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+
+_MAGIC = re.compile(r"[*?\[{]")
+_MOST_ALTERNATIVES = 200
+
+
+class GlobError(ValueError):
+    """The pattern is no glob."""
+
+
+def has_magic(path: str) -> bool:
+    """Whether a path has a character that means something in a glob."""
+    return _MAGIC.search(path) is not None
+
+
+def split(path: str) -> tuple[str, str]:
+    """The part of a path before the first name with magic, and the rest; without magic the last name is the rest."""
+    names = path.split("/")
+    count = next((i for i, name in enumerate(names) if has_magic(name)), max(len(names) - 1, 0))
+    folder = "/".join(names[:count])
+    return folder or ("/" if path.startswith("/") else "."), "/".join(names[count:])
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """A function that tells whether a relative path matches.
+
+    A pattern without a slash matches names in any folder; one with a slash is about the whole path.
+
+    Raises:
+        GlobError: If brackets or braces do not close, or it climbs with ``..``.
+    """
+    alternatives = [_regex(p) for p in expand_braces(pattern)]
+    try:
+        found = re.compile("|".join([f"(?:{a})" for a in alternatives]), re.DOTALL).fullmatch
+    except re.error as e:
+        raise GlobError(f"{pattern!r} is no valid glob: {e}") from None
+    return lambda path: found(path) is not None
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """The patterns that ``{a,b}`` stands for; braces nest."""
+    opened = _unescaped(pattern, "{")
+    if opened < 0:
+        return [pattern]
+    depth, start, parts = 0, opened + 1, list[str]()
+    i = opened
+    while i < len(pattern):
+        c = pattern[i]
+        if c == "\\":
+            i += 1
+        elif c == "{":
+            depth += 1
+        elif c == "," and depth == 1:
+            parts.append(pattern[start:i])
+            start = i + 1
+        elif c == "}":
+            depth -= 1
+            if depth == 0:
+                parts.append(pattern[start:i])
+                found = [pattern[:opened] + part + rest for rest in expand_braces(pattern[i + 1 :]) for part in parts]
+                expanded = [e for f in found for e in expand_braces(f)] if any("{" in p for p in parts) else found
+                if len(expanded) > _MOST_ALTERNATIVES:
+                    raise GlobError(f"{pattern!r} stands for too many patterns")
+                return expanded
+        i += 1
+    raise GlobError(f"{pattern!r} has a '{{' that is not closed; write \\{{ for the character itself")
+
+
+def _unescaped(pattern: str, wanted: str) -> int:
+    i = 0
+    while i < len(pattern):
+        if pattern[i] == "\\":
+            i += 1
+        elif pattern[i] == wanted:
+            return i
+        i += 1
+    return -1
+
+
+def _regex(pattern: str) -> str:
+    is_anchored = "/" in pattern.rstrip("/")
+    if pattern.endswith("/"):
+        pattern += "**"
+    if ".." in pattern.split("/"):
+        raise GlobError(f"{pattern!r} climbs with '..'; give the folder as path instead")
+    pattern = posixpath.normpath(pattern).lstrip("/") if is_anchored else pattern
+    names = pattern.split("/")
+    pieces: list[str] = [] if is_anchored else ["(?:.*/)?"]
+    for i, name in enumerate(names):
+        is_last = i == len(names) - 1
+        if name == "**":
+            pieces.append(".+" if is_last else "(?:.*/)?")
+        else:
+            pieces.append(_name_regex(name) + ("" if is_last else "/"))
+    return "".join(pieces)
+
+
+def _name_regex(name: str) -> str:
+    out: list[str] = []
+    i = 0
+    while i < len(name):
+        c = name[i]
+        i += 1
+        if c == "*":
+            while i < len(name) and name[i] == "*":
+                i += 1
+            out.append("[^/]*")
+        elif c == "?":
+            out.append("[^/]")
+        elif c == "\\" and i < len(name):
+            out.append(re.escape(name[i]))
+            i += 1
+        elif c == "[":
+            end = name.find("]", i + 2 if name[i : i + 1] in ("!", "^") else i + 1)
+            if end < 0:
+                raise GlobError(f"{name!r} has a '[' that is not closed; write \\[ for the character itself")
+            out.append(_class_regex(name[i:end]))
+            i = end + 1
+        else:
+            out.append(re.escape(c))
+    return "".join(out)
+
+
+def _class_regex(inside: str) -> str:
+    negated = inside[:1] in ("!", "^")
+    body = (inside[1:] if negated else inside).replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    body = body.replace("^", "\\^").replace("&", "\\&").replace("~", "\\~").replace("|", "\\|")
+    return f"(?![/])[{'^' if negated else ''}{body}]"

@@ -1,0 +1,222 @@
+"""`grep`: text in files."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mainspring.env.paths import shown
+from mainspring.env.text import displayable
+from mainspring.tools.builtin.search.dialect import PatternError, spans_lines, with_literal_braces
+from mainspring.tools.builtin.search.globs import GlobError, matcher
+from mainspring.tools.builtin.search.hits import Hits, Line, Query, shortened
+from mainspring.tools.builtin.search.listing import list_all
+from mainspring.tools.builtin.search.places import Place, accesses, failure, place
+from mainspring.tools.builtin.search.ripgrep import search_file, search_folder
+from mainspring.tools.builtin.search.scan import scan
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+HEAD_LIMIT = 250
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    if not arguments["pattern"]:
+        return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
+    found = await place(ctx, arguments.get("path") or ".")
+    if isinstance(found, ToolResult):
+        return found
+    globs = [g for g in (found.glob and "./" + found.glob, arguments.get("glob") or "") if g]
+    try:
+        filters = [matcher(g) for g in globs]
+        hits = await _search(ctx, found, _query(arguments), globs, bool(arguments.get("include_ignored", False)))
+    except GlobError as e:
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+    except PatternError as e:
+        text = f"pattern is no valid regular expression: {e}. Escape it, or set literal=true to look for it as it is."
+        return failure(ToolErrorCode.VALIDATION_ERROR, text)
+    paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
+    guard = ctx.env.guard if found.stat.kind == "directory" else None
+    allowed = [p for p in paths if guard is None or guard(posixpath.join(found.path, p))]
+    return _report(arguments, ctx, found, hits, allowed, len(paths) - len(allowed))
+
+
+def _query(arguments: Mapping[str, Any]) -> Query:
+    pattern, literal = arguments["pattern"], bool(arguments.get("literal", False))
+    return Query(
+        pattern if literal else with_literal_braces(pattern),
+        literal=literal,
+        ignore_case=bool(arguments.get("ignore_case", False)),
+        multiline=bool(arguments.get("multiline", False)) or spans_lines(pattern),
+        context=int(arguments.get("context", 0)),
+        output=arguments.get("output_mode", "content"),
+    )
+
+
+async def _search(ctx: ToolContext, found: Place, query: Query, globs: Sequence[str], include_ignored: bool) -> Hits:
+    program = await ctx.env.find_program("rg")
+    folder, name = posixpath.split(found.path)
+    if found.stat.kind == "file":
+        if program:
+            return await search_file(ctx, program, folder, name, query)
+        return await scan(ctx, [(found.path, name)], query, as_text=True)
+    if program:
+        glob = globs[0] if len(globs) == 1 else ""
+        return await search_folder(ctx, program, found.path, query, glob=glob, include_ignored=include_ignored)
+    listing = await list_all(ctx, found.path, include_ignored=include_ignored)
+    filters = [matcher(g) for g in globs]
+    files = [(posixpath.join(found.path, p), p) for p in listing.paths if all(matches(p) for matches in filters)]
+    hits = await scan(ctx, files, query, as_text=False)
+    return Hits(hits.lines, hits.counts, (*listing.problems, *hits.problems))
+
+
+def _report(
+    arguments: Mapping[str, Any], ctx: ToolContext, found: Place, hits: Hits, paths: Sequence[str], withheld: int
+) -> ToolResult:
+    mode = arguments.get("output_mode", "content")
+    limit, offset = int(arguments.get("head_limit", HEAD_LIMIT)), int(arguments.get("offset", 0))
+    is_file = found.stat.kind == "file"
+    base = posixpath.dirname(found.path) if is_file else found.path
+    names = {p: shown(posixpath.join(base, p), ctx.env.cwd) for p in paths}
+    total = sum(hits.counts[p] for p in paths)
+    if mode == "content":
+        lines, count = _content(
+            hits,
+            paths,
+            {} if is_file else names,
+            offset=offset,
+            limit=limit,
+            context=int(arguments.get("context", 0)),
+        )
+        size = total
+    else:
+        page = paths[offset : offset + limit] if limit else paths[offset:]
+        lines = [names[p] if mode == "files" else f"{names[p]}:{hits.counts[p]}" for p in page]
+        count, size = len(page), len(paths)
+    summary = f"{total} matching line{'' if total == 1 else 's'} in {len(paths)} file{'' if len(paths) == 1 else 's'}"
+    if not paths:
+        summary = f"no matches in {found.name}"
+    elif count < size:
+        unit = "lines" if mode == "content" else "files"
+        summary = f"{unit} {offset + 1}-{offset + count} of {summary}"
+        if offset + count < size:
+            summary += f"; continue with offset={offset + count}"
+    notes = [summary, *_notes(arguments, found, hits, withheld, bool(paths))]
+    outcome = "incomplete" if hits.problems else "matches" if paths else "none"
+    return ToolResult(
+        output=displayable("\n".join([*lines, f"({'; '.join(notes)})"])),
+        title=f"{arguments['pattern']}: {summary}",
+        metadata={
+            "outcome": outcome,
+            "matches": total,
+            "files": len(paths),
+            "shown": count,
+            "withheld": withheld,
+            "problems": list(hits.problems),
+        },
+        is_error=bool(hits.problems) and not paths,
+        code=ToolErrorCode.IO_ERROR if hits.problems and not paths else None,
+    )
+
+
+def _notes(arguments: Mapping[str, Any], found: Place, hits: Hits, withheld: int, any_found: bool) -> list[str]:
+    notes: list[str] = []
+    if found.stat.kind == "directory":
+        left_out = (
+            "binary files and .git" if arguments.get("include_ignored") else "ignored files, binary files and .git"
+        )
+        hint = "" if any_found or arguments.get("include_ignored") else "; include_ignored=true adds ignored files"
+        notes.append(f"not searched: {left_out}{hint}")
+    if withheld:
+        notes.append(f"{withheld} file{'' if withheld == 1 else 's'} with matches withheld by the permission rules")
+    if hits.problems:
+        more = f" and {len(hits.problems) - 5} more" if len(hits.problems) > 5 else ""
+        notes.append(f"INCOMPLETE: {'; '.join(hits.problems[:5])}{more}")
+    return notes
+
+
+def _content(
+    hits: Hits, paths: Sequence[str], names: Mapping[str, str], *, offset: int, limit: int, context: int
+) -> tuple[list[str], int]:
+    """The wanted matching lines with what is around them, under the name of their file; and how many they are."""
+    out: list[str] = []
+    seen = count = 0
+    for path in paths:
+        if limit and count >= limit:
+            break
+        lines = hits.lines[path]
+        matching = [line.number for line in lines if line.column]
+        page = matching[max(0, offset - seen) :][: limit - count if limit else None]
+        seen += len(matching)
+        count += len(page)
+        if page and names:
+            out += ([""] if out else []) + [names[path]]
+        out += _shown(lines, page, context)
+    return out, count
+
+
+def _shown(lines: Sequence[Line], page: Sequence[int], context: int) -> list[str]:
+    """The lines of one file that are within ``context`` of the wanted ones; ``--`` where some are left out between."""
+    wanted = {n for number in page for n in range(number - context, number + context + 1)}
+    chosen = set(page)
+    out: list[str] = []
+    before = 0
+    for line in lines:
+        if line.number in wanted:
+            if context and before and line.number > before + 1:
+                out.append("--")
+            before = line.number
+            out.append(f"{line.number}{':' if line.number in chosen else '-'}{shortened(line)}")
+    return out
+
+
+def _access(arguments: Mapping[str, Any]) -> list[Access]:
+    return accesses(str(arguments.get("path") or "."))
+
+
+grep = Tool(
+    name="grep",
+    description=(
+        "Search file contents with a regular expression (ripgrep's dialect), sorted by path. Files that .gitignore leaves "
+        "out are not searched unless include_ignored; a path that is named always is."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string"},
+            "path": {"type": "string", "default": ".", "description": "File or folder."},
+            "glob": {"type": "string", "description": "Only files like this, as in *.py or src/**/*.{ts,tsx}."},
+            "output_mode": {
+                "type": "string",
+                "enum": ["content", "files", "count"],
+                "default": "content",
+                "description": "Matching lines, names of files, or lines per file.",
+            },
+            "ignore_case": {"type": "boolean", "default": False},
+            "literal": {"type": "boolean", "default": False, "description": "pattern is plain text."},
+            "context": {"type": "integer", "minimum": 0, "default": 0, "description": "Lines around a match."},
+            "multiline": {
+                "type": "boolean",
+                "default": False,
+                "description": "Matches may span lines; . is any character.",
+            },
+            "include_ignored": {"type": "boolean", "default": False},
+            "head_limit": {
+                "type": "integer",
+                "minimum": 0,
+                "default": HEAD_LIMIT,
+                "description": "Most matching lines or files; 0: all.",
+            },
+            "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many to skip."},
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Grep",
+    source="builtin",
+    idempotent=True,
+    access=_access,
+    path_params=("path",),
+)
+"""Search file contents."""

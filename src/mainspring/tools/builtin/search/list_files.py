@@ -1,0 +1,115 @@
+"""`list_files`: what is in a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mainspring.env import FileKind, Walk, WalkEntry
+from mainspring.env.paths import shown
+from mainspring.tools.builtin.search.places import accesses, failure, place
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+DEPTH = 2
+LIMIT = 200
+_MOST_WALKED = 50_000
+_MOST_NAMED = 5
+_MARKS: dict[FileKind, str] = {
+    "directory": "/",
+    "symlink": "@",
+    "fifo": " (fifo)",
+    "socket": " (socket)",
+    "device": " (device)",
+}
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    path = arguments.get("path") or "."
+    depth, limit = max(1, int(arguments.get("depth", DEPTH))), int(arguments.get("limit", LIMIT))
+    found = await place(ctx, path)
+    if isinstance(found, ToolResult):
+        return found
+    if found.glob:
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"There is no folder {shown(path)}. For a pattern use glob.")
+    if found.stat.kind != "directory":
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
+    include_ignored = bool(arguments.get("include_ignored", False))
+    walk = await ctx.env.walk(
+        found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MOST_WALKED, signal=ctx.signal
+    )
+    listed = [e for e in walk.entries if e.path.count("/") < depth]
+    inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
+    kept = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
+    lines = _lines(sorted(kept, key=lambda e: e.path.split("/")), inside)
+    notes = _notes(walk, depth, len(listed) - len(kept), sum(inside.values()))
+    counts = Counter("folder" if e.kind == "directory" else "file" for e in listed)
+    head = ", ".join([f"{n} {word}{'' if n == 1 else 's'}" for word, n in sorted(counts.items())]) or "empty folder"
+    return ToolResult(
+        output="\n".join([*lines, f"({'; '.join([head, *notes])})"]),
+        title=f"{found.name}: {head}",
+        metadata={
+            "path": found.path,
+            "entries": len(listed),
+            "shown": len(kept),
+            "deeper": sum(inside.values()),
+            "ignored": len(walk.ignored),
+            "unreadable": list(walk.unreadable),
+            "truncated": walk.truncated or len(kept) < len(listed),
+        },
+    )
+
+
+def _lines(entries: Sequence[WalkEntry], inside: Mapping[str, int]) -> list[str]:
+    lines: list[str] = []
+    for entry in entries:
+        indent = "  " * entry.path.count("/")
+        count = f" ({inside[entry.path]} inside)" if entry.path in inside else ""
+        lines.append(indent + shown(entry.path.rpartition("/")[2]) + _MARKS.get(entry.kind, "") + count)
+    return lines
+
+
+def _notes(walk: Walk, depth: int, cut: int, deeper: int) -> list[str]:
+    notes: list[str] = []
+    if cut:
+        notes.append(f"{cut} more left out by limit")
+    if deeper:
+        notes.append(
+            f"{deeper}{' or more' if walk.truncated else ''} entries further down, depth={depth + 1} shows them"
+        )
+    if walk.ignored:
+        names = ", ".join([shown(p) for p in walk.ignored[:_MOST_NAMED]])
+        more = f" and {len(walk.ignored) - _MOST_NAMED} more" if len(walk.ignored) > _MOST_NAMED else ""
+        notes.append(f"ignored: {names}{more}")
+    if walk.unreadable:
+        notes.append(f"cannot be opened: {'; '.join(walk.unreadable[:_MOST_NAMED])}")
+    if walk.truncated:
+        notes.append("incomplete: too many files")
+    return notes
+
+
+def _access(arguments: Mapping[str, Any]) -> list[Access]:
+    return accesses(str(arguments.get("path") or "."))
+
+
+list_files = Tool(
+    name="list_files",
+    description="Show what is in a folder, as a tree. What .gitignore leaves out is only counted unless include_ignored.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "default": ".", "description": "The folder."},
+            "depth": {"type": "integer", "minimum": 1, "default": DEPTH, "description": "How many levels."},
+            "limit": {"type": "integer", "minimum": 0, "default": LIMIT, "description": "Most entries; 0: all."},
+            "include_ignored": {"type": "boolean", "default": False},
+        },
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="List",
+    source="builtin",
+    idempotent=True,
+    access=_access,
+    path_params=("path",),
+)
+"""Show what is in a folder."""

@@ -1,0 +1,94 @@
+"""All files below a folder: by ripgrep where there is one, else by walking. Both give the same."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from msgspec import Struct
+
+from mainspring.env import OutputLimits
+from mainspring.tools.tool import ToolContext
+
+TIME_LIMIT = 30.0
+"""Seconds after which a search is broken off."""
+
+_LIMITS = OutputLimits(head=64 << 20, tail=0, cap=64 << 20)
+_MOST_FILES = 500_000
+_UNREADABLE = re.compile(r"^rg: (.+?): (.+?)(?: \(os error \d+\))?$", re.MULTILINE)
+
+RULES = (
+    "--no-config",
+    "--hidden",
+    "--no-require-git",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
+    *("-g", "!.git", "-g", "!.hg/", "-g", "!.svn/", "-g", "!.jj/"),
+)
+"""Makes ripgrep obey the rules of `ExecutionEnv.walk`."""
+
+
+class Listing(Struct, frozen=True):
+    """Files found.
+
+    Attributes:
+        paths: Relative, sorted by their parts.
+        problems: Why it is incomplete; empty if it is complete.
+    """
+
+    paths: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+
+async def rules_for(ctx: ToolContext, root: str, include_ignored: bool) -> tuple[str, ...]:
+    """The options for a folder that was asked for: rules that leave out the folder itself do not apply."""
+    if include_ignored:
+        return (*RULES, "--no-ignore")
+    return (*RULES, "--no-ignore-parent") if await ctx.env.is_ignored(root) else RULES
+
+
+async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool) -> Listing:
+    """The files below ``root``."""
+    program = await ctx.env.find_program("rg")
+    if program is None:
+        return await _walked(ctx, root, include_ignored)
+    rules = await rules_for(ctx, root, include_ignored)
+    result = await ctx.env.run(
+        [program, *rules, "--files", "--null", "."], cwd=root, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS
+    )
+    problems = list(unreadable(result.stderr.text))
+    if result.timed_out:
+        problems.append(f"stopped after {TIME_LIMIT:g}s")
+    elif result.overflowed:
+        problems.append("too many files")
+    elif result.cancelled:
+        problems.append("cancelled")
+    elif result.exit_code > 1 and not problems:
+        problems.append(result.stderr.text.strip()[:300] or f"ripgrep ended with status {result.exit_code}")
+    return Listing(await asyncio.to_thread(_names, result.stdout.data), tuple(problems))
+
+
+def _names(data: bytes) -> tuple[str, ...]:
+    names = data.split(b"\0")[:-1]
+    paths = [name.removeprefix(b"./").decode("utf-8", "surrogateescape") for name in names]
+    return tuple(sorted(paths, key=_parts))
+
+
+def _parts(path: str) -> list[str]:
+    return path.split("/")
+
+
+async def _walked(ctx: ToolContext, root: str, include_ignored: bool) -> Listing:
+    walk = await ctx.env.walk(root, include_ignored=include_ignored, limit=_MOST_FILES, signal=ctx.signal)
+    problems = [f"{u}" for u in walk.unreadable]
+    if walk.truncated:
+        problems.append("cancelled" if ctx.aborted else "too many files")
+    return Listing(tuple([e.path for e in walk.entries if e.kind == "file"]), tuple(problems))
+
+
+def unreadable(messages: str) -> list[str]:
+    """What ripgrep could not open, with the reason."""
+    found = [(m[1].removeprefix("./"), m[2].lower()) for m in _UNREADABLE.finditer(messages)]
+    return [
+        f"{path}: {reason}" for path, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason
+    ]

@@ -1,0 +1,72 @@
+"""Where a search looks, from the arguments of a call."""
+
+from __future__ import annotations
+
+import posixpath
+
+from msgspec import Struct
+
+from mainspring.env import FileStat, explain
+from mainspring.env.paths import shown
+from mainspring.tools.builtin.search.globs import has_magic, split
+from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
+
+
+class Place(Struct, frozen=True):
+    """A file or folder to search.
+
+    Attributes:
+        path: Its real path.
+        name: How to show it.
+        stat: What is known of it.
+        glob: Pattern for paths below it that the path argument held; empty if none.
+    """
+
+    path: str
+    name: str
+    stat: FileStat
+    glob: str = ""
+
+
+def failure(code: ToolErrorCode, text: str) -> ToolResult:
+    """An error result."""
+    return ToolResult(output=text, is_error=True, code=code)
+
+
+def start_of(path: str) -> str:
+    """The part of a path argument that names a folder or file; what follows is a glob."""
+    return split(path)[0] if has_magic(path) else path
+
+
+def joined(path: str, pattern: str) -> str:
+    """A pattern that starts at a path, as one path."""
+    if not path or path == "." or pattern.startswith(("/", "~/")):
+        return pattern
+    return posixpath.join(path, pattern.removeprefix("./"))
+
+
+async def place(ctx: ToolContext, path: str) -> Place | ToolResult:
+    """What a path argument means: a file, a folder, or a folder and a glob below it."""
+    start = path
+    try:
+        real = await ctx.resolve(path)
+        try:
+            stat = await ctx.env.stat(real)
+        except FileNotFoundError:
+            if not has_magic(path):
+                raise
+            start = start_of(path)
+            real = await ctx.resolve(start)
+            stat = await ctx.env.stat(real)
+    except OSError as e:
+        code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
+        return failure(code, f"Cannot search {shown(start)}: {explain(e)}.")
+    name = shown(real, ctx.env.cwd)
+    if stat.kind not in ("file", "directory"):
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot search {name}: it is a {stat.kind}.")
+    return Place(real, name, stat, "" if start == path else split(path)[1])
+
+
+def accesses(path: str) -> list[Access]:
+    """What a path argument makes a call read: the path, and the folder before its first wildcard."""
+    return [Access("fs-read", p) for p in dict.fromkeys((path, start_of(path)))]
