@@ -175,7 +175,7 @@ def _by_status(status: int, told: ErrorBody) -> Kind:
             return special
         if status in STATUS:
             return STATUS[status]
-        overloaded = "overloaded" in told.text or "at capacity" in told.text
+        overloaded = re.search(r"overloaded|(at|over) capacity", told.text)
         return ErrorCode.NETWORK_ERROR, "overloaded" if overloaded else "server_error"
     if status == 403 and special is not None and special[1] == "content_filter":
         return special

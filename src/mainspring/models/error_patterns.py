@@ -213,7 +213,7 @@ RATE_TEXT = re.compile(r"rate.?limit|too many requests|per (minute|min|hour|day|
 """A text that speaks of a rate is about waiting, never about the size of the context."""
 
 LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (
-    (r"overloaded|service unavailable|at capacity|\b529\b", (ErrorCode.NETWORK_ERROR, "overloaded")),
+    (r"overloaded|service unavailable|(at|over) capacity|\b529\b", (ErrorCode.NETWORK_ERROR, "overloaded")),
     (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
     (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
     (r"rate.?limit|too many requests|\b429\b|retry delay|resource.?exhausted", (ErrorCode.RATE_LIMITED, "rate_limit")),

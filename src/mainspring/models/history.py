@@ -43,36 +43,31 @@ class EncodedHistory:
             history = scratch.slots[slot] = cls(key)
         return history
 
-    def joined(self, before: Sequence[bytes], messages: Sequence[Message], encode: Encode, behind: bytes) -> bytes:
-        """``before``, all messages, ``behind``: the body of a request.
+    def pieces(self, messages: Sequence[Message], encode: Encode) -> tuple[bytearray, bytes]:
+        """All messages as bytes: what is kept, and what may change with the next message.
+
+        The first is valid until the next call. A comma stands before each message.
 
         Args:
-            before: What stands before the messages; the last piece ends where the first message begins.
             messages: The conversation.
             encode: Encodes one repaired message.
-            behind: What follows them.
         """
-        done = len(self._seen)
-        if messages[:done] != self._seen:  # Compares identities, at the speed of C.
-            self._seen.clear()
-            self._bytes.clear()
+        seen, stored, key = self._seen, self._bytes, self.key
+        done = len(seen)
+        if messages[:done] != seen:  # Compares identities, at the speed of C.
+            seen.clear()
+            stored.clear()
             done = 0
-        stored, tail = self._bytes, b""
-        key = self.key
+        tail = b""
         for unit, end in pair(messages, done):
-            pieces = [_encoded(message, key, encode) for message in unit]
+            encoded = b"".join([_encoded(message, key, encode) for message in unit])
             if end > done:
-                stored += b"".join(pieces)
+                stored += encoded
                 done = end
             else:
-                tail = b"".join(pieces)
-        if done > len(self._seen):
-            self._seen.extend(messages[len(self._seen) : done])
-        if before and before[-1].endswith(b"["):
-            if stored:
-                return b"".join((*before, memoryview(stored)[1:], tail, behind))
-            tail = tail[1:]
-        return b"".join((*before, stored, tail, behind))
+                tail = encoded
+        seen.extend(messages[len(seen) : done])
+        return stored, tail
 
 
 def _encoded(message: Message, key: str, encode: Encode) -> bytes:

@@ -131,19 +131,31 @@ class HttpModel:
         transport = self._own_transport or shared_transport()
         key = await self._key()
         timeouts = self._limits(request)
+        profile, body = self._profile, self._protocol.encode(request, self._profile)
         for adaptations_left in range(_MAX_ADAPTATIONS, -1, -1):
-            profile = self._profile
             url = self._protocol.url(profile)
-            body = self._protocol.encode(request, profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
                 if response.status < 300:
                     yield response, AnswerReader(self._protocol.decoder(profile))
                     return
                 refusal = await self._refusal(response, url, key)
-            changed = self._protocol.without(profile, refusal.message) if refusal.reason == "bad_request" else None
-            if changed is None or not adaptations_left:
+            adapted = self._adapted(request, profile, body, refusal) if adaptations_left else None
+            if adapted is None:
                 raise refusal
-            self._profile = changed
+            profile, body = adapted
+            self._profile = profile
+
+    def _adapted(
+        self, request: ModelRequest, profile: Profile, sent: bytes, refusal: ModelError
+    ) -> tuple[Profile, bytes] | None:
+        """A profile without what was refused, and the request by it; nothing is ever sent again unchanged."""
+        if refusal.reason != "bad_request":
+            return None
+        for changed in self._protocol.without(profile, refusal.message):
+            body = self._protocol.encode(request, changed)
+            if body != sent:
+                return changed, body
+        return None
 
     async def _key(self) -> str:
         if self._credential is None:

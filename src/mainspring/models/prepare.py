@@ -88,10 +88,9 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
     blocks: list[ContentBlock] = [results.get(c.id) or _missing(c) for c in _unique(calls)]
     others = [left for answer in answers for left in _without_results(answer)]
     if len(calls) != len(wanted):
-        kept = _unique(calls)
-        message = replace(
-            message, content=tuple(b for b in message.content if type(b) is not ToolUseBlock or b in kept)
-        )
+        kept = {id(call) for call in _unique(calls)}
+        content = [b for b in message.content if type(b) is not ToolUseBlock or id(b) in kept]
+        message = replace(message, content=tuple(content))
     return [message, Message("user", tuple(blocks), timestamp=message.timestamp), *others], behind, closed
 
 
@@ -183,3 +182,11 @@ def safe_id(id: str) -> str:
         return id
     mark = f"{crc32(id.encode('utf-8', 'replace')):08x}"
     return f"{_ILLEGAL.sub('_', id)[: _LONGEST_ID - 9].strip('_-') or 'call'}_{mark}"
+
+
+def short_id(id: str) -> str:
+    """An id of nine letters and digits: the same for the same id."""
+    if len(id) == 9 and id.isascii() and id.isalnum():
+        return id
+    data = id.encode("utf-8", "replace")
+    return f"{crc32(data):08x}{crc32(data[::-1]) % 16:x}"

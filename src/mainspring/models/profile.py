@@ -21,7 +21,7 @@ class Dialect(Struct, frozen=True):
         max_tokens_field: Name of the reply cap.
         stream_usage: Whether a stream may be asked for token counts (``stream_options``).
         developer_role: Whether system text goes as role ``developer``.
-        reasoning_effort: Whether a thinking level may be sent.
+        efforts: Thinking levels that may be sent; empty if none.
         temperature: Whether a temperature may be sent.
         stop: Whether stop texts may be sent.
         prompt_cache_key: Whether the session's name may be sent to steer the prompt cache.
@@ -30,12 +30,13 @@ class Dialect(Struct, frozen=True):
         reasoning: See `ReasoningField`.
         tool_images: Whether images in tool results are followed by a user message that shows them.
         name_results: Whether a tool result carries the tool's name.
+        short_ids: Whether ids of calls must be nine letters and digits.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
     developer_role: bool = False
-    reasoning_effort: bool = True
+    efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh")
     temperature: bool = True
     stop: bool = True
     prompt_cache_key: bool = False
@@ -44,6 +45,7 @@ class Dialect(Struct, frozen=True):
     reasoning: ReasoningField = "echo"
     tool_images: bool = True
     name_results: bool = False
+    short_ids: bool = False
 
 
 class Profile(Struct, frozen=True):

@@ -5,6 +5,7 @@ Above: `HttpModel` and the replay of recorded traffic. Below: the modules of `wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from mainspring.events import Draft, StreamEvent
@@ -59,6 +60,6 @@ class WireProtocol(Protocol):
         """A decoder for one answer."""
         ...
 
-    def without(self, profile: Profile, refusal: str) -> Profile | None:
-        """The profile that leaves out what the host refused in this error text; ``None`` if that cannot be told."""
+    def without(self, profile: Profile, refusal: str) -> Iterator[Profile]:
+        """Profiles that leave out what the host refused in this error text, the most likely first."""
         ...

@@ -28,14 +28,12 @@ class SseParser:
         Returns:
             The events that they complete, in order.
         """
-        if self._after_cr and data:
-            self._after_cr = False
-            if data[0] == 10:
-                data = data[1:]
-        if b"\r" in data:
-            self._after_cr = data[-1] == 13
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         pending = self._pending
+        if b"\r" in data or self._after_cr:
+            data = self._without_cr(data)
+        elif not pending and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
+            self._started = True
+            return [("", data[6:-2])]  # One event of one line: what most pieces are.
         if b"\n" not in data:
             if data:
                 pending.append(data)
@@ -52,6 +50,16 @@ class SseParser:
         if rest:
             pending.append(rest)
         return _frames(blocks)
+
+    def _without_cr(self, data: bytes) -> bytes:
+        """The same with LF as the only line end."""
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[0] == 10:
+                data = data[1:]
+        if data[-1:] == b"\r":
+            self._after_cr = True
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def finish(self) -> list[Frame]:
         """The event that the end of the stream left without its blank line, if there is one."""

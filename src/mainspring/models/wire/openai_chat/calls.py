@@ -12,22 +12,35 @@ from mainspring.models.wire.openai_chat.chunks import CallDelta, FunctionDelta
 
 
 class _Call:
-    """A call that still grows."""
+    """A call that still grows.
 
-    __slots__ = ("block", "id", "index", "length", "name", "signature", "text")
+    Attributes:
+        block: Its block in the draft.
+        id: Its id, made up where the host gave none (``given`` is false then).
+        index: The host's number of it, if there is one.
+        pieces: The argument text, and ``length`` its length.
+        signature: What must go back with it.
+    """
 
-    def __init__(self, block: int, id: str, name: str, index: int | None) -> None:
+    __slots__ = ("block", "given", "id", "index", "length", "name", "pieces", "signature")
+
+    def __init__(self, block: int, id: str, name: str, index: int | None, *, given: bool) -> None:
         self.block = block
         self.id = id
+        self.given = given
         self.name = name
         self.index = index
-        self.text: list[str] = []
+        self.pieces: list[str] = []
         self.length = 0
         self.signature: str | None = None
 
     def is_whole(self) -> bool:
         """Whether its arguments are a complete object already."""
-        return self.length > 0 and parse_call("", "", "".join(self.text)).raw_input is None
+        return self.length > 0 and parse_call("", "", "".join(self.pieces)).raw_input is None
+
+    def holds(self, text: str) -> bool:
+        """Whether ``text`` is exactly its arguments so far, and they are complete."""
+        return len(text) == self.length and text == "".join(self.pieces) and self.is_whole()
 
 
 class CallAssembly:
@@ -36,7 +49,6 @@ class CallAssembly:
     Attributes:
         response_id: The provider's id of the answer; ids of calls that have none are made from it, so that decoding the
             same answer twice gives the same ids.
-        count: How many calls there are.
     """
 
     __slots__ = ("_calls", "_draft", "response_id")
@@ -51,77 +63,110 @@ class CallAssembly:
         """How many calls there are."""
         return len(self._calls)
 
-    def add(self, piece: CallDelta, out: list[StreamEvent]) -> None:
-        """Take a piece of a call."""
-        function = piece.function
-        if function is None and piece.custom is not None:
-            given = piece.custom.get("input")
-            function = FunctionDelta(piece.custom.get("name"), None if given is None else {"input": given})
-        function = function or FunctionDelta()
-        call = self._find(piece, function)
-        if call is None:
-            call = self._open(piece.id or "", function.name or "", piece.index, out)
-        else:
-            self._name(call, function.name)
-        if piece.extra_content:
-            call.signature = msgspec.json.encode(piece.extra_content).decode()
-        self._arguments(call, function.arguments, out)
+    def add(self, pieces: list[CallDelta], out: list[StreamEvent], *, whole: bool) -> None:
+        """Take the pieces of one chunk; with ``whole`` each is a call of its own."""
+        for piece in pieces:
+            function = _function(piece)
+            alone = whole or (len(pieces) > 1 and not piece.id and piece.index is None and bool(function.name))
+            call = None if alone else self._find(piece, function)
+            if call is None:
+                call = self._open(piece.id or "", function.name or "", piece.index, out)
+            else:
+                self._complete(call, piece.id, function.name)
+            if piece.extra_content:
+                call.signature = msgspec.json.encode(piece.extra_content).decode()
+            self._arguments(call, function.arguments, out)
 
     def add_legacy(self, function: FunctionDelta, out: list[StreamEvent]) -> None:
         """Take a piece of the one call of the older ``function_call`` form."""
-        call = self._calls[-1] if self._calls else self._open("", function.name or "", None, out)
-        self._name(call, function.name)
-        self._arguments(call, function.arguments, out)
+        if self._calls:
+            self._complete(self._calls[-1], None, function.name)
+        else:
+            self._open("", function.name or "", None, out)
+        self._arguments(self._calls[-1], function.arguments, out)
 
     def close(self, out: list[StreamEvent]) -> None:
         """End all calls."""
         out.extend([self._draft.close_call(call.block, signature=call.signature) for call in self._calls])
 
     def _find(self, piece: CallDelta, function: FunctionDelta) -> _Call | None:
+        """The call that a piece continues; ``None`` if it begins a new one."""
         if not self._calls:
             return None
         if piece.id:
-            for call in self._calls:
-                if call.id == piece.id:
-                    return None if self._is_twin(call, piece, function) else call
-            return None
+            return self._by_id(piece, function)
         if piece.index is None:
-            last = self._calls[-1]
-            return None if function.name and function.name != last.name and last.is_whole() else last
+            return self._last(function)
         for call in reversed(self._calls):
             if call.index == piece.index:
-                return None if function.name and call.is_whole() and function.arguments else call
+                return None if function.name and self._begins_anew(call, function) else call
+        last = self._calls[-1]
+        return last if not function.name and last.index is None else None
+
+    def _by_id(self, piece: CallDelta, function: FunctionDelta) -> _Call | None:
+        for call in self._calls:
+            if call.given and call.id == piece.id:
+                apart = None not in (piece.index, call.index) and piece.index != call.index
+                return None if apart and function.name and call.is_whole() else call  # Two calls under one id.
+        for call in reversed(self._calls):
+            if not call.given and call.index == piece.index:  # The id comes late.
+                return None if function.name and self._begins_anew(call, function) else call
         return None
 
-    def _is_twin(self, call: _Call, piece: CallDelta, function: FunctionDelta) -> bool:
-        """Whether another call carries an id that is in use already."""
-        apart = piece.index is not None and call.index is not None and piece.index != call.index
-        return apart and bool(function.name) and call.is_whole()
+    def _last(self, function: FunctionDelta) -> _Call | None:
+        last = self._calls[-1]
+        if not function.name:
+            return last
+        if function.name != last.name and (last.length or function.arguments is not None):
+            return None
+        return None if self._begins_anew(last, function) else last
+
+    @staticmethod
+    def _begins_anew(call: _Call, function: FunctionDelta) -> bool:
+        """Whether a named piece for a call whose arguments are complete is another call, and not the same once more."""
+        return bool(function.arguments) and call.is_whole() and not call.holds(_as_text(function.arguments))
 
     def _open(self, id: str, name: str, index: int | None, out: list[StreamEvent]) -> _Call:
-        if not id or any(call.id == id for call in self._calls):
+        given = bool(id) and not any(call.id == id for call in self._calls)
+        if not given:
             id = f"call_{_tail(self.response_id) or secrets.token_hex(6)}_{len(self._calls)}"
         event = self._draft.open_call(id, name)
-        call = _Call(event.index, id, name, index)
+        call = _Call(event.index, id, name, index, given=given)
         self._calls.append(call)
         out.append(event)
         return call
 
-    def _name(self, call: _Call, name: str | None) -> None:
-        if not name or name == call.name:
-            return
-        call.name += name
-        self._draft.rename_call(call.block, call.id, call.name)
+    def _complete(self, call: _Call, id: str | None, name: str | None) -> None:
+        """Add an id that comes late, or a name that comes late or in pieces; a repeated one changes nothing."""
+        changed = False
+        if id and not call.given:
+            call.id, call.given, changed = id, True, True
+        if name and name != call.name:
+            call.name, changed = call.name + name, True
+        if changed:
+            self._draft.rename_call(call.block, call.id, call.name)
 
     def _arguments(self, call: _Call, given: str | dict[str, Any] | None, out: list[StreamEvent]) -> None:
-        if not given and not isinstance(given, dict):
-            return
-        text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-        if call.length and len(text) == call.length and text == "".join(call.text) and call.is_whole():
-            return  # The whole arguments once more.
-        call.text.append(text)
-        call.length += len(text)
-        out.append(self._draft.arguments(call.block, text))
+        text = _as_text(given)
+        if text and not (call.length and call.holds(text)):
+            call.pieces.append(text)
+            call.length += len(text)
+            out.append(self._draft.arguments(call.block, text))
+
+
+def _function(piece: CallDelta) -> FunctionDelta:
+    """The function of a piece; a custom tool's free text becomes its argument ``input``."""
+    if piece.function is not None:
+        return piece.function
+    custom = piece.custom or {}
+    name, text = custom.get("name"), custom.get("input")
+    return FunctionDelta(name if isinstance(name, str) else None, None if text is None else {"input": text})
+
+
+def _as_text(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""
 
 
 def _tail(response_id: str) -> str:

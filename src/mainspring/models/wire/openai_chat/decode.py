@@ -10,6 +10,7 @@ from mainspring.errors import InvalidResponseError, ModelError, NetworkError
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import Message, StopReason
 from mainspring.models.classify import classify_error
+from mainspring.models.error_body import ErrorBody
 from mainspring.models.json_values import as_object, as_objects
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
@@ -128,13 +129,13 @@ class ChatDecoder:
             self._started = True
             self._calls.response_id = chunk.id or ""
             out.append(self.draft.start())
-        delta = choice.delta
+        delta, whole = choice.delta, False
         if delta is None and not len(self.draft):
-            delta = choice.message  # A whole answer; behind deltas it would only repeat them.
+            delta, whole = choice.message, True  # A whole answer; behind deltas it would only repeat them.
         if delta is not None:
             content = delta.content
             if self._text < 0 or type(content) is not str or not content or _has_more(delta):
-                self._delta(delta, out)
+                self._delta(delta, out, whole=whole)
             else:
                 out.append(self.draft.text(self._text, content))  # what nearly every chunk is
         if choice.finish_reason:
@@ -144,7 +145,7 @@ class ChatDecoder:
         if choice.usage:
             self._usage(choice.usage)
 
-    def _delta(self, delta: Delta, out: list[StreamEvent]) -> None:
+    def _delta(self, delta: Delta, out: list[StreamEvent], *, whole: bool) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
         if thought or delta.reasoning_details:
             self._close_text(out)
@@ -163,8 +164,8 @@ class ChatDecoder:
         if delta.tool_calls or delta.function_call:
             self._reasoning.close(out)
             self._close_text(out)
-            for call in delta.tool_calls or ():
-                self._calls.add(call, out)
+            if delta.tool_calls:
+                self._calls.add(delta.tool_calls, out, whole=whole)
             if delta.function_call:
                 self._calls.add_legacy(delta.function_call, out)
 
@@ -228,7 +229,8 @@ class ChatDecoder:
         try:
             return self._loose.chunk(loose_object(data))
         except (ValueError, RecursionError) as error:
-            raise (self._failed(data) if name == "error" else self._unreadable(data)) from error
+            told = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._failed(data) if told else self._unreadable(data)) from error
 
     def _check_foreign(self, data: bytes) -> None:
         """An object without choices is usage, a sign of life, or an error in the form of some host."""

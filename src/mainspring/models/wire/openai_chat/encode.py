@@ -22,7 +22,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean
+from mainspring.models.prepare import clean, short_id
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.options import options
 
@@ -32,13 +32,16 @@ _encode = msgspec.json.Encoder().encode
 
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
-    dialect = profile.dialect
     history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
-    before = [_head(request, profile, history), b',"messages":[']
-    if request.system and not request.system.isspace():
-        before.append(to_json({"role": _system_role(dialect), "content": request.system}))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    return history.joined(before, messages, lambda message: encode_message(message, profile), b"]}")
+    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
+    head = _head(request, profile, history)
+    if request.system and not request.system.isspace():
+        system = to_json({"role": _system_role(profile.dialect), "content": request.system})
+        return b"".join((head, b',"messages":[', system, stored, tail, b"]}"))
+    if stored:
+        return b"".join((head, b',"messages":[', memoryview(stored)[1:], tail, b"]}"))
+    return b"".join((head, b',"messages":[', tail[1:], b"]}"))
 
 
 def encode_message(message: Message, profile: Profile) -> bytes:
@@ -63,7 +66,7 @@ def to_json(value: Any) -> bytes:
 
 def _key(profile: Profile) -> str:
     d, info = profile.dialect, profile.info
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}"
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}"
 
 
 def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
@@ -105,7 +108,7 @@ def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
         item["content"] = [*parts, {"type": "text", "text": text}] if text else parts
     elif text:
         item["content"] = text
-    calls = [_call(block) for block in message.tool_uses]
+    calls = [_call(block, dialect) for block in message.tool_uses]
     if calls:
         item["tool_calls"] = calls
     return item
@@ -147,9 +150,9 @@ def _detail(data: str, text: str | None) -> list[dict[str, Any]]:
     return [detail]
 
 
-def _call(block: ToolUseBlock) -> dict[str, Any]:
+def _call(block: ToolUseBlock, dialect: Dialect) -> dict[str, Any]:
     call: dict[str, Any] = {
-        "id": block.id,
+        "id": _id(block.id, dialect),
         "type": "function",
         "function": {"name": block.name, "arguments": _arguments(block)},
     }
@@ -157,6 +160,10 @@ def _call(block: ToolUseBlock) -> dict[str, Any]:
     if extra is not None:
         call["extra_content"] = extra
     return call
+
+
+def _id(id: str, dialect: Dialect) -> str:
+    return short_id(id) if dialect.short_ids else id
 
 
 def _arguments(block: ToolUseBlock) -> str:
@@ -200,7 +207,7 @@ def _result(block: ToolResultBlock, dialect: Dialect, shown: list[ContentBlock])
         elif images:
             lines.append("[an image was left out: this host takes none here]")
         text = "\n".join(lines)
-    item: dict[str, Any] = {"role": "tool", "tool_call_id": block.tool_use_id}
+    item: dict[str, Any] = {"role": "tool", "tool_call_id": _id(block.tool_use_id, dialect)}
     if dialect.name_results and block.name:
         item["name"] = block.name
     item["content"] = text or "(no output)"

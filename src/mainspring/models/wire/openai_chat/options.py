@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest, ThinkingLevel
-from mainspring.models.profile import Dialect, Profile
+from mainspring.models.profile import Profile
 
-_LEAST_OUTPUT = 1024
-_EFFORTS: dict[ThinkingLevel, str] = {
-    "minimal": "minimal",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-}
+_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
 def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
@@ -33,10 +28,9 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         fields["temperature"] = request.temperature
     if request.stop and dialect.stop:
         fields["stop"] = list(request.stop)
-    if request.thinking is not None and dialect.reasoning_effort:
-        effort = _EFFORTS.get(request.thinking)
-        if effort is not None:
-            fields["reasoning_effort"] = effort
+    effort = _effort(request.thinking, profile)
+    if effort is not None:
+        fields["reasoning_effort"] = effort
     if request.session_id and dialect.prompt_cache_key:
         fields["prompt_cache_key"] = request.session_id
     if request.schema is not None and dialect.json_schema:
@@ -52,41 +46,66 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
     return fields
 
 
-def output_limit(request: ModelRequest, profile: Profile) -> int | None:
-    """The reply cap: what was asked, at most what the model can."""
-    limit = request.max_output_tokens or profile.max_output_tokens
-    if limit is None:
+def _effort(level: ThinkingLevel | None, profile: Profile) -> str | None:
+    """The level to send: the nearest that the host takes; none to a model that is known not to reason."""
+    info, accepted = profile.info, profile.dialect.efforts
+    if level is None or not accepted or (info.context_window and not info.reasoning):
         return None
-    most = profile.info.max_output_tokens
-    return min(limit, most) if most else limit
+    if level == "off":
+        return ("none" if "none" in accepted else min(accepted, key=_LEVELS.index)) if info.reasoning else None
+    wanted = _LEVELS.index(level)
+    return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - wanted), default=None)
 
+
+_REFUSES = re.compile(
+    r"unsupported|not supported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|extra|"
+    r"additional propert|invalid (field|param|argument|property)|not accept|deprecated|does not take|only supports?"
+)
+"""A refusal of a field as such; a value that is out of range is the caller's to mend."""
 
 _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"stream_options|include_usage", {"stream_usage": False}),
     (r"reasoning_content|reasoning_details|\breasoning\b.*(message|property)|thinking", {"reasoning": "none"}),
-    (r"reasoning_?effort|reasoning effort", {"reasoning_effort": False}),
-    (r"developer", {"developer_role": False}),
+    (r"\bdeveloper\b", {"developer_role": False}),
+    (r"'system'|\bsystem role\b|role.{0,20}\bsystem\b", {"developer_role": True}),
     (r"prompt_cache_key", {"prompt_cache_key": False}),
     (r"temperature", {"temperature": False}),
     (r"\bstop\b", {"stop": False}),
     (r"\bstrict\b", {"strict_schema": False}),
     (r"response_format|json_schema", {"json_schema": False}),
 )
-"""Words of a refusal, and the change that answers it. Only a change that changes something is made."""
+"""Words of a refusal, and the change that answers it."""
+
+_NO_IMAGES = re.compile(
+    r"(not support|unsupported|not accept|cannot process|only supports?) .{0,60}(image|vision|multimodal)|"
+    r"(image|vision)\w* .{0,60}(not supported|unsupported|not enabled|not available)"
+)
+_LISTED = re.compile(r"\bsupported (?:levels?|values?|efforts?)(?: are| is)?:?(.*)", re.DOTALL)
 
 
-def without_refused(dialect: Dialect, refusal: str) -> Dialect | None:
-    """The dialect that leaves out what a host says it does not take; ``None`` if the text names nothing that was sent."""
+def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
+    """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
     text = refusal.lower()
-    if "max_completion_tokens" in text and "max_tokens" in text:
-        # Both names stand in the text; the one that was sent is the one refused.
-        other = "max_completion_tokens" if dialect.max_tokens_field == "max_tokens" else "max_tokens"
-        return replace(dialect, max_tokens_field=other)
-    if "max_completion_tokens" in text and dialect.max_tokens_field == "max_completion_tokens":
-        return replace(dialect, max_tokens_field="max_tokens")
+    if re.search(r"tool.?call.?id|length of 9", text):
+        yield _changed(profile, {"short_ids": True})
+    if not _REFUSES.search(text):
+        return
+    if "max_completion_tokens" in text or "max_tokens" in text:
+        # Where both names stand in the text, the one that was sent is the one refused.
+        sent = profile.dialect.max_tokens_field
+        yield _changed(
+            profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
+        )
+    if "effort" in text:
+        listed = _LISTED.search(text)
+        known = tuple(level for level in _LEVELS if listed and re.search(rf"\b{level}\b", listed[1]))
+        yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
-            changed = replace(dialect, **change)
-            if changed != dialect:
-                return changed
-    return None
+            yield _changed(profile, change)
+    if profile.info.vision and _NO_IMAGES.search(text):
+        yield replace(profile, info=replace(profile.info, vision=False))
+
+
+def _changed(profile: Profile, change: dict[str, Any]) -> Profile:
+    return replace(profile, dialect=replace(profile.dialect, **change))

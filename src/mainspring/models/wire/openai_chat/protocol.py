@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from collections.abc import Iterator
 
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
@@ -28,7 +28,6 @@ class ChatCompletions:
         """A decoder for one answer."""
         return ChatDecoder(profile)
 
-    def without(self, profile: Profile, refusal: str) -> Profile | None:
-        """The profile that leaves out what the host refused; ``None`` if that cannot be told."""
-        dialect = without_refused(profile.dialect, refusal)
-        return None if dialect is None else replace(profile, dialect=dialect)
+    def without(self, profile: Profile, refusal: str) -> Iterator[Profile]:
+        """Profiles that leave out what the host refused, the most likely first."""
+        return without_refused(profile, refusal)

@@ -1,0 +1,55 @@
+"""How long a reply may be: what was asked, what the model can, and what is left of its window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.models.port import ModelRequest
+from mainspring.models.profile import Profile
+
+_LEAST = 1024  # below this an answer is of no use: let the host say that the conversation is too long
+_SPARE = 256
+_IMAGE = 1500  # tokens; hosts differ, and this is near the most that they count
+
+
+def output_limit(request: ModelRequest, profile: Profile) -> int | None:
+    """The cap to send, in tokens; ``None`` leaves it to the host."""
+    limit = request.max_output_tokens or profile.max_output_tokens
+    if limit is None:
+        return None
+    info = profile.info
+    if info.max_output_tokens:
+        limit = min(limit, info.max_output_tokens)
+    if info.context_window:
+        left = info.context_window - prompt_tokens(request.messages, len(request.system)) - _SPARE
+        limit = min(limit, max(_LEAST, left))
+    return limit
+
+
+def prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:
+    """About how many tokens a conversation has: what its last answer's usage told, and an estimate for what came since."""
+    estimated = 0
+    for message in reversed(messages):
+        if message.usage is not None and message.usage.prompt_tokens:
+            return message.usage.total_tokens + estimated
+        estimated += sum(map(_size, message.content))
+    return estimated + system_length // 4
+
+
+def _size(block: object) -> int:
+    match block:
+        case TextBlock():
+            return len(block.text) // 4
+        case ThinkingBlock():
+            return len(block.thinking) // 4
+        case ToolUseBlock():
+            return len(str(block.input)) // 4
+        case ToolResultBlock(content=str() as text):
+            return len(text) // 4
+        case ToolResultBlock(content=tuple() as blocks):
+            return sum(map(_size, blocks))
+        case ImageBlock():
+            return _IMAGE
+        case _:
+            return 0

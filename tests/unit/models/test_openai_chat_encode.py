@@ -1,0 +1,476 @@
+"""Requests as Chat Completions bodies."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    Usage,
+)
+from mainspring.models.port import ModelRequest, Scratch
+from mainspring.models.profile import Dialect
+from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
+from tests.unit.models.wire import body, chunk, message, profile
+
+LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+NOW = ToolSpec("now", "Tell the time.", {"type": "object"})
+
+
+def assistant(*blocks: Any, **fields: Any) -> Message:
+    return Message("assistant", blocks, **{"provider": "host", "model": "m1", **fields})
+
+
+def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
+    assert body([Message.user("Hi")], system="Be kind.") == {
+        "model": "m1",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+    }
+
+
+@pytest.mark.covers("MOD-09")
+def test_system_messages_stay_where_they_are() -> None:
+    sent = body(
+        [Message.user("Hi"), Message.system("From now on in French."), Message.user("Well?")], system="Be kind."
+    )
+
+    assert [(m["role"], m["content"]) for m in sent["messages"]] == [
+        ("system", "Be kind."),
+        ("user", "Hi"),
+        ("system", "From now on in French."),
+        ("user", "Well?"),
+    ]
+
+
+def test_a_turn_with_calls_has_a_tool_message_for_each_result() -> None:
+    sent = body(
+        [
+            Message.user("Look"),
+            assistant(TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}), ToolUseBlock("c2", "now")),
+            Message(
+                "user", (ToolResultBlock("c1", "look", "a wall"), ToolResultBlock("c2", "now", ""), TextBlock("Hurry!"))
+            ),
+        ]
+    )
+
+    assert sent["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": "Looking.",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":"x"}'}},
+                {"id": "c2", "type": "function", "function": {"name": "now", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "a wall"},
+        {"role": "tool", "tool_call_id": "c2", "content": "(no output)"},
+        {"role": "user", "content": "Hurry!"},
+    ]
+
+
+def test_calls_alone_have_no_content_at_all() -> None:
+    sent = body([assistant(ToolUseBlock("c1", "now")), Message("user", (ToolResultBlock("c1", "now", "noon"),))])
+
+    assert "content" not in sent["messages"][0]
+
+
+def test_text_alone_is_a_plain_text_and_images_are_parts() -> None:
+    picture = ImageBlock("image/png", "QUJD")
+    sent = body([Message.user([TextBlock("a"), TextBlock("b")]), Message.user([TextBlock("See"), picture])])
+
+    assert sent["messages"][0]["content"] == "a\nb"
+    assert sent["messages"][1]["content"] == [
+        {"type": "text", "text": "See"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+    ]
+
+
+def test_images_of_results_follow_behind_all_results() -> None:
+    picture = ImageBlock("image/png", "QUJD")
+    history = [
+        assistant(ToolUseBlock("c1", "shot"), ToolUseBlock("c2", "now")),
+        Message(
+            "user", (ToolResultBlock("c1", "shot", (TextBlock("Here:"), picture)), ToolResultBlock("c2", "now", "noon"))
+        ),
+    ]
+
+    first, second, shown = body(history)["messages"][1:]
+
+    assert first == {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "content": "Here:\n[the image follows in the next user message]",
+    }
+    assert second["content"] == "noon"
+    assert shown["role"] == "user"
+    assert shown["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
+    without = body(history, profile(Dialect(tool_images=False)))["messages"]
+    assert len(without) == 3
+    assert "left out" in without[1]["content"]
+    blind = body(history, profile(vision=False))["messages"]
+    assert "image/png image left out" in blind[1]["content"]
+    assert "base64" not in json.dumps(blind)
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments"),
+    [
+        ('{"a": "x\ny"}', {"a": "x\ny"}),
+        ('{"a": 1', {"unreadable_arguments": '{"a": 1'}),
+        ("[1]", {"unreadable_arguments": "[1]"}),
+    ],
+)
+def test_arguments_are_always_an_object_in_a_text(raw: str, arguments: dict[str, Any]) -> None:
+    sent = body(
+        [assistant(ToolUseBlock("c1", "look", {}, raw)), Message("user", (ToolResultBlock("c1", "look", "no"),))]
+    )
+
+    assert json.loads(sent["messages"][0]["tool_calls"][0]["function"]["arguments"]) == arguments
+
+
+def test_nothing_empty_is_sent() -> None:
+    sent = body(
+        [
+            Message.user([TextBlock(""), TextBlock("Hi")]),
+            assistant(TextBlock("")),
+            assistant(),
+            assistant(ThinkingBlock("Hm.", "reasoning_content")),
+            Message.user(" \n"),
+            Message.system(""),
+            Message("user"),
+        ],
+        system="  ",
+    )
+
+    assert sent["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+def test_half_characters_become_the_replacement_character() -> None:
+    sent = body(
+        [Message.user("a\ud83d"), assistant(ToolUseBlock("c1", "look", {"at": "\ude00"}))],
+        system="s\udfff",
+        tools=[ToolSpec("t", "d\ud800", {"type": "object"})],
+    )
+
+    assert sent["messages"][0]["content"] == "s\ufffd"
+    assert sent["messages"][1]["content"] == "a\ufffd"
+    assert json.loads(sent["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"at": "\ufffd"}
+    assert sent["tools"][0]["function"]["description"] == "d\ufffd"
+
+
+# --- reasoning goes back where it came from ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning_content": "Hm."},
+        {"reasoning": "Hm."},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}]},
+        {"reasoning_details": [{"type": "reasoning.summary", "summary": "Hm.", "format": "f", "index": 0}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "index": 0}]},
+    ],
+)
+def test_reasoning_goes_back_as_it_came_but_only_to_its_model(delta: dict[str, Any]) -> None:
+    answer = message(chunk(delta), chunk({"content": "So."}, "stop"))
+
+    assert body([answer])["messages"] == [{"role": "assistant", **delta, "content": "So."}]
+    assert body([answer], profile(model="m2"))["messages"] == [{"role": "assistant", "content": "So."}]
+    assert body([answer], profile(provider="other"))["messages"] == [{"role": "assistant", "content": "So."}]
+    assert body([answer], profile(Dialect(reasoning="none")))["messages"] == [{"role": "assistant", "content": "So."}]
+
+
+def test_reasoning_in_the_content_goes_back_there() -> None:
+    part = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    answer = message(chunk({"content": [part]}), chunk({"content": "So."}, "stop"))
+
+    assert body([answer])["messages"][0]["content"] == [part, {"type": "text", "text": "So."}]
+
+
+def test_reasoning_of_unknown_origin_is_left_out() -> None:
+    sent = body([assistant(ThinkingBlock("Hm."), RedactedThinkingBlock("no json"), TextBlock("So."))])
+
+    assert sent["messages"] == [{"role": "assistant", "content": "So."}]
+
+
+def test_the_signature_of_a_call_goes_back_to_its_model_only() -> None:
+    history = [
+        assistant(ToolUseBlock("c1", "now", {}, None, '{"google":{"thought_signature":"s"}}')),
+        Message("user", (ToolResultBlock("c1", "now", "noon"),)),
+    ]
+
+    assert body(history)["messages"][0]["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "s"}}
+    assert "extra_content" not in body(history, profile(model="m2"))["messages"][0]["tool_calls"][0]
+
+
+# --- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_tools_are_described_once_and_always_as_objects() -> None:
+    sent = body([Message.user("Hi")], tools=[LOOK, NOW])
+
+    assert [t["function"]["name"] for t in sent["tools"]] == ["look", "now"]
+    assert sent["tools"][0] == {
+        "type": "function",
+        "function": {"name": "look", "description": "Look at it.", "parameters": LOOK.input_schema},
+    }
+    assert sent["tools"][1]["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert "tool_choice" not in sent
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", None),
+        ("required", "required"),
+        ("none", "none"),
+        ("look", {"type": "function", "function": {"name": "look"}}),
+    ],
+)
+def test_the_choice_of_a_tool(choice: str, sent: Any) -> None:
+    assert body([Message.user("Hi")], tools=[LOOK], tool_choice=choice).get("tool_choice") == sent
+    assert "tool_choice" not in body([Message.user("Hi")], tool_choice=choice)
+
+
+def test_options_have_the_names_that_the_host_knows() -> None:
+    fields: dict[str, Any] = {
+        "max_output_tokens": 100,
+        "temperature": 0.5,
+        "stop": ["#"],
+        "thinking": "low",
+        "session_id": "s1",
+        "schema": {"type": "object"},
+        "extra": {"top_k": 5},
+    }
+
+    sent = body([Message.user("Hi")], **fields)
+    assert (sent["max_tokens"], sent["temperature"], sent["stop"], sent["top_k"]) == (100, 0.5, ["#"], 5)
+    assert sent["reasoning_effort"] == "low"
+    assert sent["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert "strict" not in sent["response_format"]["json_schema"]
+    assert "prompt_cache_key" not in sent
+
+    other = Dialect(
+        max_tokens_field="max_completion_tokens",
+        stream_usage=False,
+        developer_role=True,
+        efforts=(),
+        temperature=False,
+        stop=False,
+        prompt_cache_key=True,
+        strict_schema=True,
+    )
+    sent = body([Message.user("Hi")], profile(other), system="S", **fields)
+    assert sent["max_completion_tokens"] == 100
+    assert sent["prompt_cache_key"] == "s1"
+    assert sent["messages"][0]["role"] == "developer"
+    assert sent["response_format"]["json_schema"]["strict"] is True
+    assert not {"max_tokens", "stream_options", "temperature", "stop", "reasoning_effort"} & set(sent)
+
+
+@pytest.mark.parametrize(
+    ("level", "accepted", "reasons", "sent"),
+    [
+        ("xhigh", ("low", "medium", "high"), True, "high"),
+        ("minimal", ("low", "medium", "high"), True, "low"),
+        ("off", ("minimal", "low"), True, "minimal"),
+        ("off", ("none", "low"), True, "none"),
+        ("off", ("minimal", "low"), False, None),
+        ("high", (), True, None),
+        (None, ("low",), True, None),
+    ],
+)
+def test_a_thinking_level_becomes_the_nearest_that_the_host_takes(
+    level: Any, accepted: tuple[str, ...], reasons: bool, sent: str | None
+) -> None:
+    using = profile(Dialect(efforts=accepted), reasoning=reasons)
+
+    assert body([Message.user("Hi")], using, thinking=level).get("reasoning_effort") == sent
+
+
+def test_a_model_known_not_to_reason_gets_no_thinking_level() -> None:
+    assert "reasoning_effort" not in body([Message.user("Hi")], profile(context_window=1000), thinking="high")
+
+
+def test_the_reply_cap_is_clamped_to_the_model_and_to_what_is_left_of_its_window() -> None:
+    small = profile(context_window=10_000, max_output_tokens=4_000)
+    long = [Message.user("x"), assistant(TextBlock("y"), usage=Usage(6_000, 500)), Message.user("z" * 4_000)]
+
+    assert body([Message.user("Hi")], small, max_output_tokens=16_384)["max_tokens"] == 4_000
+    assert body(long, small, max_output_tokens=16_384)["max_tokens"] == 10_000 - 6_500 - 1_000 - 256
+    assert body([Message.user("x" * 80_000)], small, max_output_tokens=16_384)["max_tokens"] == 1_024
+    assert "max_tokens" not in body([Message.user("Hi")], small)
+
+
+# --- encoded once ------------------------------------------------------------------------------------------------------
+
+
+def turn(number: int) -> list[Message]:
+    return [
+        assistant(ToolUseBlock(f"c{number}", "look", {"at": number})),
+        Message("user", (ToolResultBlock(f"c{number}", "look", "x" * 20),)),
+    ]
+
+
+@pytest.mark.covers("CAC-10")
+def test_each_request_of_a_conversation_begins_with_the_bytes_of_the_one_before() -> None:
+    scratch = Scratch()
+    history = [Message.user("Go")]
+    before = b""
+    for number in range(30):
+        sent = encode_request(
+            ModelRequest(list(history), system="S", tools=(LOOK, NOW), max_output_tokens=100, scratch=scratch),
+            profile(),
+        )
+        assert sent.startswith(before.removesuffix(b"]}"))
+        assert sent == encode_request(
+            ModelRequest(tuple(history), system="S", tools=[LOOK, NOW], max_output_tokens=100), profile()
+        )
+        before = sent
+        history += turn(number)
+
+
+def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mainspring.models.wire.openai_chat import encode
+
+    encoded: list[Message] = []
+    original = encode.encode_message
+
+    def counted(one: Message, using: Any) -> bytes:
+        encoded.append(one)
+        return original(one, using)
+
+    monkeypatch.setattr(encode, "encode_message", counted)
+    scratch, history = Scratch(), [Message.user("Go")]
+    for number in range(20):
+        encode_request(ModelRequest(list(history), scratch=scratch), profile())
+        history += turn(number)
+    encode_request(ModelRequest([*history[:9], Message.user("Another way")], scratch=Scratch()), profile())
+
+    assert len(encoded) == len({id(m) for m in encoded}) == 1 + 19 * 2 + 1
+
+
+def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mainspring.models import history as module
+
+    starts: list[int] = []
+    original = module.pair
+
+    def watched(messages: list[Message], start: int = 0) -> Any:
+        starts.append(start)
+        return original(messages, start)
+
+    monkeypatch.setattr(module, "pair", watched)
+    scratch, history = Scratch(), [Message.user("Go")]
+    for number in range(5):
+        encode_request(ModelRequest(list(history), scratch=scratch), profile())
+        history += turn(number)
+
+    assert starts == [0, 1, 3, 5, 7]
+
+
+def test_another_history_or_another_receiver_starts_anew() -> None:
+    scratch = Scratch()
+    first, second = [Message.user("One"), *turn(1)], [Message.user("Two"), *turn(2)]
+
+    def sent(history: list[Message], using: Any) -> Any:
+        return json.loads(encode_request(ModelRequest(history, scratch=scratch), using))["messages"]
+
+    assert sent(first, profile()) == body(first)["messages"]
+    assert sent(second, profile()) == body(second)["messages"]
+    assert sent(first, profile()) == body(first)["messages"]
+    assert sent(first[:1], profile()) == body(first[:1])["messages"]
+    blind = profile(vision=False, model="m2")
+    assert sent(first, blind) == body(first, blind)["messages"]
+
+
+def test_a_call_still_without_its_result_is_not_settled() -> None:
+    scratch = Scratch()
+    history = [Message.user("Go"), *turn(1), turn(2)[0]]
+
+    def sent(messages: list[Message]) -> Any:
+        return json.loads(encode_request(ModelRequest(messages, scratch=scratch), profile()))["messages"]
+
+    assert sent(history)[-1]["content"].startswith("Tool execution was interrupted")
+    assert sent([*history, turn(2)[1]])[-1] == {"role": "tool", "tool_call_id": "c2", "content": "x" * 20}
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("refusal", "field"),
+    [
+        ("Unrecognized request argument supplied: stream_options", "stream_options"),
+        (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            "max_tokens",
+        ),
+        (
+            "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) is supported.",
+            "temperature",
+        ),
+        ("property 'reasoning_effort' is unsupported", "reasoning_effort"),
+        ("Unsupported parameter: 'stop' is not supported with this model.", "stop"),
+        ("response_format is not supported by this model", "response_format"),
+    ],
+)
+def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
+    fields: dict[str, Any] = {
+        "max_output_tokens": 5,
+        "temperature": 0.2,
+        "thinking": "low",
+        "stop": ["#"],
+        "schema": {"type": "object"},
+    }
+    first = body([Message.user("Hi")], **fields)
+
+    changed = next(iter(ChatCompletions().without(profile(), refusal)))
+
+    second = body([Message.user("Hi")], changed, **fields)
+    assert field in first
+    assert field not in second
+    assert {k for k in first if k != field} <= set(second)
+
+
+def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
+    refusal = "Unsupported value: 'reasoning_effort' does not support 'xhigh'. Supported values are: 'low', 'medium', and 'high'."
+
+    changed = next(iter(ChatCompletions().without(profile(), refusal)))
+
+    assert body([Message.user("Hi")], changed, thinking="xhigh")["reasoning_effort"] == "high"
+
+
+@pytest.mark.parametrize(
+    "refusal", ["Invalid 'temperature': decimal below minimum value.", "Error while downloading the image.", "no"]
+)
+def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
+    assert list(ChatCompletions().without(profile(), refusal)) == []
+
+
+def test_a_host_that_takes_no_images_gets_a_line_of_text_instead() -> None:
+    [blind] = ChatCompletions().without(profile(), "This model does not support image input")
+
+    assert "image left out" in body([Message.user([ImageBlock("image/png", "QUJD")])], blind)["messages"][0]["content"]
+
+
+def test_ids_get_the_form_that_a_host_asks_for() -> None:
+    history = turn(1)
+    refusal = "Tool call id was c1 but must be a-z, A-Z, 0-9, with a length of 9."
+    changed = next(iter(ChatCompletions().without(profile(), refusal)))
+
+    called, result = body(history, changed)["messages"]
+
+    id = called["tool_calls"][0]["id"]
+    assert len(id) == 9 and id.isalnum()
+    assert result["tool_call_id"] == id

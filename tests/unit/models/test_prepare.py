@@ -1,0 +1,190 @@
+"""Repair of a conversation while a request is built."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.models.prepare import INTERRUPTED, clean, pair, safe_id, short_id
+
+
+def user(*blocks: Any) -> Message:
+    return Message("user", tuple(TextBlock(b) if isinstance(b, str) else b for b in blocks))
+
+
+def asked(*ids: str, **fields: Any) -> Message:
+    return Message("assistant", tuple(ToolUseBlock(id, f"tool_{id}") for id in ids), **fields)
+
+
+def got(id: str, text: str = "ok", **fields: Any) -> ToolResultBlock:
+    return ToolResultBlock(id, f"tool_{id}", text, **fields)
+
+
+def sent(*messages: Message) -> list[Message]:
+    return [m for unit, _ in pair(messages) for m in unit]
+
+
+def outline(messages: list[Message]) -> list[str]:
+    """One word a block: ``u:text``, ``+id`` for a call, ``-id`` for its result, ``!id`` for one made up."""
+    words: list[str] = []
+    for message in messages:
+        for block in message.content:
+            match block:
+                case ToolUseBlock():
+                    words.append(f"+{block.id}")
+                case ToolResultBlock():
+                    words.append(f"{'!' if block.text == INTERRUPTED else '-'}{block.tool_use_id}")
+                case TextBlock():
+                    words.append(f"{message.role[0]}:{block.text}")
+                case _:
+                    words.append(type(block).__name__)
+    return words
+
+
+@pytest.mark.covers("MSG-21", "MSG-23")
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([user("a"), asked("1"), user(got("1")), user("b")], "u:a +1 -1 u:b"),
+        ([user("a"), asked("1", "2"), user(got("2"), got("1"))], "u:a +1 +2 -1 -2"),
+        ([user("a"), asked("1", "2"), user(got("1")), user(got("2"))], "u:a +1 +2 -1 -2"),
+        (
+            [user("a"), asked("1", "2"), user("wait"), user(got("2")), user("now"), user(got("1"), "b")],
+            "u:a +1 +2 -1 -2 u:wait u:now u:b",
+        ),
+        ([user("a"), asked("1")], "u:a +1 !1"),
+        ([user("a"), asked("1"), user("b")], "u:a +1 !1 u:b"),
+        ([user("a"), asked("1", "2"), user(got("2"))], "u:a +1 +2 !1 -2"),
+        ([user("a"), asked("1"), asked("2"), user(got("2"), got("1"))], "u:a +1 !1 +2 -2"),
+        ([user(got("9")), user("a")], "u:a"),
+        ([user("a", got("9"))], "u:a"),
+        ([user("a"), asked("1"), user(got("1"), got("9"))], "u:a +1 -1"),
+        ([user("a"), asked("1"), user(got("1")), user(got("1", "again"), "b")], "u:a +1 -1 u:b"),
+        ([user("a"), asked("1"), user(got("1")), asked("1"), user(got("1"))], "u:a +1 -1 +1 -1"),
+        ([user("a"), asked("1", "1"), user(got("1"))], "u:a +1 -1"),
+        ([user("a"), asked("1", stop_reason="aborted"), user(got("1", is_error=True)), user("b")], "u:a u:b"),
+        ([user("a"), asked("1", stop_reason="error"), user("b")], "u:a u:b"),
+        ([user("a"), asked("1", stop_reason="error")], "u:a"),
+        (
+            [user("a"), asked("1", "2", stop_reason="aborted"), user(got("1"), got("2", is_error=True))],
+            "u:a +1 +2 -1 -2",
+        ),
+        ([user("a"), Message.assistant("half", stop_reason="aborted"), user("b")], "u:a u:b"),
+        ([user("a"), Message.assistant("whole", stop_reason="max_tokens"), user("b")], "u:a a:whole u:b"),
+        ([user("a"), asked("1"), Message.system("s"), user(got("1"))], "u:a +1 -1 s:s"),
+    ],
+)
+def test_each_call_has_one_result_right_behind_it(history: list[Message], expected: str) -> None:
+    assert " ".join(outline(sent(*history))) == expected
+
+
+@pytest.mark.covers("MSG-21")
+def test_a_made_up_result_is_an_error_under_the_real_name() -> None:
+    [_, result] = sent(asked("1"))
+
+    assert result.content == (
+        ToolResultBlock("1", "tool_1", "Tool execution was interrupted; its outcome is unknown", True),
+    )
+
+
+def test_what_needs_no_repair_is_the_same_object() -> None:
+    history = [user("a"), asked("1"), user(got("1"), "and"), Message.assistant("b")]
+
+    assert [id(m) for m in sent(*history)] == [id(m) for m in history]
+
+
+def test_nothing_of_the_history_changes() -> None:
+    history = [asked("1", "2"), user(got("2"), got("9")), user("b")]
+    before = [m.content for m in history]
+
+    sent(*history)
+
+    assert [m.content for m in history] == before
+
+
+IDS = st.sampled_from("123")
+STEPS = st.one_of(
+    st.builds(lambda ids: asked(*ids), st.lists(IDS, min_size=1, max_size=3)),
+    st.builds(lambda ids: asked(*ids, stop_reason="aborted"), st.lists(IDS, min_size=1, max_size=2)),
+    st.builds(lambda ids: user(*[got(i) for i in ids]), st.lists(IDS, min_size=1, max_size=3)),
+    st.just(user("text")),
+    st.just(Message.assistant("answer")),
+)
+
+
+@given(st.lists(STEPS, max_size=10))
+def test_any_history_becomes_valid(history: list[Message]) -> None:
+    repaired = sent(*history)
+
+    for before, message in zip([None, *repaired], repaired, strict=False):
+        asked_for = [c.id for c in before.tool_uses] if before else []
+        assert [r.tool_use_id for r in message.tool_results] == (asked_for if message.tool_results else [])
+        assert bool(message.tool_results) == bool(asked_for)
+    assert not repaired or not repaired[-1].tool_uses
+
+
+@given(st.lists(STEPS, max_size=10), st.data())
+def test_going_on_from_a_settled_point_gives_what_going_through_all_gives(
+    history: list[Message], data: st.DataObject
+) -> None:
+    known = data.draw(st.integers(0, len(history)))
+    settled: list[Message] = []
+    at = 0
+    for unit, end in pair(history[:known]):
+        if end > at:
+            settled += unit
+            at = end
+
+    went_on = settled + [m for unit, _ in pair(history, at) for m in unit]
+
+    assert outline(went_on) == outline(sent(*history))
+
+
+# --- single messages ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("MSG-22")
+def test_what_the_receiver_cannot_take_goes() -> None:
+    thought = Message("assistant", (ThinkingBlock("Hm.", "sig"), TextBlock("So.", "sig")), provider="p", model="m")
+
+    assert clean(thought, "p", "m", vision=True) is thought
+    for provider, model in (("p", "other"), ("other", "m")):
+        cleaned = clean(thought, provider, model, vision=True)
+        assert cleaned is not None and cleaned.content == (TextBlock("So."),)
+    assert clean(Message("assistant", (ThinkingBlock("Hm."),), provider="p", model="m"), "p", "m", vision=True) is None
+    assert clean(user("", " \n"), "p", "m", vision=True) is None
+
+
+def test_images_become_text_for_a_model_without_eyes() -> None:
+    picture = ImageBlock("image/png", "QUJD")
+    message = Message("user", (ToolResultBlock("1", "shot", (picture,)), picture))
+
+    assert clean(message, "p", "m", vision=True) is message
+    blind = clean(message, "p", "m", vision=False)
+    assert blind is not None
+    result, text = blind.content
+    marker = TextBlock("[image/png image left out: this model takes no images]")
+    assert isinstance(result, ToolResultBlock) and result.content == (marker,)
+    assert text == marker
+
+
+@pytest.mark.parametrize("id", ["", "call|1", "fc_1|rs_2", "x" * 65, "ünï", "toolu_1_", "a b", "a.b:c"])
+def test_ids_get_a_form_that_every_host_takes_the_same_for_call_and_result(id: str) -> None:
+    called = clean(Message("assistant", (ToolUseBlock(id, "t"),)), "p", "m", vision=True)
+    answered = clean(Message("user", (ToolResultBlock(id, "t", "ok"),)), "p", "m", vision=True)
+
+    assert called is not None and answered is not None
+    new = called.tool_uses[0].id
+    assert new == answered.tool_results[0].tool_use_id
+    assert 0 < len(new) <= 40 and new.isascii() and new.replace("_", "").replace("-", "").isalnum()
+    assert new[-1] not in "_-"
+
+
+def test_good_ids_stay_and_different_ids_stay_different() -> None:
+    assert safe_id("call_abc-123") == "call_abc-123"
+    assert len({safe_id(i) for i in ("a|b", "a:b", "a_b", "a.b")}) == 4
+    assert short_id("abcDEF123") == "abcDEF123"
+    assert len({short_id(f"call_{i}") for i in range(2000)}) == 2000
+    assert all(len(short_id(f"call_{i}")) == 9 for i in range(50))

@@ -1,0 +1,71 @@
+"""Server-sent events out of bytes in any pieces."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.models.wire.sse import SseParser
+
+
+def parse(data: bytes, *cuts: int) -> list[tuple[str, bytes]]:
+    parser = SseParser()
+    frames: list[tuple[str, bytes]] = []
+    for start, end in zip((0, *cuts), (*cuts, len(data)), strict=True):
+        frames += parser.feed(data[start:end])
+    return frames + parser.finish()
+
+
+@pytest.mark.parametrize(
+    ("data", "frames"),
+    [
+        (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+        (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
+        (b"data: a\n\r\ndata: b\r\n\n", [b"a", b"b"]),
+        (b"data:a\n\n", [b"a"]),
+        (b"data:  a\n\n", [b" a"]),
+        (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b": ping\n\ndata: a\n\n: ping\n\n", [b"a"]),
+        (b"id: 7\nretry: 10\ndata: a\n\n", [b"a"]),
+        (b"\n\n\ndata: a\n\n\n\n", [b"a"]),
+        (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
+        (b"event: done\n\ndata: a\n\n", [b"a"]),
+        (b"data\n\n", [b""]),
+        (b"data: a\n", [b"a"]),
+        (b"data: a", [b"a"]),
+        (b"", []),
+        ("data: a\u2028b\u2029c\u0085d\x0b\x0c\n\n".encode(), ["a\u2028b\u2029c\u0085d\x0b\x0c".encode()]),
+    ],
+)
+def test_events_are_cut_at_line_ends_only(data: bytes, frames: list[bytes]) -> None:
+    assert [frame for _, frame in parse(data)] == frames
+
+
+def test_an_event_carries_its_name() -> None:
+    assert parse(b"event: error\ndata: {}\n\ndata: x\n\n") == [("error", b"{}"), ("", b"x")]
+
+
+LINES = st.sampled_from(
+    [b"data: one", b"data: two words", b"data:", b": note", b"event: e", b"id: 1", "data: é😀\u2028".encode(), b""]
+)
+
+
+@given(
+    lines=st.lists(LINES, max_size=12),
+    ends=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r"]), min_size=13, max_size=13),
+    data=st.data(),
+)
+def test_events_are_the_same_wherever_the_bytes_are_cut(
+    lines: list[bytes], ends: list[bytes], data: st.DataObject
+) -> None:
+    body = b"".join(line + end for line, end in zip(lines, ends, strict=False))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
+
+    assert parse(body, *cuts) == parse(body)
+
+
+@given(lines=st.lists(LINES, max_size=12), end=st.sampled_from([b"\r\n", b"\r"]))
+def test_events_are_the_same_whatever_the_line_end(lines: list[bytes], end: bytes) -> None:
+    body = b"".join(line + b"\n" for line in lines)
+
+    assert parse(body.replace(b"\n", end)) == parse(body)

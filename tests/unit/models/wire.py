@@ -1,0 +1,60 @@
+"""What the tests of wire protocols share: answers to decode, requests to read back."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mainspring.events import Done, StreamEvent
+from mainspring.messages import Message
+from mainspring.models.answer import AnswerReader
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Dialect, Profile
+from mainspring.models.wire.openai_chat import ChatDecoder, encode_request
+
+
+def profile(dialect: Dialect = Dialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+    return Profile(
+        ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts), "http://host/v1", dialect
+    )
+
+
+def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"id": "r1", "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}], **more}
+
+
+def sse(*objects: dict[str, Any] | str, done: bool = True) -> bytes:
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in objects]
+    return "".join(f"data: {text}\n\n" for text in [*texts, *(["[DONE]"] if done else [])]).encode()
+
+
+def read(body: bytes, *, by: int | None = None, using: Profile | None = None) -> list[StreamEvent]:
+    """The events of an answer; raises what is wrong with it."""
+    reader = AnswerReader(ChatDecoder(using or profile()))
+    events: list[StreamEvent] = []
+    for start in range(0, len(body), by or max(1, len(body))):
+        events += reader.feed(body[start : start + (by or len(body))])
+    events += reader.finish()
+    if reader.error is not None:
+        raise reader.error
+    return events
+
+
+def message(*objects: dict[str, Any] | str, done: bool = True, using: Profile | None = None) -> Message:
+    """The message of a streamed answer."""
+    last = read(sse(*objects, done=done), using=using)[-1]
+    assert isinstance(last, Done)
+    return last.message
+
+
+def calls(of: Message) -> list[tuple[str, str, Any]]:
+    return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in of.tool_uses]
+
+
+def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[str, Any]:
+    function = {k: v for k, v in (("name", name), ("arguments", arguments)) if v is not None}
+    return {"function": function, **fields}
+
+
+def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+    """The body of a request, read back."""
+    return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
