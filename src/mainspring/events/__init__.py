@@ -18,11 +18,11 @@ from mainspring.events.agent import (
 from mainspring.events.cancel import CancelToken, run_cancellable, sleep
 from mainspring.events.draft import Draft, parse_call
 from mainspring.events.hooks import (
+    HOOKS,
     AgentAbort,
     AgentDone,
     ContextCompacted,
     ContextTransform,
-    HOOKS,
     Hook,
     ModelErrorHook,
     RunPause,

@@ -88,7 +88,8 @@ class SessionEnd(Hook):
 
 class ContextTransform(Hook):
     """The messages of the next request, before they are converted for the model. ``messages`` may be replaced; the
-    history itself stays as it is."""
+    history itself stays as it is.
+    """
 
     event = "context:transform"
     __slots__ = ("messages", "turn", "turn_id")

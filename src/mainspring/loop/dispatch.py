@@ -384,7 +384,7 @@ def output_bytes(output: ToolOutput) -> int:
     """The size of an output: UTF-8 bytes of text, base64 length of images."""
     if isinstance(output, str):
         return len(output.encode("utf-8", "replace"))
-    return sum([len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output])
+    return sum(len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output)
 
 
 def sound_ids(run: Run, message: Message) -> Message:

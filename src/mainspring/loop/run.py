@@ -174,7 +174,7 @@ class Run:
     @property
     def cost(self) -> float:
         """US dollars so far, as far as prices are known."""
-        return sum([u.cost.total for u in self.turn_usage if u.cost])
+        return sum(u.cost.total for u in self.turn_usage if u.cost)
 
     @property
     def seconds(self) -> float:

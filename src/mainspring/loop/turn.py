@@ -28,7 +28,6 @@ from mainspring.events import (
     StreamEnd,
     StreamError,
     StreamEvent,
-    StreamStart,
     StreamText,
     StreamThinking,
     SystemTransform,
@@ -48,7 +47,7 @@ MODEL_ERROR_ANSWERS = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
 
 
-class TurnFailed(Exception):  # noqa: N818
+class TurnFailed(Exception):
     """The model call failed; ``message`` is what had arrived, ``error`` what ends the run."""
 
     def __init__(self, message: Message, error: BaseException) -> None:
@@ -136,6 +135,8 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
     """
     config, bus, steps = run.config, run.config.bus, run.config.steps
     publish = bus.publish if bus.observers else None
+    if publish is not None:
+        publish(MessageStart(Message("assistant", provider=config.model.provider, model=config.model.model)))
     hooked = bus.has(StreamText) or bus.has(StreamThinking)
     event: StreamEvent | None = None
     try:
@@ -144,8 +145,6 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
                 if type(event) is Done:
                     break
                 if publish is not None:
-                    if type(event) is StreamStart:
-                        publish(MessageStart(event.partial))
                     publish(event)
                 if hooked:
                     await _stream_hooks(run, event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -10,7 +10,7 @@ from mainspring.messages.message import AgentMessage, CustomMessage
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AgentMessage)
-_SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 def encode_message(message: AgentMessage) -> bytes:
@@ -43,8 +43,8 @@ def strip_surrogates(value: Any) -> Any:
         case str():
             return value if value.isascii() else value.translate(_SURROGATES)
         case dict():
-            return {strip_surrogates(k): strip_surrogates(v) for k, v in value.items()}  # pyright: ignore
+            return {strip_surrogates(k): strip_surrogates(v) for k, v in cast("dict[str, Any]", value).items()}
         case list() | tuple():
-            return [strip_surrogates(v) for v in value]  # pyright: ignore
+            return [strip_surrogates(v) for v in cast("list[Any]", value)]
         case _:
             return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, cast, overload
 
 from msgspec import Struct
 
@@ -51,16 +51,24 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Dec
     Raises:
         TypeError: If a parameter has no type that JSON Schema can express; the text names it.
     """
-    if fn is None:
-        return lambda fn, /: _from_function(fn, options)
-    return _from_function(fn, options)
+    if fn is not None:
+        return _from_function(fn, options)
+
+    def decorate(fn: Callable[..., Any], /) -> Tool:
+        return _from_function(fn, options)
+
+    return decorate
 
 
 def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     if isinstance(fn, Tool):
         raise TypeError(f"{fn.name} is a tool already")
     schema = schema_from_signature(fn)
-    fields = {"name": schema.name, "description": schema.description, "input_schema": schema.input_schema}
+    fields: dict[str, Any] = {
+        "name": schema.name,
+        "description": schema.description,
+        "input_schema": schema.input_schema,
+    }
     fields |= {k: v for k, v in options.items() if v is not None}
     return Tool(execute=_executor(fn, schema), **fields)
 
@@ -134,7 +142,7 @@ def _from_parts(id: str, parts: dict[str, Any]) -> Tool:
         raise TypeError(f"define_tool({id!r}): {', '.join(missing)} missing")
     parameters, run = parts.pop("parameters"), parts.pop("execute")
     if isinstance(parameters, Mapping):
-        schema, decode = schema_from_mapping(parameters), None
+        schema, decode = schema_from_mapping(cast("Mapping[str, Any]", parameters)), None
     else:
         schema, decode = schema_from_type(parameters)
     is_async = inspect.iscoroutinefunction(run)

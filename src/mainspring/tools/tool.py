@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from msgspec import Struct, field
 from msgspec import json as msgspec_json
@@ -191,8 +191,11 @@ def as_result(output: Any) -> ToolResult:
         return ToolResult(output="")
     if isinstance(output, TextBlock | ImageBlock):
         return ToolResult(output=(output,))
-    if isinstance(output, list | tuple) and output and all(isinstance(b, TextBlock | ImageBlock) for b in output):  # pyright: ignore
-        return ToolResult(output=tuple(output))  # pyright: ignore[reportUnknownArgumentType]
-    if hasattr(output, "model_dump_json"):
-        return ToolResult(output=output.model_dump_json())
+    if isinstance(output, list | tuple) and output:
+        blocks = cast("Sequence[Any]", output)
+        if all(isinstance(b, TextBlock | ImageBlock) for b in blocks):
+            return ToolResult(output=tuple(blocks))
+    to_json = getattr(cast("Any", output), "model_dump_json", None)
+    if to_json is not None:  # a pydantic model
+        return ToolResult(output=to_json())
     return ToolResult(output=msgspec_json.encode(output, enc_hook=str).decode())

@@ -36,7 +36,7 @@ class Script:
         answer = self.answers[len(self.requests)] if len(self.requests) < len(self.answers) else None
         self.requests.append(request)
         deltas = 0
-        async for event in _as_is(answer) if isinstance(answer, list) else self._model.stream(request):  # pyright: ignore
+        async for event in _as_is(answer) if isinstance(answer, list) else self._model.stream(request):
             yield event
             deltas += event.type.endswith("_delta")
             if isinstance(answer, Hang) and deltas >= answer.after:
@@ -137,3 +137,8 @@ def paired(messages: Iterable[AgentMessage]) -> None:
             assert isinstance(before, Message)
             assert before.tool_uses
 
+
+def said(message: AgentMessage) -> Message:
+    """The message, known to be one of a model conversation."""
+    assert isinstance(message, Message)
+    return message

@@ -12,7 +12,7 @@ from mainspring.events import HOOKS
 from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop, output_bytes
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
 from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
-from tests.unit.loop.stage import Script, call, calls, config, paired, say
+from tests.unit.loop.stage import Script, call, calls, config, paired, said, say
 
 
 @tool
@@ -29,7 +29,7 @@ async def dispatch(*turn: Any, tools: Any = (add,), hooks: Any = None, **options
     ctx = LoopContext(tools=ToolRegistry(tools))
     await agent_loop("go", ctx, config(Script(calls(*turn), say("ok")), bus=bus, **options))
     paired(ctx.messages)
-    return list(ctx.messages[2].tool_results), events  # pyright: ignore
+    return list(said(ctx.messages[2]).tool_results), events
 
 
 @pytest.mark.covers("TEX-11", "TEX-10")
@@ -422,4 +422,6 @@ async def test_every_call_has_one_result_whatever_happens(plan: list[str], mode:
     except (AgentAbortedError, AgentProviderError):
         pass
     paired(ctx.messages)
-    assert [r.tool_use_id for r in ctx.messages[2].tool_results] == [c.id for c in ctx.messages[1].tool_uses]  # pyright: ignore
+    assert [r.tool_use_id for r in said(ctx.messages[2]).tool_results] == [
+        c.id for c in said(ctx.messages[1]).tool_uses
+    ]

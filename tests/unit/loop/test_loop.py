@@ -16,7 +16,7 @@ from mainspring.events import CancelToken, ModelErrorHook, SessionTurns, TurnAft
 from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.stage import Script, call, calls, config, cut, fail, kinds, paired, say
+from tests.unit.loop.stage import Script, call, calls, config, cut, fail, kinds, paired, said, say
 
 
 @tool
@@ -54,7 +54,7 @@ async def test_follow_ups_re_enter_the_loop_when_it_would_stop() -> None:
     async def follow_up() -> list[Message]:
         return [Message.user(waiting.pop(0))] if waiting else []
 
-    bus = HookBus({"steer:inject": lambda ctx: injected.append((ctx.kind, ctx.messages[0].text))})
+    bus = HookBus({"steer:inject": lambda ctx: injected.append((ctx.kind, said(ctx.messages[0]).text))})
     model = Script(say("a"), call("look", key="b"), say("b"), say("c"))
     ctx = context()
     result = await agent_loop("a?", ctx, config(model, bus=bus, get_follow_up=follow_up))
@@ -88,10 +88,10 @@ async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
         "go", ctx, config(model, bus=bus, get_steering=steering, behavior=Behavior(tool_execution="sequential"))
     )
     assert ran == ["1", "2"]
-    results = ctx.messages[2].tool_results  # pyright: ignore
+    results = said(ctx.messages[2]).tool_results
     assert [r.is_error for r in results] == [False, False, True, True]
     assert "new message from the user" in results[2].text
-    assert ctx.messages[3].text == "use Celsius"  # pyright: ignore
+    assert said(ctx.messages[3]).text == "use Celsius"
     assert kinds_seen == ["steer"]
     paired(ctx.messages)
 
@@ -238,7 +238,7 @@ async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_eve
     partial = ctx.messages[1]
     assert isinstance(partial, Message)
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
-    assert "broke off" in ctx.messages[2].tool_results[0].text  # pyright: ignore
+    assert "broke off" in said(ctx.messages[2]).tool_results[0].text
     paired(ctx.messages)
     assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
@@ -317,10 +317,10 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
     paired(ctx.messages)
     assert (events[-1].type, events[-1].status) == ("agent_end", "aborted")
     if when == "in the stream":
-        assert ctx.messages[-1].stop_reason == "aborted"  # pyright: ignore
+        assert said(ctx.messages[-1]).stop_reason == "aborted"
         assert [e.reason for e in events if e.type == "error"] == ["aborted"]
     if when == "in a tool":
-        assert all(r.is_error for r in ctx.messages[-1].tool_results)  # pyright: ignore
+        assert all(r.is_error for r in said(ctx.messages[-1]).tool_results)
 
 
 @pytest.mark.covers("AGT-25")
@@ -342,7 +342,7 @@ async def test_a_tool_that_ignores_the_abort_is_abandoned_and_still_has_a_result
     with pytest.raises(AgentAbortedError):
         await agent_loop("go", ctx, config(Script(call("stubborn")), behavior=Behavior(abort_grace=0.01)), signal)
     release.set()
-    assert "unknown" in ctx.messages[-1].tool_results[0].text  # pyright: ignore
+    assert "unknown" in said(ctx.messages[-1]).tool_results[0].text
     paired(ctx.messages)
 
 
@@ -384,7 +384,7 @@ async def test_a_cut_off_answer_runs_nothing_and_is_not_asked_for_ever() -> None
         await agent_loop("go", ctx, config(model))
     assert not ran
     assert len(model.requests) == 4
-    assert "output limit of 16384 tokens" in ctx.messages[2].tool_results[0].text  # pyright: ignore
+    assert "output limit of 16384 tokens" in said(ctx.messages[2]).tool_results[0].text
     paired(ctx.messages)
 
 
@@ -408,7 +408,7 @@ async def test_calls_without_or_with_the_same_id_get_ids_of_their_own() -> None:
     )
     ctx = context()
     await agent_loop("go", ctx, config(model))
-    assert [r.content for r in ctx.messages[2].tool_results] == ["value of a", "value of b", "value of c"]  # pyright: ignore
+    assert [r.content for r in said(ctx.messages[2]).tool_results] == ["value of a", "value of b", "value of c"]
     paired(ctx.messages)
 
 
@@ -467,7 +467,7 @@ async def test_a_paused_run_is_taken_up_and_nothing_runs_twice() -> None:
     answers[next(iter(paused[0].reasons))] = "yes"
     second = await agent_loop((), ctx, setup)
     assert (second.status, ran, ctx.pending) == ("completed", ["1", "2", "3"], None)
-    assert [r.content for r in ctx.messages[2].tool_results] == ["did 1", "did 2", "did 3"]  # pyright: ignore
+    assert [r.content for r in said(ctx.messages[2]).tool_results] == ["did 1", "did 2", "did 3"]
     paired(ctx.messages)
 
 
@@ -477,11 +477,11 @@ async def test_a_new_prompt_settles_the_calls_that_a_pause_left() -> None:
     await agent_loop("go", ctx, config(Script(call("look", key="a")), bus=bus))
     await agent_loop("never mind", ctx, config(Script(say("fine"))))
     assert kinds(ctx.messages) == ["user", "assistant", "user", "user", "assistant"]
-    assert "new message" in ctx.messages[2].tool_results[0].text  # pyright: ignore
+    assert "new message" in said(ctx.messages[2]).tool_results[0].text
     paired(ctx.messages)
 
 
 async def test_a_text_answer_with_blocks_is_kept_as_it_came() -> None:
     ctx = context()
     await agent_loop("go", ctx, config(Script(say("a"))))
-    assert ctx.messages[1].content == (TextBlock("a"),)  # pyright: ignore
+    assert said(ctx.messages[1]).content == (TextBlock("a"),)

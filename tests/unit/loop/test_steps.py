@@ -12,7 +12,7 @@ from mainspring.loop import Behavior, LoopContext, RecordedSteps, RecordingSteps
 from mainspring.messages import Message, encode_message
 from mainspring.models import RetryConfig
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.stage import Script, call, calls, config, fail, say
+from tests.unit.loop.stage import Script, call, calls, config, fail, said, say
 
 
 def conversation(ran: list[str]) -> LoopContext:
@@ -57,7 +57,7 @@ async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None
     again = conversation(ran)
     empty: Any = lambda: []  # noqa: E731
     second = await agent_loop(
-        [Message.user("go", timestamp=live.messages[0].timestamp)],
+        [Message.user("go", timestamp=said(live.messages[0]).timestamp)],
         again,
         config(untouched, steps=RecordedSteps(recorder.record), get_steering=empty, get_follow_up=empty, **options),
     )
@@ -81,8 +81,8 @@ async def test_a_failed_call_is_replayed_as_it_failed() -> None:
     recorder = RecordingSteps()
     options: Any = {"behavior": Behavior(retry=None)}
     for steps in (recorder, None):
+        given = steps or RecordedSteps(recorder.record)
         with pytest.raises(AgentProviderError, match="slow down") as caught:
-            given = steps or RecordedSteps(recorder.record)
             await agent_loop(
                 "go", LoopContext(), config(Script(fail(RateLimitedError("slow down"))), steps=given, **options)
             )

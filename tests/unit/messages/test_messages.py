@@ -136,7 +136,9 @@ def test_time_on_disk_is_iso_8601() -> None:
 )
 def test_stop_reasons_have_both_names(reason: Any, classic: str) -> None:
     assert classic_stop_reason(reason) == classic
-    assert decode_message(encode_message(Message("assistant", stop_reason=reason))).stop_reason == reason  # pyright: ignore
+    back = decode_message(encode_message(Message("assistant", stop_reason=reason)))
+    assert isinstance(back, Message)
+    assert back.stop_reason == reason
 
 
 @pytest.mark.covers("MSG-14")

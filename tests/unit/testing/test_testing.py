@@ -48,7 +48,7 @@ async def test_a_script_can_fail_cut_and_wait() -> None:
 
 
 @pytest.mark.covers("TST-04")
-async def test_the_fixtures_make_agents(scripted_agent, memory_env) -> None:  # pyright: ignore
+async def test_the_fixtures_make_agents(scripted_agent, memory_env) -> None:
     agent = scripted_agent("Hello")
     assert (await agent.run("Hi")).text == "Hello"
     assert agent.env is memory_env

@@ -57,7 +57,7 @@ async def test_a_tool_is_usable_without_an_agent() -> None:
     result = await forecast(context(), city="Oslo", days=2)
     assert result.text == "Oslo 2"
     with pytest.raises(TypeError, match="is a tool already"):
-        tool(forecast)  # pyright: ignore
+        tool(forecast)
 
 
 @pytest.mark.covers("TDF-02")
