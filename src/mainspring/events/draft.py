@@ -6,7 +6,7 @@ joined, and a partial message built, only when somebody reads it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -197,7 +197,7 @@ def parse_call(
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return ToolUseBlock(id, name, {}, text, signature)
     if type(value) is dict:
-        return ToolUseBlock(id, name, value, None, signature)
+        return ToolUseBlock(id, name, cast("dict[str, Any]", value), None, signature)
     return ToolUseBlock(id, name, {}, None if value is None else text, signature)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
 from mainspring.events import HOOKS, AgentEvent, Hook
@@ -73,11 +73,11 @@ class HookBus:
         Raises:
             ConfigError: If a name is unknown; then none is registered.
         """
-        pairs = [
-            (hook_class(event), h)
-            for event, given in hooks.items()
-            for h in (given if isinstance(given, Iterable) else (given,))
-        ]
+        pairs: list[tuple[type[Hook], Handler[Any]]] = []
+        for event, given in hooks.items():
+            kind = hook_class(event)
+            several = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
+            pairs += [(kind, handler) for handler in several]
         removers = [self.on(kind, handler, order=order) for kind, handler in pairs]
 
         def remove() -> None:

@@ -174,8 +174,7 @@ def _open(run: Run, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
 
     if config.behavior.retry is None:
         return call()
-    events = retry_stream(call, config.behavior.retry, sleep=config.steps.sleep, on_retry=told, signal=signal)
-    return cast("AsyncGenerator[StreamEvent, None]", events)
+    return retry_stream(call, config.behavior.retry, sleep=config.steps.sleep, on_retry=told, signal=signal)
 
 
 async def _stream_hooks(run: Run, event: StreamEvent) -> None:
