@@ -292,6 +292,8 @@ def test_the_replayed_form_names_what_was_said() -> None:
 
 
 def test_an_api_nobody_can_decode_is_an_error_not_a_crash() -> None:
-    replayed = replay_exchange({"provider": "x", "api": "smoke_signals", "response": {"status": 200, "body_text": "{}"}})
+    replayed = replay_exchange(
+        {"provider": "x", "api": "smoke_signals", "response": {"status": 200, "body_text": "{}"}}
+    )
 
     assert replayed["error"]["message"].startswith("Recordings of 'smoke_signals' cannot be decoded")

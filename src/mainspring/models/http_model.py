@@ -45,7 +45,7 @@ class HttpModel:
         transport: Transport | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
     ) -> None:
-        self._profile = profile
+        self._profile: Profile = profile
         self._protocol = protocol
         self._credential = credential
         self._own_transport = transport

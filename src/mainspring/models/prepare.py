@@ -106,7 +106,10 @@ def _is_regular(calls: tuple[ToolUseBlock, ...], answer: Message) -> bool:
 
 
 def _unique(calls: tuple[ToolUseBlock, ...]) -> list[ToolUseBlock]:
-    return list({call.id: call for call in reversed(calls)}.values())[::-1]
+    first: dict[str, ToolUseBlock] = {}
+    for call in calls:
+        first.setdefault(call.id, call)
+    return list(first.values())
 
 
 def _missing(call: ToolUseBlock) -> ToolResultBlock:

@@ -47,8 +47,10 @@ def test_events_come_in_order_and_each_shows_the_message_as_it_was() -> None:
     assert events[2].partial.thinking == "Hm"
     assert events[6].partial.text == "Let me "
     assert events[0].partial.content == ()
-    assert isinstance(events[6], TextDelta) and events[6].index == 1
-    assert isinstance(events[12], ToolCallEnd) and events[12].call == ToolUseBlock("c1", "look", {"at": "x"})
+    assert isinstance(events[6], TextDelta)
+    assert events[6].index == 1
+    assert isinstance(events[12], ToolCallEnd)
+    assert events[12].call == ToolUseBlock("c1", "look", {"at": "x"})
     assert [type(b) for b in events[-1].partial.content] == [ThinkingBlock, TextBlock, ToolUseBlock]
     assert events[-1].partial.stop_reason == "tool_use"
     assert (events[-1].partial.provider, events[-1].partial.model) == ("host", "m1")
@@ -183,7 +185,9 @@ def test_calls_of_a_whole_answer_are_never_merged() -> None:
 def test_a_call_without_any_id_gets_one_that_no_other_answer_has() -> None:
     first, second = (message(*[{**c, "id": None} for c in tools(call("a", "{}"))]).tool_uses[0].id for _ in range(2))
 
-    assert first and second and first != second
+    assert first
+    assert second
+    assert first != second
 
 
 def test_the_signature_of_a_call_is_kept() -> None:
@@ -229,9 +233,11 @@ def test_opaque_reasoning_is_kept_byte_for_byte() -> None:
     )
 
     thinking, redacted, _ = answer.content
-    assert isinstance(thinking, ThinkingBlock) and thinking.thinking == "ab"
+    assert isinstance(thinking, ThinkingBlock)
+    assert thinking.thinking == "ab"
     assert json.loads(thinking.signature or "") == {**text, "signature": "sig"}
-    assert isinstance(redacted, RedactedThinkingBlock) and json.loads(redacted.data) == secret
+    assert isinstance(redacted, RedactedThinkingBlock)
+    assert json.loads(redacted.data) == secret
 
 
 def test_content_may_be_a_list_of_parts() -> None:
@@ -309,10 +315,10 @@ def test_a_repeated_whole_message_behind_deltas_is_ignored() -> None:
     ],
 )
 def test_halves_of_characters_and_raw_control_characters(pieces: list[str], text: str) -> None:
-    raw = ['{"choices":[{"index":0,"delta":{"content":"%s"}}]}' % piece.replace("\n", "\x0a") for piece in pieces]
+    raw = [json.dumps(chunk({"content": "HERE"})).replace("HERE", piece) for piece in pieces]
     stream = "".join(f"data: {r}\r\n\r\n" for r in raw) if "\n" not in text else None
     if stream is None:  # An LF ends a line of the stream; only a whole body can hold one raw.
-        whole = raw[0].replace("delta", "message").replace("}}]}", '},"finish_reason":"stop"}]}').encode()
+        whole = raw[0].replace("delta", "message").encode()
         assert read(whole)[-1].partial.text == text
         return
     body = stream.encode() + sse(chunk({}, "stop"))
@@ -436,7 +442,8 @@ def test_an_error_inside_an_accepted_stream_is_raised_with_what_came(
         message(chunk({"content": "so far"}), *chunks)
 
     assert (caught.value.code, caught.value.status) == (code, status)
-    assert caught.value.partial is not None and caught.value.partial.text == "so far"
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "so far"
 
 
 def test_an_error_event_need_not_be_json() -> None:
@@ -488,7 +495,8 @@ def test_a_filtered_answer_is_an_error_that_keeps_what_came() -> None:
         message(chunk({"content": "Well, "}), chunk({}, "content_filter"))
 
     assert (caught.value.reason, caught.value.retryable) == ("content_filter", False)
-    assert caught.value.partial is not None and caught.value.partial.text == "Well, "
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "Well, "
 
 
 @pytest.mark.parametrize("by", [1, 7, None])

@@ -472,5 +472,6 @@ def test_ids_get_the_form_that_a_host_asks_for() -> None:
     called, result = body(history, changed)["messages"]
 
     id = called["tool_calls"][0]["id"]
-    assert len(id) == 9 and id.isalnum()
+    assert len(id) == 9
+    assert id.isalnum()
     assert result["tool_call_id"] == id

@@ -152,7 +152,8 @@ def test_what_the_receiver_cannot_take_goes() -> None:
     assert clean(thought, "p", "m", vision=True) is thought
     for provider, model in (("p", "other"), ("other", "m")):
         cleaned = clean(thought, provider, model, vision=True)
-        assert cleaned is not None and cleaned.content == (TextBlock("So."),)
+        assert cleaned is not None
+        assert cleaned.content == (TextBlock("So."),)
     assert clean(Message("assistant", (ThinkingBlock("Hm."),), provider="p", model="m"), "p", "m", vision=True) is None
     assert clean(user("", " \n"), "p", "m", vision=True) is None
 
@@ -166,7 +167,8 @@ def test_images_become_text_for_a_model_without_eyes() -> None:
     assert blind is not None
     result, text = blind.content
     marker = TextBlock("[image/png image left out: this model takes no images]")
-    assert isinstance(result, ToolResultBlock) and result.content == (marker,)
+    assert isinstance(result, ToolResultBlock)
+    assert result.content == (marker,)
     assert text == marker
 
 
@@ -175,10 +177,13 @@ def test_ids_get_a_form_that_every_host_takes_the_same_for_call_and_result(id: s
     called = clean(Message("assistant", (ToolUseBlock(id, "t"),)), "p", "m", vision=True)
     answered = clean(Message("user", (ToolResultBlock(id, "t", "ok"),)), "p", "m", vision=True)
 
-    assert called is not None and answered is not None
+    assert called is not None
+    assert answered is not None
     new = called.tool_uses[0].id
     assert new == answered.tool_results[0].tool_use_id
-    assert 0 < len(new) <= 40 and new.isascii() and new.replace("_", "").replace("-", "").isalnum()
+    assert 0 < len(new) <= 40
+    assert new.isascii()
+    assert new.replace("_", "").replace("-", "").isalnum()
     assert new[-1] not in "_-"
 
 
