@@ -1,0 +1,293 @@
+"""How the command ends: its exit codes, signals, and odd surroundings."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Command, command, finish
+from tests.e2e.servers.chat import Reply, call, error
+
+__all__ = ["command"]
+
+FORMS = ["text", "json", "stream-json"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("script", "arguments", "code", "status"),
+    [
+        (["ok"], [], 0, "completed"),
+        ([Reply(""), Reply(""), Reply(""), Reply("")], [], 1, "error"),
+        ([], ["--tools", "nonsense"], 2, "error"),
+        ([call("list_files")] * 3, ["--max-turns", "2"], 3, "max_turns"),
+        ([Reply("half an ans", finish="length")], [], 3, "completed"),
+        ([call("write_file", path="x", content="y"), "ok"], ["--on-deny", "stop"], 4, "denied"),
+        ([error(400)], [], 5, "error"),
+        ([Reply("part of", cut=True)], [], 5, "error"),
+    ],
+)
+def test_exit_codes_are_one_table(
+    command: Command, form: str, script: list[str | Reply], arguments: list[str], code: int, status: str
+) -> None:
+    command.server.script += script
+
+    done = command.run("-p", "x", "--output", form, *arguments)
+
+    assert done.code == code, done.err
+    if form == "text":
+        assert code in {0, 4} or done.err
+    else:
+        assert (done.result["exit_code"], done.result["status"]) == (code, status)
+        assert [line["type"] for line in done.lines].count("result") == 1
+
+
+@pytest.mark.covers("ERR-04")
+def test_nobody_there(command: Command) -> None:
+    command.variables["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
+    command.settings({"retry": {"enabled": False}})
+
+    done = command.run("-p", "x")
+
+    assert done.code == 5
+    assert done.out == ""
+    assert done.err.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.err
+
+
+def test_what_had_arrived_of_a_broken_answer_is_shown(command: Command) -> None:
+    command.server.script.append(Reply("part of it", cut=True))
+
+    done = command.run("-p", "x")
+
+    assert done.out == "part of it\n"
+    assert "error: " in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--output", "json", "--max-turns", "x"], ["--output=stream-json", "--nonsense"]],
+)
+def test_a_wrong_command_line_has_a_result_too(command: Command, arguments: list[str]) -> None:
+    done = command.run("-p", "x", *arguments)
+
+    assert done.code == 2
+    assert done.result["exit_code"] == 2
+    assert "usage:" in done.err
+
+
+def test_broken_settings_stop_the_run_with_their_place(command: Command) -> None:
+    command.settings('{\n  "permissions": {"deny": ["shell"]},,\n}')
+
+    done = command.run("-p", "x")
+
+    assert done.code == 2
+    assert "settings.json:2:38: expected a key" in done.err
+    assert command.server.requests == []
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_cleanly(command: Command, form: str, number: signal.Signals) -> None:
+    command.server.script += [Reply("half", stall=True), "the rest"]
+
+    with command.start("-p", "the question", "--output", form) as process:
+        assert command.server.stalled.wait(10)
+        process.send_signal(number)
+        done = finish(process)
+
+    assert done.code == 128 + number
+    if form == "text":
+        assert done.err.splitlines()[-1] == "interrupted, go on with --continue"
+    else:
+        assert (done.result["type"], done.result["status"]) == ("result", "aborted")
+        assert done.result["exit_code"] == 128 + number
+    assert command.run("--continue", "-p", "go on").out == "the rest\n"
+    assert "the question" in json.dumps(command.server.requests[1])
+
+
+def alive(marker: str) -> bool:
+    """Whether a process with this text in its command line runs."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in place.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def wait_until(condition: object, seconds: float = 8.0) -> bool:
+    """Whether something becomes true in time."""
+    limit = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > limit:
+            return False
+        os.sched_yield()
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_programs_and_saves_the_pair(command: Command, number: signal.Signals) -> None:
+    marker = f"sleep 97{os.getpid() % 1000:03}.{number}"
+    command.server.script += [call("shell", command=f"{marker} & {marker}"), "I see."]
+
+    with command.start("-p", "x", "--allow", "shell") as process:
+        assert wait_until(lambda: alive(marker.replace(" ", "\0")))
+        process.send_signal(number)
+        done = finish(process)
+
+    assert done.code == 128 + number
+    assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
+    assert command.run("--continue", "-p", "go on").code == 0
+    roles = [m["role"] for m in command.server.requests[1]["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+
+
+def test_a_second_signal_leaves_at_once(command: Command) -> None:
+    marker = f"sleep 98{os.getpid() % 1000:03}"
+    command.server.script.append(call("shell", command=f"trap '' INT TERM; {marker}; {marker}"))
+
+    with command.start("-p", "x", "--allow", "shell", "--allow", "scope:fs-write", "--output", "stream-json") as process:
+        assert wait_until(lambda: alive(marker.replace(" ", "\0")))
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        done = finish(process)
+
+    assert done.code == 130
+    assert done.result["type"] == "result"
+    assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
+
+
+def test_a_signal_while_stdin_is_awaited(command: Command) -> None:
+    with command.start("-p", "-", "--output", "json", stdin=-1) as process:
+        assert process.stderr is not None
+        assert "waiting for the end of stdin" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 143
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read())["status"] == "aborted"
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_leaves_ends_the_run(command: Command) -> None:
+    command.server.script.append(Reply("word " * 200, pieces=200, delay=0.02))
+
+    with command.start("-p", "x", "--output", "stream-json") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait(10) == 141
+
+    assert err == ""
+
+
+def test_a_pipe_into_head(command: Command) -> None:
+    command.server.script.append("\n".join(map(str, range(50_000))))
+
+    done = command.shell("$MAINSPRING -p x | head -n 1")
+
+    assert done.out == "0\n"
+    assert "Traceback" not in done.err
+    assert "Exception" not in done.err
+
+
+def test_a_closed_stdout(command: Command) -> None:
+    command.server.script.append("nobody hears")
+
+    done = command.shell("$MAINSPRING -p x >&-")
+
+    assert done.code == 0
+    assert "Traceback" not in done.err
+
+
+def test_all_streams_closed(command: Command) -> None:
+    command.server.script.append("nobody hears")
+
+    assert command.shell("$MAINSPRING -p x <&- >&- 2>&-").code == 0
+    assert len(command.server.requests) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_said(command: Command) -> None:
+    command.server.script.append("too much")
+
+    done = command.shell("$MAINSPRING -p x >/dev/full")
+
+    assert done.code == 1
+    assert "the answer cannot be written: No space left on device" in done.err
+
+
+def test_the_c_locale(command: Command) -> None:
+    command.variables |= {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command.server.script.append("naïve 日本 ✓")
+
+    done = command.run("-p", "schöne Grüße")
+
+    assert (done.code, done.out) == (0, "naïve 日本 ✓\n")
+    assert "schöne Grüße" in json.dumps(command.server.requests[0], ensure_ascii=False)
+
+
+# --- surroundings -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_home_folder(command: Command) -> None:
+    command.variables |= {"HOME": "nowhere", "MAINSPRING_HOME": ""}
+    command.server.script.append("ok")
+
+    done = command.run("-p", "x")
+
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "there is no home folder" in done.err
+
+
+def test_a_home_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.touch()
+    command.variables["MAINSPRING_HOME"] = str(blocked / "agent")
+    command.server.script.append("ok")
+
+    done = command.run("-p", "x")
+
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "note: " in done.err
+
+
+def test_a_folder_that_was_deleted(command: Command) -> None:
+    command.server.script += [call("read_file", path="a.txt"), "ok"]
+
+    done = command.shell("mkdir gone && cd gone && rmdir ../gone && $MAINSPRING -p x")
+
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "does not exist any more" in done.err
+
+
+def test_a_folder_by_flag(command: Command) -> None:
+    other = command.folder / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("found me", encoding="utf-8")
+    command.server.script += [call("read_file", path="a.txt"), "ok"]
+
+    assert command.run("-p", "x", "--cwd", "other").code == 0
+    assert "found me" in json.dumps(command.server.requests[1])
+    assert command.run("-p", "x", "--cwd", "none").code == 2
+
+
+def test_starting_creates_nothing_in_the_project(command: Command) -> None:
+    command.server.script.append("ok")
+
+    command.run("-p", "x")
+    command.run("check")
+    command.run("config", "show")
+
+    assert list(command.folder.iterdir()) == []

@@ -1,0 +1,345 @@
+"""The command from a prompt to an answer: what goes where, what is saved, what may be done."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.e2e.command import KEY, Command, command
+from tests.e2e.servers.chat import Reply, call, error
+
+__all__ = ["command"]
+
+SCHEMA = Path(__file__).resolve().parent.parent.parent / "docs" / "stream-json.schema.json"
+
+
+def texts(request: dict[str, object]) -> str:
+    """All text of a request."""
+    return json.dumps(request["messages"], ensure_ascii=False)
+
+
+def test_stdout_is_the_answer_and_nothing_else(command: Command) -> None:
+    (command.folder / "a.txt").write_text("forty-two\n", encoding="utf-8")
+    command.server.script += [Reply("I will look.", calls=[("read_file", {"path": "a.txt"})]), "It says forty-two."]
+
+    done = command.run("-p", "what does a.txt say?")
+
+    assert (done.code, done.out) == (0, "It says forty-two.\n")
+    assert "forty-two" in texts(command.server.requests[1])
+    assert "model: openai:gpt-5-mini" in done.err
+    assert "> read_file a.txt" in done.err
+    assert "\x1b" not in done.err
+
+
+def test_json_is_one_object(command: Command) -> None:
+    command.server.script.append("done")
+
+    done = command.run("-p", "x", "--output", "json")
+
+    [result] = done.lines
+    assert result["type"] == "result"
+    assert (result["status"], result["exit_code"], result["text"], result["turns"]) == ("completed", 0, "done", 1)
+    assert result["model"]["spec"] == "openai:gpt-5-mini"
+    assert result["usage"]["total_tokens"] == 15
+    assert result["session_id"]
+    assert done.err == ""
+
+
+def test_stream_json_follows_its_schema_and_ends_with_the_result(command: Command) -> None:
+    (command.folder / "a.txt").write_text("x\n", encoding="utf-8")
+    both = [("read_file", {"path": "a.txt"}), ("read_file", {"path": "none.txt"}), ("read_file", "{broken")]
+    command.server.script += [Reply("Look:", calls=both), "It is x."]
+    validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+    done = command.run("-p", "x", "--output", "stream-json")
+
+    for line in done.lines:
+        validator.validate(line)
+    kinds = [line["type"] for line in done.lines]
+    assert kinds[0] == "start"
+    assert kinds.count("result") == 1
+    assert kinds[-1] == "result"
+    assert kinds.count("tool_end") == 3
+    assert "".join(line["text"] for line in done.lines if line["type"] == "text") == "Look:It is x."
+    assert done.result["text"] == "It is x."
+    assert done.err == ""
+
+
+@pytest.mark.covers("AGT-36")
+def test_the_system_prompt_names_the_folder_and_can_be_set(command: Command) -> None:
+    command.server.script += ["1", "2", "3"]
+
+    command.run("-p", "x")
+    command.settings({"agent": {"systemPrompt": "Only rhyme."}})
+    command.run("-p", "x")
+    command.run("-p", "x", "--system", "Only shout.")
+
+    systems = [request["messages"][0] for request in command.server.requests]
+    assert all(s["role"] == "system" for s in systems)
+    assert str(command.folder) in systems[0]["content"]
+    assert systems[1]["content"].startswith("Only rhyme.")
+    assert systems[2]["content"].startswith("Only shout.")
+
+
+@pytest.mark.covers("CFG-12")
+def test_model_and_key_come_from_the_environment(command: Command) -> None:
+    command.server.script += ["1", "2"]
+    command.variables["AGENT_MODEL"] = "openai:other-model"
+
+    command.run("-p", "x")
+    command.run("-p", "x", "--model", "openai:third-model")
+
+    assert [r["model"] for r in command.server.requests] == ["other-model", "third-model"]
+    assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_server_of_the_settings_is_a_provider(command: Command) -> None:
+    command.server.script.append("yes")
+    command.settings({"providers": {"mine": {"baseUrl": command.server.base_url, "apiKey": "k-mine-123"}}})
+
+    done = command.run("-p", "x", "--model", "mine:some/model:7b", "--output", "json")
+
+    assert done.result["model"]["spec"] == "mine:some/model:7b"
+    assert command.server.requests[0]["model"] == "some/model:7b"
+    assert command.server.headers[0]["authorization"] == "Bearer k-mine-123"
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------------
+
+
+def test_continue_goes_on_with_the_last_conversation_of_the_folder(command: Command) -> None:
+    command.server.script += ["Nice to meet you.", "Ada."]
+
+    first = command.run("-p", "I am Ada", "--output", "json")
+    second = command.run("--continue", "-p", "who am I?", "--output", "json")
+
+    assert second.result["session_id"] == first.result["session_id"]
+    assert "I am Ada" in texts(command.server.requests[1])
+    assert "Nice to meet you." in texts(command.server.requests[1])
+    listed = command.run("sessions", "list", "--json")
+    assert [s["id"] for s in json.loads(listed.out)] == [first.result["session_id"]]
+
+
+def test_a_session_by_its_id(command: Command) -> None:
+    command.server.script += ["1", "2", "3"]
+    first = command.run("-p", "the first", "--output", "json").result["session_id"]
+    command.run("-p", "the second")
+
+    command.run("--session", first, "-p", "go on")
+
+    assert "the first" in texts(command.server.requests[2])
+    assert "the second" not in texts(command.server.requests[2])
+
+
+@pytest.mark.parametrize("arguments", [["--continue"], ["--session", "nobody"]])
+def test_a_session_that_is_not_there_is_said(command: Command, arguments: list[str]) -> None:
+    done = command.run(*arguments, "-p", "x")
+
+    assert done.code == 2
+    assert "session" in done.err
+    assert command.server.requests == []
+
+
+def test_no_session_leaves_no_trace(command: Command) -> None:
+    command.server.script.append("1")
+
+    assert command.run("-p", "x", "--no-session").code == 0
+
+    assert not (command.home / ".agent").exists()
+    assert list(command.folder.iterdir()) == []
+
+
+# --- permissions ------------------------------------------------------------------------------------------------------------
+
+
+def test_writing_is_denied_with_a_reason_and_the_model_goes_on(command: Command) -> None:
+    command.server.script += [call("write_file", path="b.txt", content="x"), "It is not allowed."]
+
+    done = command.run("-p", "write b.txt")
+
+    assert (done.code, done.out) == (0, "It is not allowed.\n")
+    assert "--allow 'write_file(b.txt)'" in done.err
+    assert "--allow 'write_file(b.txt)'" in texts(command.server.requests[1])
+    assert not (command.folder / "b.txt").exists()
+
+
+def test_what_is_allowed_is_done(command: Command) -> None:
+    command.server.script += [
+        call("write_file", path="b.txt", content="x"),
+        call("shell", command="cat b.txt b.txt > c.txt"),
+        "done",
+    ]
+
+    done = command.run("-p", "x", "--allow", "write_file(b.txt)", "--allow", "shell(cat *)", "--allow", "scope:fs-write")
+
+    assert done.code == 0
+    assert (command.folder / "c.txt").read_text(encoding="utf-8") == "xx"
+
+
+def test_deny_beats_allow_wherever_it_stands(command: Command) -> None:
+    command.settings({"permissions": {"deny": ["write_file(secret/**)"]}})
+    command.server.script += [call("write_file", path="secret/b.txt", content="x"), "no"]
+
+    done = command.run("-p", "x", "--allow", "write_file")
+
+    assert "settings.json" in done.err
+    assert not (command.folder / "secret").exists()
+
+
+def test_a_project_cannot_allow_itself_anything(command: Command) -> None:
+    (command.folder / ".agent").mkdir()
+    (command.folder / ".agent" / "settings.json").write_text('{"permissions": {"allow": ["write_file"]}}', encoding="utf-8")
+    command.server.script += [call("write_file", path="b.txt", content="x"), "no"]
+
+    done = command.run("-p", "x")
+
+    assert "permissions.allow ignored" in done.err
+    assert not (command.folder / "b.txt").exists()
+
+
+def test_only_the_named_tools_are_offered(command: Command) -> None:
+    command.server.script += ["1", "2"]
+
+    command.run("-p", "x", "--tools", "read_file,grep")
+    command.run("-p", "x", "--tools", "none")
+
+    assert [t["function"]["name"] for t in command.server.requests[0]["tools"]] == ["read_file", "grep"]
+    assert not command.server.requests[1].get("tools")
+    assert command.run("-p", "x", "--tools", "raed_file").code == 2
+
+
+# --- stdin and files --------------------------------------------------------------------------------------------------------
+
+
+def test_piped_data_joins_the_prompt(command: Command) -> None:
+    command.server.script.append("1")
+
+    command.run("-p", "summarise", piped="line one\nline two\n")
+
+    prompt = command.server.requests[0]["messages"][-1]["content"]
+    assert "summarise" in json.dumps(prompt)
+    assert "<stdin>\\nline one\\nline two\\n</stdin>" in json.dumps(prompt)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-p"], ["-p", "-"]])
+def test_a_piped_prompt(command: Command, arguments: list[str]) -> None:
+    command.server.script.append("1")
+
+    done = command.run(*arguments, piped="what is @here?\n")
+
+    assert done.out == "1\n"
+    assert "what is @here?" in texts(command.server.requests[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "piped", "text"),
+    [
+        ([], "", "there is no prompt"),
+        (["-p", "-"], "", "the prompt is empty"),
+        (["-p", ""], "", "the prompt is empty"),
+        (["-p", "x"], "a\0b", "binary"),
+        (["-p", "x"], "y" * (4 << 20) + "z", "more than 4 MiB"),
+    ],
+)
+def test_input_that_cannot_be_used(command: Command, arguments: list[str], piped: str, text: str) -> None:
+    done = command.run(*arguments, piped=piped)
+
+    assert done.code == 2
+    assert text in done.err
+    assert done.out == ""
+
+
+def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
+    command.server.script.append("1")
+
+    with command.start("-p", "x", stdin=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "1\n"
+        assert process.wait(5) == 0
+        assert process.stderr is not None
+        assert "nothing came" in process.stderr.read()
+
+
+def test_without_prompt_and_with_a_silent_stdin_usage_is_shown(command: Command) -> None:
+    with command.start(stdin=-1) as process:
+        assert process.wait(10) == 2
+        assert process.stderr is not None
+        assert "usage:" in process.stderr.read()
+
+
+def test_a_mentioned_file_is_attached(command: Command) -> None:
+    (command.folder / "a b.txt").write_text("spaced", encoding="utf-8")
+    (command.folder / "c.txt").write_text("plain </file> text", encoding="utf-8")
+    command.server.script.append("1")
+
+    command.run("-p", 'compare @"a b.txt" with @c.txt. Mail me@c.txt, or \\@c.txt')
+
+    prompt = json.dumps(command.server.requests[0]["messages"][-1]["content"])
+    assert 'path=\\\\\\"a b.txt\\\\\\">\\\\nspaced' in json.dumps(prompt)
+    assert prompt.count("plain </file> text") == 1
+    assert "</file-2>" in prompt
+    assert "or @c.txt" in prompt
+
+
+def test_a_missing_mention_is_named(command: Command) -> None:
+    done = command.run("-p", "look at @none.txt, please")
+
+    assert done.code == 2
+    assert "there is no file 'none.txt'" in done.err
+    assert command.server.requests == []
+
+
+def test_a_mention_obeys_the_rules(command: Command) -> None:
+    (command.folder / ".env").write_text("KEY=1", encoding="utf-8")
+    (command.folder / "a.txt").write_text("x", encoding="utf-8")
+
+    assert command.run("-p", "look at @.env").code == 4
+    assert command.run("-p", "look at @/etc/hostname").code == 4
+    assert command.run("-p", "look at @a.txt", "--deny", "read_file(a.txt)").code == 4
+    assert command.server.requests == []
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("ERR-05")
+def test_a_tools_error_is_for_the_model_and_a_fatal_one_ends_the_run(command: Command) -> None:
+    command.server.script += [call("read_file", path="none.txt"), "There is none."]
+    assert command.run("-p", "x").code == 0
+
+    command.server.script += [error(400, "the request is no good")]
+    done = command.run("-p", "x")
+    assert done.code == 5
+    assert "the request is no good" in done.err
+
+
+@pytest.mark.covers("ERR-09")
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+def test_messages_hold_no_secrets_and_say_what_to_do(command: Command, form: str) -> None:
+    command.server.script.append(error(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"))
+
+    done = command.run("-p", "x", "--output", form, "-v")
+
+    assert done.code == 5
+    assert KEY not in done.out + done.err
+    message = done.err if form == "text" else done.result["error"]["message"]
+    assert "check the key" in message
+
+
+def test_a_server_that_asks_to_wait_is_waited_for(command: Command) -> None:
+    command.server.script += [error(429, "slow down", "rate_limit_exceeded", retry_after="0.2"), "now"]
+
+    done = command.run("-p", "x")
+
+    assert (done.code, done.out) == (0, "now\n")
+    assert "trying again in 0 s (1 of 3)" in done.err
+
+
+def test_malformed_arguments_go_back_to_the_model(command: Command) -> None:
+    command.server.script += [Reply(calls=[("read_file", '{"path": ')]), "sorry"]
+
+    done = command.run("-p", "x")
+
+    assert (done.code, done.out) == (0, "sorry\n")
+    assert len(command.server.requests) == 2
