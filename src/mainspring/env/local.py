@@ -77,8 +77,7 @@ class LocalEnv:
 
     async def stat(self, path: str) -> FileStat:
         """Facts about a file. See `ExecutionEnv.stat`."""
-        found = await self._at(disk.stat_file, path)
-        return FileStat(path, found.kind, found.size, found.mtime_ns, found.mode, found.links)
+        return await self._at(disk.stat_file, path)
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """The bytes of a regular file. See `ExecutionEnv.read_bytes`."""

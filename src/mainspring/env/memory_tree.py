@@ -74,10 +74,10 @@ class MemoryTree:
 
     def stat(self, path: str) -> FileStat:
         """Facts about what ``path`` leads to."""
-        node = self._found(path)
+        node, real = self._found(path), self.resolve(path)
         if isinstance(node, File):
-            return FileStat(path, "file", len(node.data), node.mtime_ns)
-        return FileStat(path, "directory", mode=0o755)
+            return FileStat(real, "file", len(node.data), node.mtime_ns)
+        return FileStat(real, "directory", mode=0o755)
 
     def content(self, path: str) -> bytes:
         """A file's bytes."""

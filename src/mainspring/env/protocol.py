@@ -29,7 +29,7 @@ class FileStat(Struct, frozen=True):
     """What is known of a file without reading it; links are followed.
 
     Attributes:
-        path: The path that was asked for.
+        path: Its real path.
         kind: What it is; never ``symlink``.
         size: Bytes.
         mtime_ns: Time of the last change, in nanoseconds.

@@ -84,6 +84,8 @@ async def find(ctx: ToolContext, path: str, what: str) -> Found | ToolResult:
 async def _checked(ctx: ToolContext, real: str, what: str) -> Found | ToolResult:
     stat = await ctx.env.stat(real)
     name = shown(real, ctx.env.cwd)
+    if stat.path != real:
+        return moved(what, name)
     if stat.kind == "file":
         return Found(real, name, stat)
     if stat.kind == "directory":
@@ -91,6 +93,14 @@ async def _checked(ctx: ToolContext, real: str, what: str) -> Found | ToolResult
             ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is a folder. list_files shows what is in it."
         )
     return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is no regular file but a {stat.kind}.")
+
+
+def moved(what: str, name: str) -> ToolResult:
+    """The result where a path leads elsewhere than when the call was permitted."""
+    text = (
+        f"Cannot {what} {name}: it has become a symbolic link to another place since the call was allowed. Try again."
+    )
+    return failure(ToolErrorCode.PERMISSION_DENIED, text)
 
 
 async def _names(ctx: ToolContext, folder: str) -> list[str]:

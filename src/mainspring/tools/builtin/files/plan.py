@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 from msgspec import Struct
 
 from mainspring.tools.builtin.files.locate import FUZZ_WORDS, Ambiguous, Located, locate, without_line_numbers
@@ -10,7 +12,10 @@ from mainspring.tools.builtin.files.splice import UnclearIndentationError, splic
 from mainspring.tools.builtin.files.view import View, normalised
 
 _MOST_LISTED = 20
+_SHORTEST_EVIDENCE = 8
 _CLEAR_EVIDENCE = 20
+_MOST_COMPARED = 4000
+_ALIKE = 0.6
 
 
 class Edit(Struct, frozen=True):
@@ -138,6 +143,14 @@ def _done_already(view: View, old: str, new: str) -> tuple[int, bool] | None:
     at = view.text.find(new)
     if at < 0 or view.text.find(new, at + 1) >= 0:
         return None
+    return view.line_at(at), _is_clear(old.strip(), new.strip())
+
+
+def _is_clear(old: str, new: str) -> bool:
+    """Whether new text is so particular, and so like the old, that it stands in the file for no other reason."""
+    if len(new) < _SHORTEST_EVIDENCE:
+        return False
     shared = {line.strip() for line in old.split("\n")} & {line.strip() for line in new.split("\n")} - {""}
-    is_clear = len(new.strip()) >= _CLEAR_EVIDENCE and (bool(shared) or "\n" not in old.strip())
-    return view.line_at(at), is_clear
+    if shared or ("\n" not in old and len(new) >= _CLEAR_EVIDENCE):
+        return True
+    return len(old) + len(new) <= _MOST_COMPARED and SequenceMatcher(None, old, new, autojunk=False).ratio() >= _ALIKE

@@ -10,7 +10,7 @@ from typing import Any
 from mainspring.env.paths import is_inside, shown
 from mainspring.env.text import Document, read_document
 from mainspring.tools.builtin.files.diffs import diff
-from mainspring.tools.builtin.files.names import cannot, failure
+from mainspring.tools.builtin.files.names import cannot, failure, moved
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 _MOST_COMPARED = 16 << 20
@@ -52,6 +52,8 @@ async def _write(ctx: ToolContext, real: str, name: str, content: str) -> ToolRe
     if data == old:
         metadata = {"path": real, "bytes": len(data), "hash": _digest(data), "changed": False}
         return ToolResult(output=f"No change needed: {name} already has this content.", title=name, metadata=metadata)
+    if await ctx.env.realpath(real) != real:
+        return moved("write", name)
     await ctx.env.write_bytes(real, data, parents=is_inside(real, ctx.env.cwd))
     before = document.text if document else ""
     difference = await asyncio.to_thread(diff, before, content, name)

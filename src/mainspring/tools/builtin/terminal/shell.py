@@ -92,10 +92,8 @@ def _report(
     milliseconds = round(result.seconds * 1000)
     notes = _notes(result, timeout, milliseconds, truncated)
     if with_metadata:
-        place = f" [in {ctx.env.cwd}]"
-        if _CHANGES_FOLDER.search(arguments["command"]):
-            place = f" [in {ctx.env.cwd}; the next call starts there again]"
-        notes.append(f"(exit {result.exit_code}, {milliseconds}ms){place}")
+        again = "; the next call starts there again" if _CHANGES_FOLDER.search(arguments["command"]) else ""
+        notes += [f"[in {ctx.env.cwd}{again}]", f"(exit {result.exit_code}, {milliseconds}ms)"]
     text = "".join([p if p.endswith("\n") or not p else p + "\n" for p in parts])
     output = (text + "\n".join(notes)) if notes else "".join(parts)
     return ToolResult(

@@ -1,0 +1,204 @@
+"""Files of this machine: what a write keeps, and what a read refuses."""
+
+import os
+import socket
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.env import LocalEnv
+
+as_user = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may do everything")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> LocalEnv:
+    return LocalEnv(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o600, 0o640, 0o444 | 0o200])
+async def test_a_write_keeps_the_mode(env: LocalEnv, tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(b"old")
+    file.chmod(mode)
+    await env.write_bytes("x", b"new")
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert file.read_bytes() == b"new"
+
+
+async def test_a_new_file_gets_the_usual_mode(env: LocalEnv, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        await env.write_bytes("x", b"")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+async def test_a_write_goes_through_links_and_keeps_them(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    real = tmp_path / "dotfiles" / "rc"
+    real.write_bytes(b"old")
+    (tmp_path / "middle").symlink_to("dotfiles/rc")
+    (tmp_path / "rc").symlink_to("middle")
+    await env.write_bytes("rc", b"new")
+    assert (tmp_path / "rc").is_symlink()
+    assert (tmp_path / "middle").is_symlink()
+    assert real.read_bytes() == b"new"
+    assert sorted(os.listdir(tmp_path / "dotfiles")) == ["rc"]
+
+
+async def test_a_link_to_nothing_gets_its_target(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("later")
+    assert await env.realpath("link") == str(tmp_path / "later")
+    await env.write_bytes("link", b"x")
+    assert (tmp_path / "later").read_bytes() == b"x"
+    assert (tmp_path / "link").is_symlink()
+
+
+async def test_links_in_a_loop_are_an_error(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for path in ("a", "a/x", "nope/../a"):
+        with pytest.raises(OSError, match="symbolic links"):
+            await env.realpath(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        await env.write_bytes("a", b"")
+
+
+async def test_a_link_out_of_the_project_shows_where_it_leads(env: LocalEnv, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-secrets"
+    outside.mkdir()
+    (tmp_path / "inside").symlink_to(outside)
+    assert await env.realpath("inside/new/file") == f"{outside}/new/file"
+
+
+async def test_the_project_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert LocalEnv(tmp_path / "link").cwd == str(tmp_path / "real")
+
+
+async def test_hard_links_stay_together(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a longer old text")
+    os.link(tmp_path / "a", tmp_path / "b")
+    await env.write_bytes("a", b"new")
+    assert (tmp_path / "b").read_bytes() == b"new"
+    assert (await env.stat("a")).links == 2
+
+
+async def test_an_interrupted_write_leaves_the_old_file(
+    env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+
+    def broken(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="No space"):
+        await env.write_bytes("x", b"new" * 1000)
+    assert (tmp_path / "x").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+async def test_where_renaming_is_impossible_the_file_is_rewritten(
+    env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"a longer old text")
+    inode = (tmp_path / "x").stat().st_ino
+
+    def busy(source: str, target: str) -> None:
+        raise OSError(16, "Device or resource busy", target)
+
+    monkeypatch.setattr(os, "replace", busy)
+    await env.write_bytes("x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert (tmp_path / "x").stat().st_ino == inode
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="extended attributes of Linux")
+async def test_extended_attributes_stay(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    try:
+        os.setxattr(tmp_path / "x", "user.note", b"kept")
+    except OSError:
+        pytest.skip("this file system has none")
+    await env.write_bytes("x", b"new")
+    assert os.getxattr(tmp_path / "x", "user.note") == b"kept"
+
+
+@as_user
+async def test_a_read_only_file_is_not_replaced(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    (tmp_path / "x").chmod(0o444)
+    with pytest.raises(PermissionError, match="read-only"):
+        await env.write_bytes("x", b"new")
+
+
+@as_user
+async def test_a_file_in_a_closed_folder_is_rewritten(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").write_bytes(b"old")
+    (tmp_path / "d").chmod(0o555)
+    try:
+        await env.write_bytes("d/x", b"new")
+    finally:
+        (tmp_path / "d").chmod(0o755)
+    assert (tmp_path / "d" / "x").read_bytes() == b"new"
+
+
+async def test_only_regular_files_are_read_and_written(env: LocalEnv, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "null").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        for name in ("fifo", "null"):
+            with pytest.raises(OSError, match="no regular file"):
+                await env.read_bytes(name)
+            with pytest.raises(OSError, match="no regular file"):
+                await env.write_bytes(name, b"x")
+        kinds = {name: (await env.stat(name)).kind for name in ("fifo", "null", "s")}
+    assert kinds == {"fifo": "fifo", "null": "device", "s": "socket"}
+    assert [e.kind for e in await env.list_dir(".")] == ["fifo", "symlink", "socket"]
+
+
+async def test_names_that_are_not_utf8_work(env: LocalEnv, tmp_path: Path) -> None:
+    (Path(os.fsdecode(bytes(tmp_path) + b"/na\xffme"))).write_bytes(b"x")
+    [entry] = await env.list_dir(".")
+    assert await env.read_bytes(entry.name) == b"x"
+    assert [e.path for e in (await env.walk(".")).entries] == ["na\udcffme"]
+
+
+async def test_a_link_is_removed_and_not_its_target(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("real")
+    await env.remove("link")
+    assert os.listdir(tmp_path) == ["real"]
+    for path in (".", "..", "~", "/"):
+        with pytest.raises(OSError, match="not the name"):
+            await env.remove(path)
+
+
+async def test_a_walk_notes_what_it_cannot_open(env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    walk = await env.walk(".")
+    assert walk.unreadable == ("closed: permission denied by the operating system",)
+    assert [(e.path, e.kind) for e in walk.entries] == [
+        ("closed", "directory"),
+        ("dangling", "symlink"),
+        ("open", "directory"),
+    ]

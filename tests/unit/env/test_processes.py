@@ -1,0 +1,265 @@
+"""Running programs: real ones, and nothing of them is left behind."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.env import LocalEnv, OutputLimits
+from mainspring.events import CancelToken
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="daemons are found through /proc")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> LocalEnv:
+    return LocalEnv(tmp_path)
+
+
+@pytest.fixture
+async def env(made: LocalEnv) -> AsyncIterator[LocalEnv]:
+    yield made
+    await made.aclose()
+
+
+def is_running(pid: int) -> bool:
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return bool(listed.stdout.strip()) and not listed.stdout.strip().startswith("Z")
+
+
+async def pids_in(file: Path, count: int) -> list[int]:
+    while not file.exists() or len(file.read_text().split()) < count:
+        await asyncio.sleep(0.01)
+    return [int(pid) for pid in file.read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "name"), [("exit 3", 3, None), ("kill -9 $$", 137, "SIGKILL"), ("true", 0, None)]
+)
+async def test_exit_status_and_signal_are_the_real_ones(
+    env: LocalEnv, script: str, code: int, name: str | None
+) -> None:
+    result = await env.run(script)
+    assert (result.exit_code, result.signal) == (code, name)
+    assert not result.timed_out
+
+
+async def test_a_program_gets_its_arguments_as_they_are(env: LocalEnv) -> None:
+    result = await env.run([sys.executable, "-c", "import sys; print(sys.argv[1:])", "a b", "$HOME", "*"])
+    assert result.stdout.text == "['a b', '$HOME', '*']\n"
+
+
+async def test_both_streams_are_kept_apart(env: LocalEnv) -> None:
+    result = await env.run("echo out; echo err >&2")
+    assert (result.stdout.text, result.stderr.text) == ("out\n", "err\n")
+
+
+async def test_there_is_no_input_and_no_terminal(env: LocalEnv) -> None:
+    script = "cat; readlink /proc/self/fd/0 || true; (: </dev/tty) 2>/dev/null || echo no terminal; read x || echo end"
+    result = await env.run(script, timeout=5)
+    assert "no terminal\nend\n" in result.stdout.text
+    if sys.platform == "linux":
+        assert result.stdout.text.startswith(
+            "/dev/null\n"
+        )  # Not a pipe, which some programs would read instead of files.
+
+
+async def test_input_is_given_whole(env: LocalEnv) -> None:
+    data = os.urandom(300_000)
+    result = await env.run("sha256sum", stdin=data)
+    assert result.stdout.text.split()[0] == hashlib.sha256(data).hexdigest()
+    assert (await env.run(["wc", "-c"], stdin=b"12345")).stdout.text.split() == ["5"]
+    assert (await env.run("true", stdin=data)).exit_code == 0  # It may leave its input unread.
+
+
+async def test_a_long_script_is_no_argument(env: LocalEnv) -> None:
+    result = await env.run("echo " + "x" * 3_000_000 + " | wc -c")
+    assert result.stdout.text.split() == ["3000001"]
+
+
+async def test_a_script_is_not_seen_in_the_process_list(env: LocalEnv) -> None:
+    result = await env.run("pkill -f a_pattern_that_is_only_here; echo alive")
+    assert (result.exit_code, result.stdout.text) == (0, "alive\n")
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+async def test_scripts_mean_the_same_whatever_carries_them(tmp_path: Path, shell: str) -> None:
+    env = LocalEnv(tmp_path, shell=shell)
+    script = "# comment\ncat <<'X'\nhere 'doc' $HOME\nX\nif true; then echo \"$0\"; fi\nexit 4"
+    for padding in ("", "\n: " + "y" * 150_000):
+        result = await env.run(script.replace("\nexit", padding + "\nexit"))
+        assert (result.exit_code, result.stdout.text.split("\n")[0]) == (4, "here 'doc' $HOME")
+    await env.aclose()
+
+
+async def test_what_cannot_be_started_says_so(env: LocalEnv, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await env.run(["no-such-program-here"])
+    with pytest.raises(FileNotFoundError, match="gone"):
+        await env.run("true", cwd=str(tmp_path / "gone"))
+    with pytest.raises(OSError, match="NUL"):
+        await env.run("echo \0")
+
+
+async def test_a_command_starts_in_the_project_folder_each_time(env: LocalEnv, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    await env.run("cd sub; X=1")
+    assert (await env.run('pwd; echo "[$X]"')).stdout.text == f"{tmp_path}\n[]\n"
+    assert (await env.run("pwd", cwd="sub")).stdout.text == f"{tmp_path}/sub\n"
+
+
+async def test_time_is_up_for_the_whole_family(env: LocalEnv, tmp_path: Path) -> None:
+    script = "sleep 60 & echo $! >> pids; (sleep 60; true) & echo $! >> pids; echo partial; sleep 60"
+    began = time.monotonic()
+    result = await env.run(script, timeout=0.5)
+    assert time.monotonic() - began < 5
+    assert (result.timed_out, result.signal, result.stdout.text) == (True, "SIGTERM", "partial\n")
+    assert result.survivors == ()
+    assert not [pid for pid in await pids_in(tmp_path / "pids", 2) if is_running(pid)]
+
+
+async def test_who_does_not_listen_is_forced(env: LocalEnv) -> None:
+    result = await env.run("trap '' TERM; echo ready; while true; do sleep 0.1; done", timeout=0.3)
+    assert (result.timed_out, result.signal, result.exit_code) == (True, "SIGKILL", 137)
+
+
+@on_linux
+async def test_a_child_that_left_the_group_is_ended_too(env: LocalEnv, tmp_path: Path) -> None:
+    script = (
+        "setsid sh -c 'echo $$ >> pids; exec sleep 60' & (setsid sh -c 'echo $$ >> pids; exec sleep 60' &); sleep 60"
+    )
+    result = await env.run(script, timeout=0.5)
+    assert result.timed_out
+    assert not [pid for pid in await pids_in(tmp_path / "pids", 2) if is_running(pid)]
+
+
+async def test_a_background_job_does_not_hold_the_call(env: LocalEnv) -> None:
+    began = time.monotonic()
+    result = await env.run("sleep 60 & echo $!")
+    assert time.monotonic() - began < 5
+    assert result.exit_code == 0
+    assert result.survivors == (int(result.stdout.text),)
+    assert is_running(result.survivors[0])
+    await env.aclose()
+    assert not is_running(result.survivors[0])
+
+
+@on_linux
+async def test_a_daemon_is_noticed(env: LocalEnv) -> None:
+    result = await env.run("(setsid sleep 60 >/dev/null 2>&1 &); true")
+    assert len(result.survivors) == 1
+
+
+async def test_what_a_survivor_writes_goes_to_a_file(env: LocalEnv, tmp_path: Path) -> None:
+    seen: list[bytes] = []
+    result = await env.run(
+        "echo one; (while [ ! -e go ]; do sleep 0.02; done; echo two; touch done; sleep 60) &",
+        on_output=lambda _, data: seen.append(data),
+        limits=OutputLimits(spool=True),
+    )
+    assert result.spool is not None
+    (tmp_path / "go").touch()
+    while "two" not in Path(result.spool).read_text():
+        await asyncio.sleep(0.02)
+    assert Path(result.spool).read_text() == "one\ntwo\n"
+    assert b"".join(seen) == b"one\n"
+
+
+async def test_a_signal_ends_it(env: LocalEnv, tmp_path: Path) -> None:
+    token = CancelToken()
+
+    async def cancel() -> None:
+        await pids_in(tmp_path / "pid", 1)
+        token.cancel()
+
+    task = asyncio.ensure_future(cancel())
+    result = await env.run("echo begun; echo $$ > pid; sleep 60", signal=token)
+    await task
+    assert (result.cancelled, result.timed_out, result.stdout.text) == (True, False, "begun\n")
+
+
+async def test_cancelling_the_task_ends_it(env: LocalEnv, tmp_path: Path) -> None:
+    task = asyncio.ensure_future(env.run("sleep 60 & echo $! > pid; sleep 60"))
+    [pid] = await pids_in(tmp_path / "pid", 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not is_running(pid)
+
+
+async def test_cancelling_twice_does_not_spare_it(env: LocalEnv, tmp_path: Path) -> None:
+    task = asyncio.ensure_future(env.run("trap '' TERM; echo $$ > pid; while true; do sleep 0.05; done"))
+    [pid] = await pids_in(tmp_path / "pid", 1)
+    task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while is_running(pid):
+        await asyncio.sleep(0.01)
+
+
+async def test_an_observer_that_fails_ends_it(env: LocalEnv) -> None:
+    def fail(stream: str, data: bytes) -> None:
+        raise ValueError("observer")
+
+    with pytest.raises(ValueError, match="observer"):
+        await env.run("echo x; sleep 60", on_output=fail)
+
+
+async def test_everything_can_be_killed_from_a_signal_handler(env: LocalEnv, tmp_path: Path) -> None:
+    task = asyncio.ensure_future(env.run("trap '' TERM; echo $$ > pid; while true; do sleep 0.05; done"))
+    await pids_in(tmp_path / "pid", 1)
+    env.kill_all()
+    assert (await task).signal == signal.SIGKILL.name
+
+
+async def test_head_and_tail_are_kept_and_the_rest_is_counted(env: LocalEnv) -> None:
+    result = await env.run("seq 1 20000", limits=OutputLimits(head=10, tail=10, spool=True))
+    assert (result.stdout.head, result.stdout.tail) == (b"1\n2\n3\n4\n5\n", b"999\n20000\n")
+    assert result.stdout.total == 108_894
+    assert result.stdout.omitted == 108_874
+    assert result.spool is not None
+    spool = Path(result.spool)
+    assert spool.stat().st_size == 108_894
+    assert spool.stat().st_mode & 0o077 == 0
+    assert spool.parent.stat().st_mode & 0o077 == 0
+    await env.aclose()
+    assert not spool.exists()
+
+
+async def test_what_fits_in_memory_makes_no_file(env: LocalEnv) -> None:
+    assert (await env.run("seq 10", limits=OutputLimits(spool=True))).spool is None
+    assert (await env.run("seq 1 20000", limits=OutputLimits(head=1, tail=1))).spool is None
+
+
+async def test_a_flood_is_stopped(env: LocalEnv) -> None:
+    result = await env.run("yes", timeout=10, limits=OutputLimits(head=10, tail=10, cap=1 << 20, spool=True))
+    assert result.overflowed
+    assert not result.timed_out
+    assert result.spool is not None
+    assert Path(result.spool).stat().st_size < 2 << 20
+
+
+async def test_many_run_at_once(env: LocalEnv) -> None:
+    results = await asyncio.gather(*[env.run(f"echo {i}; seq {i} | tail -n 1 >&2") for i in range(1, 21)])
+    assert [(r.stdout.text, r.stderr.text) for r in results] == [(f"{i}\n", f"{i}\n") for i in range(1, 21)]
+
+
+async def test_variables_go_over_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MAINSPRING_X": "1", "OPENAI_API_KEY": "k", "PAGER": "less", "PLAIN": "p", "HIDE": "h"}.items():
+        monkeypatch.setenv(name, value)
+    env = LocalEnv(tmp_path, variables={"TERM": "mine"}, hidden_variables=["HIDE"])
+    script = 'echo "$MAINSPRING_X,$OPENAI_API_KEY,$PAGER,$PLAIN,$TERM,$HIDE"'
+    result = await env.run(script, env={"PAGER": "cat", "TERM": "dumb"})
+    assert result.stdout.text == ",,cat,p,mine,\n"
+    await env.aclose()

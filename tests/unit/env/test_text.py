@@ -1,0 +1,90 @@
+"""Encodings: what is read is written back the same."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env.text import displayable, looks_binary, read_document
+
+GERMAN = "Größe = 'Straße'\nfür alle\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "found"),
+    [
+        ("plain\n", "utf-8", "utf-8"),
+        (GERMAN, "utf-8", "utf-8"),
+        (GERMAN, "cp1252", "cp1252"),
+        ("caf\u00e9\n", "latin-1", "cp1252"),
+        ("\u201cquoted\u201d \u2013 dash\n", "cp1252", "cp1252"),
+        ("Привет, мир! Это тест.\n", "cp1251", "cp1251"),
+        ("Привет, мир! Это тест.\n", "koi8_r", "koi8_r"),
+        ("日本語のテキストです。\nこんにちは世界\n", "shift_jis", "cp932"),
+        ("// 版权所有\nint main() { return 0; }\n", "gbk", "gb18030"),
+        ("這是一個用來測試編碼的檔案，裡面的句子比較長一些，這樣才容易分辨。\n", "big5", "big5"),
+        ("안녕하세요 세계\n", "cp949", "cp949"),
+        ("Zażółć gęślą jaźń\n", "cp1250", "cp1250"),
+    ],
+)
+def test_the_usual_encodings_are_told_apart(text: str, encoding: str, found: str) -> None:
+    document = read_document(text.encode(encoding))
+    assert document is not None
+    assert (document.text, document.encoding) == (text, found)
+    assert document.encode(document.text) == text.encode(encoding)
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_byte_order_mark_is_kept_and_not_seen(codec: str) -> None:
+    data = ("" if codec == "utf-8-sig" else "\ufeff").encode(codec) + GERMAN.encode(codec.removesuffix("-sig"))
+    if codec == "utf-8-sig":
+        data = GERMAN.encode(codec)
+    document = read_document(data)
+    assert document is not None
+    assert document.text == GERMAN
+    assert document.encode(GERMAN) == data
+    assert "byte order mark" in document.form
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0", b"text\0", b"\x01\x02\x03\x04 abc", bytes(range(128, 256)) * 10, b"\xff\xfe\xfd" * 100, b"\x7fELF\x02\x01"],
+)
+def test_what_is_no_text_is_no_document(data: bytes) -> None:
+    assert read_document(data) is None
+
+
+def test_random_bytes_are_binary() -> None:
+    assert read_document(os.urandom(4000)) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\x1b[31mred\x1b[0m\n", b"\f\v page\n", GERMAN.encode("utf-16")])
+def test_unusual_text_is_not_binary(data: bytes) -> None:
+    assert not looks_binary(data)
+
+
+def test_a_damaged_byte_does_not_make_it_another_encoding() -> None:
+    data = GERMAN.encode() + b"\xff\n"
+    document = read_document(data)
+    assert document is not None
+    assert document.form == "UTF-8 with 1 invalid bytes"
+    assert document.encode(document.text) == data
+    assert displayable(document.text) == GERMAN + "\ufffd\n"
+
+
+@given(st.binary(max_size=300))
+def test_a_document_always_gives_its_bytes_back(data: bytes) -> None:
+    document = read_document(data)
+    assert document is None or document.encode(document.text) == data
+
+
+@given(
+    st.text(
+        alphabet=st.characters(codec="utf-8", exclude_categories=["Cc", "Co", "Cn"], exclude_characters="\ufeff\ufffd")
+    )
+)
+def test_all_utf8_text_is_a_document(text: str) -> None:
+    document = read_document(text.encode())
+    assert document is not None
+    assert document.text == text
