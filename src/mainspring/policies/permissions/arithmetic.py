@@ -1,0 +1,91 @@
+"""Places where a shell computes: a value there that is no plain number is evaluated, and can run commands.
+
+``x='a[$(id)]'; echo $((x))`` runs ``id``. So a line that computes with names it sets to anything but numbers, or with what
+other commands print, cannot be judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from mainspring.policies.permissions.words import Word
+
+_NUMBER = re.compile(r"[-+]?\d+(_0[-+]?\d+)*")
+_COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_NAMES = frozenset(("variable_name", "word", "special_variable_name"))
+_EVALUATING = frozenset(
+    ("let", "unset", "wait", "read", "mapfile", "readarray", "getopts", "printf", "test", "declare", "typeset", "local")
+)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class Arithmetic:
+    """Collects what a line computes with, and what it sets names to."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._set: set[str] = set()
+        self._unknown = False
+
+    def unsafe(self) -> bool:
+        """Whether anything it computes with may be something other than a number."""
+        return self._unknown or not self._used.isdisjoint(self._set)
+
+    def assign(self, name: str, value: str | None) -> None:
+        """A name is set to a value, ``None`` if that is not known."""
+        if value is None or not _NUMBER.fullmatch(value):
+            self._set.add(name)
+
+    def command(self, words: Iterable[Word]) -> None:
+        """A command that sets names, or that evaluates its arguments as names."""
+        listed = list(words)
+        if not listed or listed[0].text not in _EVALUATING:
+            return
+        for word in listed[1:]:
+            if "[" in word.text and ("$(" in word.text or "`" in word.text):
+                self._unknown = True
+            self._set.update(_NAME.findall(word.text) if listed[0].text != "test" else ())
+        if listed[0].text == "let":
+            self._unknown = True
+
+    def test(self, node: Node) -> None:
+        """``[ ... ]`` or ``[[ ... ]]``: its comparisons of numbers, and ``-v``."""
+        double = bool(node.children) and node.children[0].type == "[["
+        for part in _descendants(node):
+            if part.type != "test_operator":
+                continue
+            operator = (part.text or b"").decode()
+            if operator in ("-v", "-R") or (double and operator in _COMPARISONS):
+                self.expression(part.parent or node)
+
+    def expression(self, node: Node) -> None:
+        """An arithmetic expression."""
+        for part in _descendants(node):
+            text = (part.text or b"").decode("utf-8", "replace")
+            if part.type in ("command_substitution", "raw_string", "ansi_c_string", "translated_string"):
+                self._unknown = True
+            elif part.type == "special_variable_name" or (part.type == "variable_name" and text.isdigit()):
+                self._unknown = self._unknown or text not in ("#", "?", "$", "!")
+            elif part.type in _NAMES and not part.children:
+                self._used.update(_NAME.findall(text))
+
+    def expansion(self, node: Node) -> None:
+        """``${...}``: an offset is computed, ``@P`` and ``!name`` evaluate what they find."""
+        kinds = [c.type for c in node.children]
+        if "@" in kinds or "!" in kinds:
+            self._unknown = True
+        if ":" in kinds:
+            self.expression(node)
+
+
+def _descendants(node: Node) -> Iterable[Node]:
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        yield current
+        todo += current.children

@@ -1,0 +1,212 @@
+"""Decides about a command line: its commands, its redirections, and the files they touch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from mainspring.policies.permissions import globs, suggest
+from mainspring.policies.permissions.commandpattern import compile_command
+from mainspring.policies.permissions.decision import Outcome, Verdict
+from mainspring.policies.permissions.judge import Finding, Judge
+from mainspring.policies.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
+from mainspring.policies.permissions.paths import Resolver, Target, look_at_word
+from mainspring.policies.permissions.reader import Redirect
+from mainspring.policies.permissions.rules import Rule
+from mainspring.policies.permissions.text import visible
+from mainspring.policies.permissions.units import CommandLine, Unit
+from mainspring.policies.permissions.visible import hosts_of, paths_of
+from mainspring.policies.permissions.words import PIPE, Word
+
+MAX_LOOKS = 300
+"""How many paths of one line are looked at; a line with more is not judged."""
+
+MAX_FOLDERS = 4
+
+_HARMLESS_DEVICE = re.compile(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
+_NETWORK_DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
+
+
+class CommandJudge:
+    """Decides about one line."""
+
+    def __init__(
+        self, judge: Judge, mode: Mode, paths: PathJudge, env: Resolver, grants: Collection[Key], folder: str | None
+    ) -> None:
+        self.judge = judge
+        self.mode: Mode = mode
+        self.paths = paths
+        self.env = env
+        self.grants = grants
+        self.folders: list[str | None] = [folder]
+        self.free: set[int] = set()
+        self.verdicts: list[Verdict] = []
+        self._targets: dict[tuple[str, str | None], Target] = {}
+        self._too_many = False
+
+    async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
+        """All verdicts on a line; none only if it holds nothing."""
+        for part in line.parts:
+            if isinstance(part, Redirect):
+                await self._redirect(part)
+            else:
+                await self._unit(part)
+        doubts = [*line.doubts, *(["it names too many paths"] if self._too_many else [])]
+        for doubt in doubts:
+            reason = f"the command cannot be judged: {doubt}"
+            self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
+        return self.verdicts
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    async def _unit(self, unit: Unit) -> None:
+        await self._move(unit)
+        self._mark_free(unit)
+        verdict, cover = self._command(unit)
+        self.verdicts.append(verdict)
+        for inner in unit.walk():
+            for touch in inner.touches:
+                await self._touch(touch.scope, touch.word, cover)
+        for text in dict.fromkeys(text for inner in unit.walk() for text in paths_of(inner)):
+            for target in await self._look(text):
+                self._add(self.paths.seen(target))
+        for host in dict.fromkeys(hosts_of(unit)):
+            self._host(host, seen=True)
+
+    async def _move(self, unit: Unit) -> None:
+        """Follow ``cd``. What comes later is judged in the folder before and in the folder after."""
+        for inner in unit.walk():
+            if inner.moves is None:
+                continue
+            targets = await self._look(inner.moves.text)
+            if targets and all(t.inside(self.judge.place) for t in targets):
+                self.free.add(id(inner))
+            self.folders = list(dict.fromkeys([*self.folders, *(t.path or None for t in targets)]))
+            if len(self.folders) > MAX_FOLDERS:
+                self.folders = [None]
+
+    def _mark_free(self, unit: Unit) -> None:
+        for inner in unit.inner:
+            self._mark_free(inner)
+        runs_free = unit.needs == "inner" and unit.inner and all(id(u) in self.free for u in unit.inner)
+        if unit.free or (runs_free and not unit.unknown):
+            self.free.add(id(unit))
+
+    def _command(self, unit: Unit) -> tuple[Verdict, Cover]:
+        for effect in ("deny", "ask"):
+            found = self.judge.tightens_command(effect, unit)
+            if effect == "deny" and found is None:
+                found = self.judge.tightens_scope("deny", "shell-run")
+            if found is None and effect == "ask":
+                found = self.judge.tightens_scope("ask", "shell-run")
+            if found is not None and not (effect == "ask" and found.certain and self._granted(unit)):
+                return self._tightened(effect, unit, found), NO_COVER
+        if id(unit) in self.free:
+            return self._say(unit, "allow", "it does nothing that needs permission"), NO_COVER
+        if self._granted(unit):
+            return self._say(unit, "allow", "it was granted for this session"), Cover(
+                None, "anywhere", "inside", "inside"
+            )
+        rule = self.judge.allows_command(unit, self.free)
+        if rule is not None:
+            return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), _cover(rule)
+        rule = self.judge.allows_any_command()
+        if rule is not None:
+            return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), Cover(
+                rule, "anywhere", "inside"
+            )
+        if self.mode == "allow":
+            return self._say(unit, "allow", "this is allowed where no rule says otherwise"), NO_COVER
+        tool = self.judge.tool
+        return self._say(unit, "ask", self._why_not(unit), allow=suggest.command_rules(tool, unit)), NO_COVER
+
+    def _why_not(self, unit: Unit) -> str:
+        reason = next((u.unknown for u in unit.walk() if u.unknown), "")
+        if reason:
+            return reason
+        if unit.fixed > 1 and not unit.inner:
+            return "it runs code, so only a rule that names it to the end allows it"
+        return "to run a command needs permission"
+
+    def _tightened(self, effect: str, unit: Unit, found: Finding) -> Verdict:
+        if not found.certain:
+            return self._say(unit, "ask", f"it may be what the rule {found.rule.text!r} is about", found.rule)
+        if effect == "deny":
+            return self._say(unit, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
+        return self._say(unit, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
+
+    def _granted(self, unit: Unit) -> bool:
+        return ("shell-run", unit.text) in self.grants
+
+    def _say(
+        self, unit: Unit, outcome: Outcome, reason: str, rule: Rule | None = None, *, allow: tuple[str, ...] = ()
+    ) -> Verdict:
+        remember = None if unit.unknown else ("shell-run", unit.text)
+        return Verdict("shell-run", visible(unit.text, limit=2000), outcome, reason, rule, allow, remember)
+
+    # --- files and hosts --------------------------------------------------------------------------------------------
+
+    async def _redirect(self, redirect: Redirect) -> None:
+        text = redirect.target.text
+        network = _NETWORK_DEVICE.fullmatch(text)
+        if network:
+            self._host(f"{network[1]}:{network[2]}", seen=False)
+        elif not _HARMLESS_DEVICE.fullmatch(text):
+            bare = self.judge.allows_any_command()
+            cover = Cover(bare, "anywhere", "inside") if bare else NO_COVER
+            await self._touch("fs-write" if redirect.writes else "fs-read", redirect.target, cover)
+
+    async def _touch(self, scope: str, word: Word, cover: Cover) -> None:
+        if word.text == PIPE or _HARMLESS_DEVICE.fullmatch(word.text):
+            return
+        for target in await self._look(word.text):
+            verdict = self.paths.verdict(scope, target, cover)
+            self._add(verdict)
+
+    async def _look(self, text: str) -> list[Target]:
+        found: list[Target] = []
+        for folder in self.folders:
+            key = (text, folder)
+            if key not in self._targets:
+                if len(self._targets) >= MAX_LOOKS:
+                    self._too_many = True
+                    return found
+                self._targets[key] = await look_at_word(self.env, text, self.judge.place, folder)
+            found.append(self._targets[key])
+        return found
+
+    def _host(self, host: str, *, seen: bool) -> None:
+        verdict = host_verdict(self.judge, self.mode, host, self.grants, by_tool=False)
+        if not seen or verdict.rule is not None and verdict.outcome != "allow":
+            self._add(verdict)
+
+    def _add(self, verdict: Verdict | None) -> None:
+        if verdict is not None and verdict not in self.verdicts:
+            self.verdicts.append(verdict)
+
+
+def _cover(rule: Rule) -> Cover:
+    """What a rule that names a command says about its files: all where it names every word, else the project's."""
+    exact = rule.pattern is not None and compile_command(rule.pattern).exact
+    if exact:
+        return Cover(rule, "anywhere", "anywhere", "anywhere")
+    return Cover(rule, "inside" if rule.origin.kind == "default" else "anywhere", "inside", "inside")
+
+
+def host_verdict(judge: Judge, mode: Mode, host: str, grants: Collection[Key], *, by_tool: bool = True) -> Verdict:
+    """The decision about a host."""
+    remember = ("network", host)
+    shown = visible(host.replace(globs.MANY, "…"), limit=300)
+    for effect in ("deny", "ask"):
+        found = judge.tightens_scope(effect, "network") or judge.tightens_host(effect, host)
+        if found is None or (effect == "ask" and remember in grants):
+            continue
+        verb = "denies it" if effect == "deny" else "asks about it"
+        return Verdict("network", shown, effect, f"the rule {found.rule.text!r} {verb}", found.rule, remember=remember)
+    rule = judge.allows_host(host) or judge.allows_scope("network") or (judge.allows_call() if by_tool else None)
+    if rule is not None:
+        return Verdict("network", shown, "allow", f"the rule {rule.text!r} allows it", rule)
+    if remember in grants or mode == "allow":
+        return Verdict("network", shown, "allow", "this is allowed where no rule says otherwise")
+    rules = suggest.host_rules(judge.tool if by_tool else "", host)
+    return Verdict("network", shown, "ask", "to connect needs permission", None, rules, remember)

@@ -1,0 +1,151 @@
+"""What well-known commands do to the files they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.policies.permissions import globs
+from mainspring.policies.permissions.words import Word
+from mainspring.tools import Scope
+
+
+class Touch(Struct, frozen=True):
+    """A file or folder that a command reads, changes or deletes."""
+
+    scope: Scope
+    word: Word
+
+
+_DELETE = frozenset("rm rmdir unlink shred trash srm".split())
+_WRITE = frozenset("tee touch mkdir truncate mkfifo mknod chmod chown chgrp setfacl chattr sponge patch".split())
+_COPY = frozenset("cp install ln rsync scp ditto".split())
+_READ = frozenset(
+    "cat head tail less more tac nl od xxd hexdump strings base64 base32 wc sort uniq cut comm diff cmp paste md5sum sha1sum sha256sum "
+    "sha512sum b2sum cksum file stat ls tree du grep egrep fgrep rg ag bat zcat bzcat xzcat jq yq sed awk column fold rev expand".split()
+)
+_MESSAGE = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "sed", "awk", "jq", "yq"))
+
+
+def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
+    """The files that a command is known to touch.
+
+    Args:
+        name: The program's plain name.
+        words: The command.
+    """
+    operands = _operands(words)
+    if name == "mv":
+        return _moved(words, operands)
+    if name in _COPY:
+        into = _target_folder(words)
+        reads = operands if into else operands[:-1]
+        return tuple(Touch("fs-read", w) for w in reads) + tuple(Touch("fs-write", w) for w in into or operands[-1:])
+    if name == "dd":
+        return tuple(_dd(words))
+    if name == "git":
+        return _git(words)
+    if name in ("sed", "gsed") and any(re.match(r"-[nErsz]*i|--in-place", w.text) for w in words[1:]):
+        return tuple(Touch("fs-write", w) for w in operands[1:])
+    scope: Scope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
+    if scope is not None:
+        return tuple(Touch(scope, w) for w in operands)
+    reads = operands[1 if name in _MESSAGE else 0 :] if name in _READ else ()
+    written = _output_files(name, words)
+    return tuple(Touch("fs-write", w) for w in written) + tuple(Touch("fs-read", w) for w in reads)
+
+
+def find_touches(words: Sequence[Word]) -> tuple[Touch, ...]:
+    """What ``find`` touches: the folders it looks through, deletes in, and files it writes."""
+    starts: list[Word] = []
+    for word in words[1:]:
+        if word.text.startswith(("-", "(", "!", ")")) and word.text not in ("-H", "-L", "-P"):
+            break
+        if not word.text.startswith("-"):
+            starts.append(word)
+    starts = starts or [Word(".", ".")]
+    found = [Touch("fs-read", w) for w in starts]
+    for option, value in zip(words[1:], [*words[2:], None], strict=False):
+        if option.text == "-delete":
+            found += [Touch("fs-delete", w) for w in starts]
+        elif option.text in ("-fprint", "-fprint0", "-fprintf", "-fls") and value is not None:
+            found.append(Touch("fs-write", value))
+    return tuple(found)
+
+
+def _operands(words: Sequence[Word]) -> list[Word]:
+    """The arguments that are no options. The value of an option counts as one, which does no harm here."""
+    found: list[Word] = []
+    ended = False
+    for word in words[1:]:
+        if ended or not word.text.startswith("-") or word.text == "-":
+            found.append(word)
+        elif word.text == "--":
+            ended = True
+    return [w for w in found if w.text != "-"]
+
+
+def _target_folder(words: Sequence[Word]) -> list[Word]:
+    found: list[Word] = []
+    for i, word in enumerate(words):
+        if word.text in ("-t", "--target-directory") and i + 1 < len(words):
+            found.append(words[i + 1])
+        elif word.text.startswith("--target-directory="):
+            found.append(Word(word.text.partition("=")[2], word.source, word.splits))
+    return found
+
+
+def _moved(words: Sequence[Word], operands: list[Word]) -> tuple[Touch, ...]:
+    into = _target_folder(words)
+    sources = operands if into or len(operands) < 2 else operands[:-1]
+    return tuple(Touch("fs-delete", w) for w in sources) + tuple(Touch("fs-write", w) for w in into or operands[-1:])
+
+
+def _dd(words: Sequence[Word]) -> list[Touch]:
+    found: list[Touch] = []
+    for word in words[1:]:
+        key, _, value = word.text.partition("=")
+        if key in ("of", "if"):
+            found.append(Touch("fs-write" if key == "of" else "fs-read", Word(value, word.source, word.splits)))
+    return found
+
+
+def _git(words: Sequence[Word]) -> tuple[Touch, ...]:
+    subcommand = words[1].text if len(words) > 1 else ""
+    operands = _operands(words[1:])
+    if subcommand == "rm":
+        return tuple(Touch("fs-delete", w) for w in operands)
+    if subcommand == "mv":
+        return _moved(words[1:], operands)
+    if subcommand == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", w.text) for w in words[2:]):
+        return tuple(Touch("fs-delete", w) for w in operands or [Word(".", ".")])
+    return ()
+
+
+_OUTPUT_OPTIONS = {
+    "curl": ("-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar"),
+    "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
+    "sort": ("-o", "--output"),
+    "gcc": ("-o",),
+    "cc": ("-o",),
+    "unzip": ("-d",),
+    "tar": ("-C", "--directory"),
+}
+
+
+def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
+    options = _OUTPUT_OPTIONS.get(name, ())
+    found: list[Word] = []
+    for i, word in enumerate(words[1:], 1):
+        if word.text in options and i + 1 < len(words):
+            found.append(words[i + 1])
+            continue
+        for option in options:
+            start = f"{option}=" if option.startswith("--") else option
+            if word.text.startswith(start) and (start.endswith("=") or not word.text.startswith("--")):
+                found.append(Word(word.text.removeprefix(start), word.source, word.splits))
+    if name == "wget" and not found:
+        found.append(Word(globs.HERE, "."))
+    return found

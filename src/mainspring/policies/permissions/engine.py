@@ -1,0 +1,275 @@
+"""The decision about a call, from rules alone. Usable without an agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from mainspring.env import Walk
+from mainspring.policies.permissions import suggest
+from mainspring.policies.permissions.commandjudge import CommandJudge, host_verdict
+from mainspring.policies.permissions.decision import Decision, Verdict, decide_all, stricter
+from mainspring.policies.permissions.hosts import host_of
+from mainspring.policies.permissions.judge import Judge
+from mainspring.policies.permissions.pathjudge import Key, Mode, PathJudge
+from mainspring.policies.permissions.pathpattern import compile_path, components
+from mainspring.policies.permissions.paths import Place, Resolver, Target, look
+from mainspring.policies.permissions.rules import FILE_TOOLS, RuleSet
+from mainspring.policies.permissions.sensitive import SensitivePaths, exclusion_globs
+from mainspring.policies.permissions.text import visible
+from mainspring.policies.permissions.units import analyse
+from mainspring.policies.permissions.visible import paths_in
+from mainspring.tools import Access, Tool
+
+CONTENT_SEARCH = frozenset(("grep",))
+"""Tools that show what lies in all files below a folder."""
+
+MAX_ENTRIES = 20_000
+"""How many files below a folder are looked at before a search that cannot leave any out."""
+
+FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
+"""Arguments that say in which folder a command runs."""
+
+
+@runtime_checkable
+class Walker(Protocol):
+    """An environment that can list what lies below a folder."""
+
+    async def walk(self, path: str, *, limit: int = ...) -> Walk:
+        """Everything below a folder."""
+        ...
+
+
+class Call(Struct, frozen=True):
+    """A call to be decided on.
+
+    Attributes:
+        tool: The tool's name.
+        arguments: Its arguments.
+        definition: The tool itself, which says what a call touches; ``None`` if it is not known.
+        hides: Whether a search leaves out what it is told to leave out (see `Engine.hidden`).
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    definition: Tool | None = None
+    hides: bool = False
+
+
+class Engine(Struct, frozen=True):
+    """Decides about calls.
+
+    Attributes:
+        rules: The rules of all sources.
+        mode: What holds where no rule does.
+        sensitive: Paths that always ask.
+    """
+
+    rules: RuleSet = RuleSet()
+    mode: Mode = "defaults"
+    sensitive: SensitivePaths = SensitivePaths.standard()
+
+    async def decide(
+        self,
+        call: Call,
+        env: Resolver,
+        place: Place,
+        *,
+        original: Mapping[str, Any] | None = None,
+        grants: Collection[Key] = (),
+    ) -> Decision:
+        """Decide.
+
+        Args:
+            call: The call as it will run.
+            env: Where it will run.
+            place: The project and the home folder.
+            original: The arguments as the model gave them; the stricter decision of the two forms holds.
+            grants: What was granted for the session.
+        """
+        decision = await _Case(self, call, env, place, grants).decide()
+        if original is None or original == call.arguments or decision.outcome == "deny":
+            return decision
+        first = Call(call.tool, original, call.definition, call.hides)
+        if accesses(first) is None and call.definition is not None and call.definition.access is not None:
+            return decision  # it says nothing in that form; what runs was judged
+        return stricter(decision, await _Case(self, first, env, place, grants).decide())
+
+    def hidden(self) -> tuple[str, ...]:
+        """What a search through folders must leave out, as globs in the syntax of ignore files, anchored at the project."""
+        found: list[str] = list(exclusion_globs())
+        for effect in ("deny", "ask"):
+            for rule in self.rules.effective(effect):
+                reads = (rule.scope or FILE_TOOLS.get(rule.tool)) == "fs-read"
+                pattern = compile_path(rule.pattern) if rule.pattern is not None and reads else None
+                if pattern is not None and pattern.anchor == "project" and rule.pattern is not None:
+                    found.append("/" + rule.pattern.removeprefix("./").removesuffix("/"))
+        return tuple(dict.fromkeys(found))
+
+
+def accesses(call: Call) -> tuple[Access, ...] | None:
+    """What a call says it touches; ``None`` if it does not or cannot say."""
+    if call.definition is None or call.definition.access is None:
+        return None
+    try:
+        return tuple(call.definition.access(call.arguments))
+    except Exception:  # noqa: BLE001 - the tool's own code, on arguments of any form
+        return None
+
+
+def argument_of(arguments: Mapping[str, Any]) -> str:
+    """The text that the pattern of a rule is matched against for a tool that does not say what it touches.
+
+    The only argument if it is a text, else all arguments as JSON with sorted keys and no blanks.
+    """
+    if len(arguments) == 1:
+        only = next(iter(arguments.values()))
+        if isinstance(only, str):
+            return only
+    return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+class _Case:
+    """One call on its way to a decision."""
+
+    def __init__(self, engine: Engine, call: Call, env: Resolver, place: Place, grants: Collection[Key]) -> None:
+        self.engine = engine
+        self.call = call
+        self.env = env
+        self.place = place
+        self.grants = grants
+        self.judge = Judge(engine.rules, call.tool, place)
+        self.paths = PathJudge(self.judge, engine.mode, engine.sensitive, grants)
+        self.verdicts: list[Verdict] = []
+        self.resolved: dict[str, str] = {}
+
+    async def decide(self) -> Decision:
+        argument = visible(argument_of(self.call.arguments), limit=300)
+        denied = self.judge.tightens_call("deny")
+        if denied is not None:
+            reason = f"the rule {denied.rule.text!r} denies every call"
+            return decide_all(self.call.tool, [Verdict("tool", argument, "deny", reason, denied.rule)], {})
+        asks = self.judge.tightens_call("ask")
+        remember = ("tool", f"{self.call.tool} {argument_of(self.call.arguments)}")
+        if asks is not None and remember not in self.grants:
+            reason = f"the rule {asks.rule.text!r} asks about every call"
+            self.verdicts.append(Verdict("tool", argument, "ask", reason, asks.rule, remember=remember))
+        touched = accesses(self.call)
+        if touched is None:
+            await self._undeclared(argument, remember)
+        for access in touched or ():
+            await self._access(access)
+        if not self.verdicts:
+            self._nothing(argument, remember)
+        return decide_all(self.call.tool, self.verdicts, self.resolved)
+
+    async def _access(self, access: Access) -> None:
+        if access.scope == "shell-run":
+            await self._command(access.resource)
+        elif access.scope == "network":
+            self._network(access.resource)
+        else:
+            await self._path(access)
+
+    async def _path(self, access: Access) -> None:
+        try:
+            target = await look(self.env, access.resource, self.place)
+        except (OSError, ValueError) as error:
+            reason = f"the path cannot be resolved ({type(error).__name__}: {visible(str(error), limit=200)})"
+            self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300), "deny", reason))
+            return
+        self.resolved[access.resource] = target.path
+        self.verdicts.append(self.paths.verdict(access.scope, target))
+        if access.scope == "fs-read" and self.call.tool in CONTENT_SEARCH and not self.call.hides:
+            await self._holds(access, target)
+
+    async def _holds(self, access: Access, folder: Target) -> None:
+        """Ask about a search that would show what lies in denied or sensitive files, where it cannot leave them out."""
+        if not isinstance(self.env, Walker):
+            return
+        try:
+            walk = await self.env.walk(folder.path, limit=MAX_ENTRIES)
+        except OSError:
+            return
+        for entry in walk.entries:
+            path = f"{folder.path.rstrip('/')}/{entry.path}"
+            if entry.kind == "directory":
+                continue
+            seen = self.paths.seen(Target(path, components(path), components(path), path))
+            if seen is not None and seen not in self.verdicts:
+                reason = f"below it lies {seen.resource}: {seen.reason}; search in a narrower folder or file"
+                shown = visible(access.resource, limit=300)
+                self.verdicts.append(
+                    Verdict(access.scope, shown, "ask", reason, seen.rule, seen.allow, seen.remember, seen.lasting)
+                )
+                return
+
+    async def _command(self, source: str) -> None:
+        paths = PathJudge(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
+        folder: str | None = self.place.cwd
+        for name in FOLDER_ARGUMENTS:
+            given = self.call.arguments.get(name)
+            if isinstance(given, str) and given:
+                folder = await self._folder(given)
+        judge = CommandJudge(self.judge, self.engine.mode, paths, self.env, self.grants, folder)
+        found = await judge.verdicts_on(analyse(source), source)
+        self.verdicts += found or [Verdict("shell-run", visible(source, limit=300), "allow", "it is empty")]
+
+    async def _folder(self, given: str) -> str | None:
+        try:
+            target = await look(self.env, given, self.place)
+        except (OSError, ValueError):
+            return None
+        self.resolved[given] = target.path
+        return target.path
+
+    def _network(self, url: str) -> None:
+        host = host_of(url)
+        if host is None:
+            reason = "it is not clear which host that is"
+            self.verdicts.append(Verdict("network", visible(url, limit=300), "ask", reason))
+        else:
+            self.verdicts.append(host_verdict(self.judge, self.engine.mode, host, self.grants))
+
+    async def _undeclared(self, argument: str, remember: Key) -> None:
+        """A call of a tool that does not say what it touches: its name, its argument, and paths seen in it."""
+        text = argument_of(self.call.arguments)
+        for seen in dict.fromkeys(paths_in(self.call.arguments)):
+            await self._seen(seen)
+        for effect in ("deny", "ask"):
+            found = self.judge.tightens_argument(effect, text)
+            if found is not None and not (effect == "ask" and remember in self.grants):
+                verb = "denies it" if effect == "deny" else "asks about it"
+                reason = f"the rule {found.rule.text!r} {verb}"
+                self.verdicts.append(Verdict("tool", argument, effect, reason, found.rule, remember=remember))
+                return
+        rule = self.judge.allows_argument(text) or self.judge.allows_call()
+        if rule is not None:
+            self.verdicts.append(Verdict("tool", argument, "allow", f"the rule {rule.text!r} allows it", rule))
+        elif self.engine.mode == "allow" or remember in self.grants:
+            self.verdicts.append(Verdict("tool", argument, "allow", "this is allowed where no rule says otherwise"))
+        else:
+            rules = suggest.argument_rules(self.call.tool, text)
+            reason = "the tool does not say what it touches"
+            self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
+
+    async def _seen(self, text: str) -> None:
+        try:
+            target = await look(self.env, text, self.place)
+        except (OSError, ValueError):
+            return
+        verdict = self.paths.seen(target)
+        if verdict is not None:
+            self.verdicts.append(verdict)
+
+    def _nothing(self, argument: str, remember: Key) -> None:
+        """A call that touches nothing, or so its tool says."""
+        rule = self.judge.allows_call() or self.judge.allows_argument(argument_of(self.call.arguments))
+        if rule is None and self.engine.mode == "ask" and remember not in self.grants:
+            rules = (self.call.tool,)
+            self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
+        else:
+            self.verdicts.append(Verdict("tool", argument, "allow", "it touches nothing", rule))

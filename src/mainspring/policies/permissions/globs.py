@@ -1,0 +1,81 @@
+"""Wildcards inside one word or path component, matched against text that may hold unknown pieces.
+
+A pattern marks its wildcards with characters that no command and no rule can hold, so that a quoted ``*`` stays a star.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+MANY = "\x00"
+"""In a pattern: any number of characters. In a text: an unknown piece, such as the value of a variable."""
+
+ONE = "\x01"
+"""In a pattern: one character. In a text: an unknown piece without a slash, such as what a ``*`` of the shell stands for."""
+
+HOME = "\x02"
+"""The user's home folder: a piece that is known, but not here."""
+
+HERE = "\x03"
+"""In a text: the folder that a command runs in; known, but not here."""
+
+UNKNOWN = frozenset((MANY, ONE))
+"""What makes a text other than literal."""
+
+_STAND_INS = frozenset((MANY, ONE, HOME, HERE))
+
+
+def marked(pattern: str) -> str:
+    """A pattern with its ``*`` and ``?`` as wildcards."""
+    return pattern.replace("*", MANY).replace("?", ONE)
+
+
+def is_literal(text: str) -> bool:
+    """Whether nothing in it is a wildcard or unknown."""
+    return UNKNOWN.isdisjoint(text)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a marked pattern matches all of a text."""
+    return _regex(pattern).fullmatch(text) is not None
+
+
+@lru_cache(4096)
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile(
+        "".join(".*" if c == MANY else "." if c == ONE else re.escape(c) for c in pattern),
+        re.DOTALL,
+    )
+
+
+def could_match(pattern: str, text: str) -> bool:
+    """Whether a text with unknown pieces can be something that a marked pattern matches."""
+    seen: set[tuple[int, int]] = set()
+    todo = [(0, 0)]
+    while todo:
+        state = todo.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        i, j = state
+        if i == len(pattern) and j == len(text):
+            return True
+        todo += _steps(pattern[i : i + 1], text[j : j + 1], i, j)
+    return False
+
+
+def _steps(wanted: str, given: str, i: int, j: int) -> list[tuple[int, int]]:
+    many, unknown = wanted == MANY, given in _STAND_INS if given else False
+    following: list[tuple[int, int]] = []
+    if many:
+        following.append((i + 1, j))
+        if given:
+            following.append((i, j + 1))
+    if unknown:
+        following.append((i, j + 1))
+        if wanted:
+            following.append((i + 1, j))
+    if wanted and given and not many and not unknown and wanted in (ONE, given):
+        following.append((i + 1, j + 1))
+    return following

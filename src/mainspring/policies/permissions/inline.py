@@ -1,0 +1,95 @@
+"""Arguments that are code, or options that make a harmless program run code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainspring.policies.permissions import globs, programs
+from mainspring.policies.permissions.words import Word
+
+_AWK_DANGER = re.compile(r"system|getline|[|>@`]|print[^;}]*<")
+_SED_ADDRESS = r"(?:\d+|\$|/[^/\n]*/)(?:,(?:\d+|\$|\+\d+|/[^/\n]*/))?"
+_SED_COMMAND = rf"(?:{_SED_ADDRESS})?\s*!?\s*(?:[pdqQ=nNgGhHxDPl]|y(?P<y>[/|#,])(?:(?!(?P=y)).)*(?P=y)(?:(?!(?P=y)).)*(?P=y)|SUBST)"
+_SED_SUBSTITUTE = re.compile(
+    r"s([/|#,:@!])(?:\\.|(?!\1)[^\\\n])*\1(?:\\.|(?!\1)[^\\\n])*\1[gpiI0-9]*(?=\s*(?:;|$|\n|\}))"
+)
+_SED_SIMPLE = re.compile(rf"\s*(?:{_SED_COMMAND})?\s*")
+
+
+def code_risk(name: str, words: Sequence[Word]) -> bool:
+    """Whether arguments of a command are code, or make it run other programs, so that a wildcard must not cover them."""
+    if name in programs.AWK:
+        return _awk(words)
+    if name in programs.SED:
+        return _sed(words)
+    options = programs.EXEC_OPTIONS.get(name, frozenset())
+    if name in ("tar", "bsdtar", "gtar"):
+        options = programs.EXEC_OPTIONS["tar"]
+        if any(re.match(r"-?[A-Za-z]*[IF]", w.text) and not w.text.startswith("--") for w in words[1:2]):
+            return True
+    wary = name in programs.GLOB_WARY
+    if not options and not wary:
+        return False
+    for before, word in zip(words, words[1:], strict=False):
+        if any(_is_option(word.text, option) for option in options):
+            return True
+        unknown = word.text.startswith(globs.MANY) and before.text not in programs.MESSAGE_OPTIONS
+        if unknown or (wary and word.text.startswith(globs.ONE)):
+            return True
+    return False
+
+
+def _is_option(text: str, option: str) -> bool:
+    if option.startswith("--"):
+        name = text.partition("=")[0]
+        return len(name) > 3 and option.startswith(name)  # long options may be shortened
+    if option.endswith("="):
+        return text.startswith(option)
+    return text == option or (len(option) == 2 and text.startswith(option) and not text.startswith("--"))
+
+
+def _awk(words: Sequence[Word]) -> bool:
+    i = 1
+    while i < len(words):
+        text = words[i].text
+        if not words[i].literal:
+            return True
+        if text in ("-F", "-v"):
+            i += 2
+        elif re.match(r"-F.|-v.|--$", text):
+            i += 1
+        elif text.startswith("-"):
+            return True
+        else:
+            return _AWK_DANGER.search(text) is not None
+    return True
+
+
+def _sed(words: Sequence[Word]) -> bool:
+    scripts: list[Word] = []
+    plain: list[Word] = []
+    i = 1
+    while i < len(words):
+        word = words[i]
+        if word.text in ("-e", "--expression") and i + 1 < len(words):
+            scripts.append(words[i + 1])
+            i += 1
+        elif word.text.startswith("--expression="):
+            scripts.append(Word(word.text.partition("=")[2], word.source, word.splits))
+        elif re.fullmatch(r"-[nErszui]+|-i\.\w+|--quiet|--silent|--regexp-extended|--in-place(=\.\w+)?", word.text):
+            pass
+        elif word.text.startswith("-") or word.text.startswith(globs.MANY):
+            return True
+        else:
+            plain.append(word)
+        i += 1
+    if not scripts:
+        scripts = plain[:1]
+    return not scripts or any(not w.literal or not _harmless_sed(w.text) for w in scripts)
+
+
+def _harmless_sed(script: str) -> bool:
+    """Whether a sed script only prints, deletes and substitutes."""
+    reduced = _SED_SUBSTITUTE.sub("SUBST", script)
+    return all(_SED_SIMPLE.fullmatch(part) for part in re.split(r"[;\n]", reduced))

@@ -1,0 +1,270 @@
+"""The plug: decides in `tool:permit`, asks a person where the rules say so, and remembers for the session."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+
+from mainspring.errors import ConfigError
+from mainspring.events import ToolPermit
+from mainspring.policies.permissions.decision import ACTIONS, Decision, PermissionRequest
+from mainspring.policies.permissions.engine import Call, Engine
+from mainspring.policies.permissions.pathjudge import Key, Mode
+from mainspring.policies.permissions.paths import Place, Resolver
+from mainspring.policies.permissions.rules import RuleSet
+from mainspring.policies.permissions.sensitive import SensitivePaths
+from mainspring.policies.permissions.text import visible
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+Answer = bool | Literal["session"]
+"""Yes or no to this call; ``"session"`` is yes to all that was asked about, for as long as the session lasts."""
+
+Ask = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
+"""Asks a person. Sync or async; a sync one runs in a thread, so that it may wait."""
+
+OnDeny = Literal["continue", "stop"]
+"""After a denied call: the model is told and goes on, or the run ends."""
+
+
+class PermissionOptions(TypedDict, total=False):
+    """The rarer options of `Permissions`."""
+
+    unattended: Literal["deny", "pause"]
+    ask_timeout: float | None
+    root: str | None
+    home: str | None
+    sensitive: Iterable[str]
+    guarded: Iterable[str]
+
+
+class Permissions:
+    """Decides which calls may happen. Without this plug every call may.
+
+    Args:
+        allow: Rules that allow; see the page on permissions for what a rule may say.
+        ask: Rules that ask.
+        deny: Rules that deny. Over all sources deny beats ask beats allow.
+        rules: Rules of other sources, as settings files.
+        mode: What holds where no rule does.
+        on_permission_request: Asks a person. Without it, what would ask is denied, with a reason that says how to allow it.
+        on_deny: Whether the run ends at a denied call.
+        **options: ``unattended``: with nobody to ask, ``deny`` the call or ``pause`` the run, to be taken up where somebody
+            can answer. ``ask_timeout``: seconds to wait for an answer. ``root``: the project's folder, the environment's
+            own if not given. ``home``: the user's home folder. ``sensitive``, ``guarded``: more paths that always ask, or
+            whose change does, as globs at any depth or absolute.
+
+    Raises:
+        ConfigError: If a rule is none, or there is no such mode.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        rules: RuleSet | None = None,
+        mode: Mode = "defaults",
+        on_permission_request: Ask | None = None,
+        on_deny: OnDeny = "continue",
+        **options: Unpack[PermissionOptions],
+    ) -> None:
+        for name, value, known in (("mode", mode, get_args(Mode)), ("on_deny", on_deny, get_args(OnDeny))):
+            if value not in known:
+                raise ConfigError(f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, known))}")
+        sensitive = SensitivePaths.standard(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
+        given = RuleSet.build(allow=allow, ask=ask, deny=deny)
+        self.engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive)
+        self.on_permission_request = on_permission_request
+        self.on_deny: OnDeny = on_deny
+        self.unattended = options.get("unattended", "deny")
+        self.ask_timeout = options.get("ask_timeout")
+        self.root = options.get("root")
+        self.home = options.get("home") or os.path.expanduser("~")
+        self._session = _Session()
+        self._place: tuple[Resolver, Place] | None = None
+
+    def install(self, agent: CoreAgent) -> None:
+        """Sit on `tool:permit` of an agent."""
+        agent.on(ToolPermit, self.permit)
+
+    def for_child(self) -> Permissions:
+        """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
+        return copy.copy(self)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What a search through folders must leave out, as globs in the syntax of ignore files."""
+        return self.engine.hidden()
+
+    async def decide(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        env: Resolver,
+        definition: Any = None,
+        original: Mapping[str, Any] | None = None,
+        hides: bool = False,
+    ) -> Decision:
+        """What would be decided about a call, without asking anybody.
+
+        Args:
+            tool: The tool's name.
+            arguments: The arguments as they will be used.
+            env: Where the tool will work.
+            definition: The tool itself, if there is one.
+            original: The arguments as the model gave them.
+            hides: Whether a search leaves out what `hidden` names.
+        """
+        call = Call(tool, arguments, definition, hides)
+        place = await self._find_place(env)
+        return await self.engine.decide(call, env, place, original=original, grants=self._session.grants)
+
+    async def permit(self, context: ToolPermit) -> None:
+        """Decide about a call that is about to run. The handler of `tool:permit`."""
+        async with self._session.lock:  # one question after the other; a grant serves the call behind it
+            await self._permit(context)
+
+    async def _permit(self, context: ToolPermit) -> None:
+        hide = getattr(context, "hide", None)  # searches can leave out files since hooks have this
+        decision = await self.decide(
+            context.name,
+            context.input,
+            env=context.env,
+            definition=context.tool,
+            original=context.original,
+            hides=hide is not None,
+        )
+        if decision.outcome == "deny":
+            context.deny(denial(decision), stop=self.on_deny == "stop")
+            return
+        if decision.outcome == "ask" and not await self._answered(decision, context):
+            return
+        if hide is not None:
+            hide(self.engine.hidden())
+        for spelled, real in decision.paths.items():
+            context.allow_path(spelled, real)
+
+    async def _answered(self, decision: Decision, context: ToolPermit) -> bool:
+        """Whether a person says yes; otherwise the call is refused."""
+        stop = self.on_deny == "stop"
+        if self.on_permission_request is None:
+            if self.unattended == "pause":
+                context.pause(question(decision))
+            else:
+                context.deny(f"{question(decision)}, and there is nobody to ask. {how_to_allow(decision)}", stop=stop)
+            return False
+        request = request_for(decision, context.input)
+        try:
+            answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
+        except TimeoutError:
+            context.deny(f"{question(decision)}, and nobody answered within {self.ask_timeout:g} s.", stop=stop)
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
+            context.deny(f"{question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop)
+            return False
+        if answer is True or answer == "session":
+            self._session.remember(decision, everything=answer == "session")
+            return True
+        context.deny(f"{question(decision)}, and the user said no.", stop=stop)
+        return False
+
+    async def _find_place(self, env: Resolver) -> Place:
+        if self._place is None or self._place[0] is not env:
+            self._place = (env, await Place.find(env, root=self.root, home=self.home))
+        return self._place[1]
+
+
+class _Session:
+    """What was granted, and the queue of questions; shared with sub-agents."""
+
+    def __init__(self) -> None:
+        self.grants: set[Key] = set()
+        self.lock = asyncio.Lock()
+
+    def remember(self, decision: Decision, *, everything: bool) -> None:
+        for verdict in decision.asked:
+            if verdict.remember is not None and (everything or verdict.lasting):
+                self.grants.add(verdict.remember)
+
+
+async def _ask(callback: Ask, request: PermissionRequest) -> Answer:
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):
+        answer = callback(request)
+    else:
+        answer = await asyncio.to_thread(callback, request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def request_for(decision: Decision, arguments: Mapping[str, Any]) -> PermissionRequest:
+    """What a person is asked about a decision."""
+    asked = decision.asked
+    first = asked[0]
+    resource = first.resource
+    if first.scope == "shell-run" and isinstance(arguments.get("command"), str):
+        resource = visible(arguments["command"])
+    return PermissionRequest(
+        scope=first.scope,
+        resource=resource,
+        action=ACTIONS[first.scope],
+        tool=decision.tool,
+        input=copy.deepcopy(dict(arguments)),
+        reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in asked)),
+        verdicts=asked,
+        suggestions=tuple(dict.fromkeys(v.allow[0] for v in asked if v.allow)),
+    )
+
+
+def denial(decision: Decision) -> str:
+    """What the model is told about a call that a rule denies."""
+    denied = next(v for v in decision.verdicts if v.outcome == "deny")
+    place = f" ({denied.rule.origin})" if denied.rule is not None else ""
+    return f"{decision.tool} may not {ACTIONS[denied.scope]} {denied.resource}: {denied.reason}{place}."
+
+
+def question(decision: Decision) -> str:
+    """What needs permission, in one sentence without its end."""
+    parts: list[str] = []
+    for verdict in decision.asked:
+        part = f"{ACTIONS[verdict.scope]} {verdict.resource} ({verdict.reason})"
+        if part not in parts:
+            parts.append(part)
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return f"{decision.tool} needs permission to {'; '.join(parts[:3])}{more}"
+
+
+def how_to_allow(decision: Decision) -> str:
+    """How the user can allow what was asked about, with flags and in the settings."""
+    asked = decision.asked
+    if any(not v.allow for v in asked):
+        hopeless = next(v for v in asked if not v.allow)
+        if hopeless.rule is not None:
+            return f"No rule can allow it while {hopeless.rule.text!r} ({hopeless.rule.origin}) stands."
+        return "No rule can allow it in this form; write it as plain, separate steps."
+    narrow = list(dict.fromkeys(v.allow[0] for v in asked))
+    wide = list(dict.fromkeys(v.allow[-1] for v in asked))
+    text = f"The user can allow it with {_flags(narrow)}"
+    if wide != narrow:
+        text += f", or more widely with {_flags(wide)}"
+    listed = ", ".join(f'"{_escaped(rule)}"' for rule in narrow)
+    return f'{text}; or in settings.json: "permissions": {{"allow": [{listed}]}}.'
+
+
+def _flags(rules: list[str]) -> str:
+    return " ".join(f"--allow {_shell_quoted(rule)}" for rule in rules)
+
+
+def _shell_quoted(text: str) -> str:
+    quote = "'"
+    return quote + text.replace(quote, "'\\''") + quote
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,70 @@
+"""Paths and hosts that can be seen in the arguments of a command or a call, without knowing what they are for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+from mainspring.policies.permissions import globs
+from mainspring.policies.permissions.commandpattern import program
+from mainspring.policies.permissions.hosts import host_of, hosts_in
+from mainspring.policies.permissions.units import Unit
+
+MAX_PATH = 1000
+_PIECES = re.compile(r"[=:@,;]")
+_IN_CODE = re.compile(r"[\w./~\x02-]*[./][\w./-]*")
+_NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
+
+
+def paths_of(unit: Unit) -> Iterator[str]:
+    """Texts in a command that look like paths."""
+    for number, word in enumerate(unit.words):
+        if unit.scan and number and (" " in word.text or "(" in word.text):
+            yield from (m[0] for m in _IN_CODE.finditer(word.text) if looks_like_path(m[0]))
+        elif number or "=" in word.text:
+            yield from _in_word(word.text)
+
+
+def _in_word(text: str) -> Iterator[str]:
+    if len(text) > MAX_PATH or "\n" in text:
+        return
+    pieces = {text, *_PIECES.split(text)}
+    if text.startswith("-") and not text.startswith("--"):
+        pieces.add(text[2:])
+    for piece in sorted(pieces):
+        if looks_like_path(piece) and not piece.startswith("-"):
+            yield piece
+
+
+def looks_like_path(text: str) -> bool:
+    """Whether a text is visibly a path: it holds a slash or a dot, or begins at home."""
+    if not text or len(text) > MAX_PATH:
+        return False
+    if text.startswith(("/", "./", "../", "~/", globs.HOME, globs.HERE)):
+        return True
+    return " " not in text and ("/" in text or "." in text)
+
+
+def hosts_of(unit: Unit) -> Iterator[str]:
+    """Hosts that a command names."""
+    for number, word in enumerate(unit.words):
+        yield from hosts_in(word.text)
+        plain = number and word.literal and "://" not in word.text and not word.text.startswith("-")
+        if plain and program(unit.words[0].text) in _NETWORK:
+            host = host_of(word.text.rpartition("@")[2])
+            if host and "." in host:
+                yield host
+
+
+def paths_in(value: Any, depth: int = 0) -> Iterator[str]:
+    """Texts in the arguments of a call that look like paths."""
+    if isinstance(value, str):
+        if looks_like_path(value) and "\n" not in value and "://" not in value:
+            yield value
+    elif isinstance(value, dict) and depth < 5:
+        for inner in cast("dict[str, Any]", value).values():
+            yield from paths_in(inner, depth + 1)
+    elif isinstance(value, list | tuple) and depth < 5:
+        for inner in cast("list[Any]", value):
+            yield from paths_in(inner, depth + 1)
