@@ -22,6 +22,7 @@ _TRUNCATED = (
     "arguments; if they are long, split the work into several smaller calls"
 )
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_EMPTY_OBJECTS = re.compile(rb"\A\s*(?:\{\s*\}\s*)+(?=\{)")
 _decode = msgspec.json.decode
 
 
@@ -76,9 +77,12 @@ def partial_arguments(raw: str | bytes | bytearray | Mapping[str, Any] | None) -
         return dict(raw or {})
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else bytes(raw)
     value = _partial(data)
+    if not value:  # some servers start with an empty object and send the real one after it
+        data = _EMPTY_OBJECTS.sub(b"", data)
+        value = _partial(data)
     if is_dict(value):
         return value
-    text = _text(raw).strip()
+    text = data.decode("utf-8", "replace").lstrip()
     start = find_start(text)
     value = read_value(text, start).value if start >= 0 else None
     if isinstance(value, str):

@@ -24,7 +24,8 @@ _FALSE = frozenset({"false", "no", "0"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _SAFE_INTEGER = 2**53
-_MAX_HOPS = 40
+_HOPELESS = frozenset({"depth", "schema"})
+_NOWHERE: frozenset[int] = frozenset()
 _MAX_STEPS = 100_000
 
 
@@ -56,7 +57,8 @@ def coerce(schema: Any, value: Any) -> tuple[Any, list[Coercion]]:
         The value, or a copy that differs in what was replaced; and what was replaced. It may still not fit.
     """
     walk = _Walk(compile_validator(schema))
-    if not walk.root.problems(value):
+    problems = walk.root.problems(value)
+    if not problems or any(each.keyword in _HOPELESS for each in problems):
         return value, []
     try:
         return walk.visit(schema, value, ()), walk.done
@@ -72,27 +74,27 @@ class _Walk:
         self.done: list[Coercion] = []
         self.steps = steps or [0]
 
-    def visit(self, schema: Any, value: Any, path: Path, hops: int = 0) -> Any:
-        """The value as this part of the schema wants it."""
-        if not is_dict(schema) or hops > _MAX_HOPS:
+    def visit(self, schema: Any, value: Any, path: Path, above: frozenset[int] = _NOWHERE) -> Any:
+        """The value as this part of the schema wants it; `above` are the parts that are looking at it already."""
+        if not is_dict(schema) or id(schema) in above:
             return value
+        above |= {id(schema)}
         self.steps[0] += 1
         if self.steps[0] > _MAX_STEPS:
             raise RecursionError  # a schema that branches into itself
-        node = schema
-        for part in self._joined(node):
-            value = self.visit(part, value, path, hops + 1)
-        kinds = self._kinds(node)
+        for part in self._joined(schema):
+            value = self.visit(part, value, path, above)
+        kinds = self._kinds(schema)
         if kinds and not any(TYPES[kind](value) for kind in kinds):
             value = self._replace(kinds, value, path)
         if is_dict(value):
-            value = self._visit_object(node, value, path)
+            value = self._visit_object(schema, value, path)
         elif is_list(value):
-            value = self._visit_array(node, value, path)
+            value = self._visit_array(schema, value, path)
         for keyword in ("anyOf", "oneOf"):
-            branches = node.get(keyword)
+            branches = schema.get(keyword)
             if is_list(branches):
-                value = self._visit_union(branches, value, path, hops + 1)
+                value = self._visit_union(branches, value, path, above)
         return value
 
     def _joined(self, node: dict[str, Any]) -> Iterable[Any]:
@@ -162,21 +164,21 @@ class _Walk:
         ]
         return fresh if any(new is not old for new, old in zip(fresh, value, strict=True)) else value
 
-    def _visit_union(self, branches: list[Any], value: Any, path: Path, hops: int) -> Any:
+    def _visit_union(self, branches: list[Any], value: Any, path: Path, above: frozenset[int]) -> Any:
         if any(self.root.fits(branch, value) for branch in branches):
             return value
         if isinstance(value, str) and any(self._allows_string(branch) for branch in branches):
             return value
         for branch in branches:
             attempt = _Walk(self.root, self.steps)
-            fresh = attempt.visit(branch, value, path, hops)
+            fresh = attempt.visit(branch, value, path, above)
             if attempt.done and self.root.fits(branch, fresh):
                 self.done += attempt.done
                 return fresh
         return value
 
-    def _allows_string(self, branch: Any, hops: int = 0) -> bool:
-        if not is_dict(branch) or hops > _MAX_HOPS:
+    def _allows_string(self, branch: Any, above: frozenset[int] = _NOWHERE) -> bool:
+        if not is_dict(branch) or id(branch) in above:
             return branch is True
         kinds = self._kinds(branch)
         if kinds:
@@ -184,7 +186,7 @@ class _Walk:
         inner = [*self._joined(branch), *_as_list(branch.get("anyOf")), *_as_list(branch.get("oneOf"))]
         if not inner:
             return _SHAPED.isdisjoint(branch)
-        return any(self._allows_string(each, hops + 1) for each in inner)
+        return any(self._allows_string(each, above | {id(branch)}) for each in inner)
 
     def _note(self, path: Path, before: Any, after: Any, rule: str) -> Any:
         self.done.append(Coercion(format_path(path), before, after, rule))

@@ -5,30 +5,30 @@ from collections.abc import Callable
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_LOCAL = re.compile(rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~]|\\[ -~])*")')
-_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_URI_TEXT = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-_AUTHORITY = re.compile(r"(?:[^@\[\]]*@)?(?:\[(?P<ip>[^\[\]]*)\]|[^@:\[\]]*)(?::[0-9]*)?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))")
-_UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
-_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}")
+_LOCAL = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~]|\\[ -~])*")'
+_DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_URI_TEXT = r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+_AUTHORITY = r"(?:[^@\[\]]*@)?(?:\[(?P<ip>[^\[\]]*)\]|[^@:\[\]]*)(?::[0-9]*)?"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+_UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+_IPV4 = r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}"
 
 
 def _is_email(text: str) -> bool:
     local, at, domain = text.rpartition("@")
-    if not at or len(local) > 64 or len(domain) > 255 or not _LOCAL.fullmatch(local):
+    if not at or len(local) > 64 or len(domain) > 255 or not re.fullmatch(_LOCAL, local):
         return False
     if domain.startswith("[") and domain.endswith("]"):
         inner = domain[1:-1]
         return _is_ipv6(inner[5:]) if inner.lower().startswith("ipv6:") else _is_ipv4(inner)
-    return _DOMAIN.fullmatch(domain) is not None
+    return re.fullmatch(_DOMAIN, domain) is not None
 
 
 def _is_uri(text: str) -> bool:
-    scheme = _SCHEME.match(text)
-    if not scheme or not _URI_TEXT.fullmatch(text):
+    scheme = re.match(_SCHEME, text)
+    if not scheme or not re.fullmatch(_URI_TEXT, text):
         return False
     rest, _, fragment = text[scheme.end() :].partition("#")
     if "#" in fragment:
@@ -37,7 +37,7 @@ def _is_uri(text: str) -> bool:
         return "[" not in rest and "]" not in rest
     authority = re.split(r"[/?]", rest[2:], maxsplit=1)[0]
     tail = rest[2 + len(authority) :]
-    found = _AUTHORITY.fullmatch(authority)
+    found = re.fullmatch(_AUTHORITY, authority)
     if not found or "[" in tail or "]" in tail:
         return False
     host = found["ip"]
@@ -47,7 +47,7 @@ def _is_uri(text: str) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    if not _DATE.fullmatch(text):
+    if not re.fullmatch(_DATE, text):
         return False
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:])
     if not 1 <= month <= 12:
@@ -58,7 +58,7 @@ def _is_date(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    found = _TIME.fullmatch(text)
+    found = re.fullmatch(_TIME, text)
     if not found:
         return False
     hour, minute, second = int(found[1]), int(found[2]), int(found[3])
@@ -76,11 +76,11 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_uuid(text: str) -> bool:
-    return _UUID.fullmatch(text) is not None
+    return re.fullmatch(_UUID, text) is not None
 
 
 def _is_ipv4(text: str) -> bool:
-    return _IPV4.fullmatch(text) is not None
+    return re.fullmatch(_IPV4, text) is not None
 
 
 def _is_ipv6(text: str) -> bool:

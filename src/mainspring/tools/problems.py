@@ -98,13 +98,16 @@ def no_branch(value: Any, branches: Sequence[Sequence[Problem]]) -> list[Problem
             part for found in branches for part in found[0].text.partition(" is not of type ")[2].split(" or ")
         )
         return [Problem((), "type", f"{show(value)} is not of type {' or '.join(types)}")]
-    candidates = [
-        found for found in branches if not any(p.keyword in {"type", "const"} and len(p.path) < 2 for p in found)
-    ]
+    candidates = [found for found in branches if not any(_rules_out(each) for each in found)]
     if len(candidates) == 1:
         return list(candidates[0])
     first = dict.fromkeys(str(found[0]) for found in branches if found)
     return [Problem((), "anyOf", f"{show(value)} fits none of the {len(branches)} allowed forms ({'; '.join(first)})")]
+
+
+def _rules_out(problem: Problem) -> bool:
+    """Whether a branch with this problem cannot have been meant: the value is of another type, or marked as another kind."""
+    return (problem.keyword == "type" and not problem.path) or (problem.keyword == "const" and len(problem.path) < 2)
 
 
 def below(step: str | int, found: Iterable[Problem]) -> list[Problem]:

@@ -223,19 +223,24 @@ class _Reader:
             self.at = end
             char = self._peek()
             if char == "\\":
-                self._read_escape(parts)
+                self._read_escape(parts, opening)
                 continue
             self.at += 1
             if opening == '"' or _AFTER_VALUE.match(self.text, self.at):
                 return
             parts.append(char)  # an apostrophe
 
-    def _read_escape(self, parts: list[str]) -> None:
+    def _read_escape(self, parts: list[str], opening: str) -> None:
         if self.at + 1 >= len(self.text):
             raise _CutError
         char = self.text[self.at + 1]
         if char == "u":
             self._read_unicode(parts)
+            return
+        hexadecimal = re.compile("[0-9a-fA-F]{2}").match(self.text, self.at + 2) if char == "x" else None
+        if hexadecimal and opening == "'":  # Python writes control characters so
+            parts.append(chr(int(hexadecimal[0], 16)))
+            self.at = hexadecimal.end()
             return
         self.at += 2
         if char in _ESCAPES:

@@ -279,10 +279,15 @@ def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
             strict(value) if is_pydantic(kind) else msgspec.convert(value, kind, dec_hook=decode_custom, strict=False)
         )
 
+    closed = schema["additionalProperties"] is False
+    known = schema.get("properties", {}).keys()
+
     def decode(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            made = strict(arguments)
+            made = strict(arguments) if not closed or arguments.keys() <= known else None
         except (ValueError, OverflowError):
+            made = None
+        if made is None:
             made = _decode_again(schema, arguments, lax)
         return {name: made}
 

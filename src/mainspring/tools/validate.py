@@ -97,8 +97,9 @@ def compile_validator(schema: Any) -> CompiledSchema:
     if found is not None and found.schema is schema:
         return found
     made = CompiledSchema(schema)
-    while len(_compiled) >= _CACHED_SCHEMAS:
-        _compiled.pop(next(iter(_compiled)), None)
+    if len(_compiled) >= _CACHED_SCHEMAS:
+        for oldest in list(_compiled)[: _CACHED_SCHEMAS // 8]:
+            _compiled.pop(oldest, None)
     _compiled[id(schema)] = made
     return made
 

@@ -1,0 +1,379 @@
+"""Arguments of a call: what is well made passes untouched, what can be repaired is, and nothing cut off ever runs."""
+
+import copy
+import json
+import sys
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mainspring.tools.arguments import ParsedArguments, parse_arguments, partial_arguments
+from mainspring.tools.lenient import find_start, join_surrogates, looks_cut, read_object, repair
+from mainspring.tools.relaxed import MAX_DEPTH, read_value
+from mainspring.tools.validate import validate
+from tests.unit.tools.test_coerce import SCHEMA
+
+ANYTHING = {"type": "object"}
+TRIP = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 7}, "tags": {"type": "array"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("raw", [None, "", "  \n", b"", "null", " null ", b"null", {}, '""', "\ufeff", "{}"], ids=repr)
+def test_missing_arguments_mean_an_empty_object(raw: Any):
+    parsed = parse_arguments(ANYTHING, raw)
+    assert (parsed.value, parsed.error, parsed.truncated) == ({}, None, False)
+
+
+@pytest.mark.covers("TEX-04")
+@pytest.mark.parametrize("raw", [None, "", "null", "{}", '{"city": null}'])
+def test_a_missing_or_null_required_argument_fails(raw: Any):
+    assert "city" in (parse_arguments(TRIP, raw).error or "")
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"city": "Oslo"}', b'{"city": "Oslo"}', bytearray(b'{"city": "Oslo"}'), {"city": "Oslo"}], ids=repr
+)
+def test_text_bytes_and_parsed_objects_are_taken(raw: Any):
+    assert parse_arguments(TRIP, raw) == ParsedArguments({"city": "Oslo"})
+
+
+@pytest.mark.covers("TEX-03", "TEX-06", "TEX-07", "TEX-10")
+def test_coerced_arguments_come_out_and_are_reported():
+    parsed = parse_arguments(TRIP, '{"city": "Oslo", "days": "3", "tags": "[1]"}')
+    assert parsed.value == {"city": "Oslo", "days": 3, "tags": [1]}
+    assert [(each.path, each.before, each.after) for each in parsed.coercions] == [
+        ("$.days", "3", 3),
+        ("$.tags", "[1]", [1]),
+    ]
+    assert (parsed.error, parsed.repaired) == (None, False)
+
+
+@pytest.mark.covers("TEX-05", "TEX-08")
+def test_booleans_and_strings_are_coerced_in_a_call():
+    schema = {"type": "object", "properties": {"all": {"type": "boolean"}, "name": {"type": "string"}}}
+    assert parse_arguments(schema, '{"all": "yes", "name": 7}').value == {"all": True, "name": "7"}
+
+
+@pytest.mark.covers("TEX-01")
+def test_the_error_lists_everything_that_is_wrong():
+    error = parse_arguments(TRIP, '{"citty": "Oslo", "days": 9, "tags": 1}').error
+    assert error == "\n".join(
+        [
+            "4 problems:",
+            "- $: unknown property 'citty'; did you mean 'city'?",
+            "- $.days: 9 is greater than the maximum of 7",
+            "- $.tags: 1 is not of type 'array'",
+            "- $: missing required property 'city'",
+        ]
+    )
+
+
+def test_what_coercion_could_not_save_is_reported_as_it_stands():
+    parsed = parse_arguments(TRIP, {"city": 5, "days": "9"})
+    assert parsed.value == {"city": "5", "days": 9}
+    assert parsed.error == "$.days: 9 is greater than the maximum of 7"
+
+
+@pytest.mark.covers("TEX-02")
+def test_the_callers_object_is_left_alone():
+    raw = {"city": 5, "days": "3", "tags": '["a"]'}
+    before = copy.deepcopy(raw)
+    parse_arguments(TRIP, raw)
+    assert raw == before
+
+
+@pytest.mark.parametrize("schema", [None, {}, True])
+def test_without_a_schema_every_object_will_do(schema: Any):
+    assert parse_arguments(schema, '{"a": [1]}') == ParsedArguments({"a": [1]})
+
+
+def test_a_schema_of_false_takes_nothing():
+    assert parse_arguments(False, "{}").error
+
+
+@pytest.mark.parametrize("raw", [5, ["a"], 1.5, object()])
+def test_other_python_values_are_refused(raw: Any):
+    assert "type" in (parse_arguments(None, raw).error or "")
+
+
+def test_a_mapping_that_is_no_dict_is_taken():
+    from types import MappingProxyType
+
+    assert parse_arguments(TRIP, MappingProxyType({"city": "Oslo"})).value == {"city": "Oslo"}
+    assert partial_arguments(MappingProxyType({"a": 1})) == {"a": 1}
+
+
+# --- repairs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": "x\x00\x1fy\n"}', {"a": "x\x00\x1fy\n"}),
+        ('{"a": "x\\\ny"}', {"a": "x\\\ny"}),
+        ('{"a": "\\`x\\` \\„y“"}', {"a": "`x` „y“"}),
+        ('{"a": "\\user \\u12"}', {"a": "\\user \\u12"}),
+        ("{'a': \"it's\", 'b': 'a \"b\"'}", {"a": "it's", "b": 'a "b"'}),
+        ("{'a': 'the dogs' bone'}", {"a": "the dogs' bone"}),
+        ("{`a`: `b`}", {"a": "b"}),
+        ("{a-b: 1, $c: 2, 7: 3}", {"a-b": 1, "$c": 2, "7": 3}),
+        ("{a: undefined, b: NONE}", {"a": None, "b": None}),
+        ("{/**/'a'/**/:/**/1/**/,/**/}", {"a": 1}),
+        ("# note\n{'a': 1 # one\n}", {"a": 1}),
+        ("{'a': -1_0.5e+1}", {"a": -105.0}),
+        ("\u00a0\u200b{'a': 1}\u200b", {"a": 1}),
+        ('{"a": 1};', {"a": 1}),
+        ("\"{'a': 1}\"", {"a": 1}),
+        ('"\\"{\\\\\\"a\\\\\\": 1}\\""', {"a": 1}),
+        ("'{\"a\": 1}'", {"a": 1}),
+        ('<args>{"a": 1}</args>', {"a": 1}),
+        ('{"a": 1}{"a": 1.0}', {"a": 1}),
+        ('{}\n{}\n{"a": 1}', {"a": 1}),
+        ("{}{}", {}),
+        ('[]{"a": 1}', {"a": 1}),
+        ('{"a": 1} and {this} is prose', {"a": 1}),
+        ('{"a": 1,\n "a": 1,}', {"a": 1}),
+    ],
+)
+def test_a_repaired_text_runs_and_says_so(text: str, value: Any):
+    parsed = parse_arguments(ANYTHING, text)
+    assert parsed == ParsedArguments(value, repaired=True)
+
+
+def test_a_repaired_text_must_pass_the_schema():
+    assert parse_arguments(TRIP, "{'city': 'Oslo',}").error is None
+    assert parse_arguments(TRIP, "{'town': 'Oslo',}").error
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('{"a": 1}{"a": 2}', "2 different"),
+        ('{"a": 1}\nor\n{"a": 2}', "2 different"),
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', "'c' is there twice"),
+        ("{'a': 1, 'a': 2}", "'a' is there twice"),
+        ('{"a": Infinity}', "Infinity is not"),
+        ("{a: nan}", "nan is not"),
+        ('{"a": +Infinity, b: x}', "Infinity is not"),
+        ('{"a": ' + "9" * 5000 + "}", "digits"),
+        ('{"a": -1e400}', "too large"),
+        ("[[1]]", "an array"),
+        ("true", "no JSON object"),
+        ("3.5", "no JSON object"),
+        ('"true"', "no JSON object"),
+        ("maybe", "no JSON object"),
+        ("}{", "cut off"),
+        ("{}" * 60 + '{"a": 1}{"a": 2}', None),
+        (json.dumps(json.dumps(json.dumps(json.dumps(json.dumps({"a": 1}))))), "a string"),
+        ('{"a": ' + "[" * 10_000 + "]" * 10_000 + "}", "nested deeper"),
+        ('{"a": ' * 10_000, "nested deeper"),
+        ('{"a": ' * 500 + "1" + "}" * 500, "nested deeper"),
+        ("{a: " * 300 + "1" + "}" * 300, "nested deeper"),
+        ("{" + "(" * 3000, None),
+    ],
+)
+def test_what_must_not_run_gives_an_error(text: str, part: str | None):
+    parsed = parse_arguments(ANYTHING, text)
+    assert parsed.error is not None or part is None
+    assert part is None or part in (parsed.error or "")
+
+
+def test_what_cannot_be_repaired_says_where_the_trouble_begins():
+    error = parse_arguments(None, '{"a": "x" "' + "y " * 60_000 + '"}').error
+    assert error is not None
+    assert "could not be repaired" in error
+    assert len(error) < 300
+
+
+def test_repair_takes_a_bounded_time():
+    started = time.perf_counter()
+    for text in (
+        '{"a": ' + "(" * 50_000,
+        '{"a": x ' + '"y" ' * 20_000 + "}",
+        "{a: " * 20_000,
+        "[" * 50_000 + "}" * 50_000,
+    ):
+        parse_arguments(None, text)
+    assert time.perf_counter() - started < 10
+
+
+def test_halves_of_characters_are_joined_or_replaced():
+    assert join_surrogates("a\ud83d\ude00b") == "a😀b"
+    assert join_surrogates("a\ud83d") == "a\ufffd"
+    assert parse_arguments(None, '{"\\ud83d": ["\\ude00", {"a": "\\ud83d\\ude00"}]}').value == {
+        "\ufffd": ["\ufffd", {"a": "😀"}]
+    }
+    assert parse_arguments(None, b'{"a": "\xff"}').value == {"a": "\ufffd"}
+    msgspec.json.encode(partial_arguments('{"a": "\\ud83d x'))
+
+
+# --- cut texts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "a.py", "text": "import os',
+        '{"a": "}',
+        '{"a": "x", ',
+        "{'a': 'it's",
+        '```json\n{"a": 1',
+        'Sure: {"a": [{"b": 1}, {"c": "}"}',
+        '{"a": True, "b": foo, "c": [1, 2',
+        '{"a": "say "hi" and "bye" to {x}',
+        '{"a": "x"}, "b": "y',
+        "{a: b, c: 'd}",
+        '{"a": "x" /* note',
+        '"{\\"a\\": 1',
+        '{"a": 1}{"a',
+        "{",
+        '{"a": 1}, {"b"',
+    ],
+)
+def test_a_cut_text_never_runs(text: str):
+    parsed = parse_arguments(None, text)
+    assert parsed.truncated
+    assert "cut off" in (parsed.error or "")
+    assert "several smaller calls" in (parsed.error or "")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": "v"alue"}', '{"a": "x" y}', '{a: b}, "c": d}', '{"a": [1, 2}', '{"a": b"}', "{a: “b c”}"]
+)
+def test_a_broken_text_that_is_closed_is_not_cut(text: str):
+    assert not looks_cut(text)
+    assert not parse_arguments(None, text).truncated
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+TRICKY = st.sampled_from(
+    ['"', "}", "]", '"}', "\\", '\\"', ":", ",", "/*", "//", "#", "'", "```", "{}", "null", "\n", "“", "é"]
+)
+STRING = TEXT | st.lists(TRICKY, max_size=6).map("".join)
+VALUE: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | STRING,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRING, inner, max_size=3),
+    max_leaves=6,
+)
+OBJECT_VALUE = st.dictionaries(STRING, VALUE, max_size=4)
+
+
+@given(OBJECT_VALUE, st.booleans(), st.sampled_from([None, 2]))
+def test_strict_json_comes_back_the_same(value: Any, ascii_only: bool, indent: int | None):
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    for raw in (text, text.encode(), f" {text}\n"):
+        assert parse_arguments(ANYTHING, raw) == ParsedArguments(value)
+    assert parse_arguments(None, json.dumps(text)).value == value
+
+
+@given(OBJECT_VALUE, st.sampled_from([None, 2]), st.booleans(), st.data())
+@example({"a": "}"}, None, True, None)
+def test_no_prefix_of_strict_json_ever_runs(value: Any, indent: int | None, twice: bool, data: Any):
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if twice:
+        text = json.dumps(text, ensure_ascii=False)
+    cuts = range(1, len(text)) if data is None else [data.draw(st.integers(1, len(text) - 1))]
+    for end in cuts:
+        parsed = parse_arguments(None, text[:end])
+        assert parsed.error is not None, text[:end]
+        assert isinstance(partial_arguments(text[:end]), dict)
+
+
+@given(OBJECT_VALUE, st.sampled_from(["```json\n", "Here: ", "f(", "  "]), st.data())
+def test_no_prefix_behind_prose_ever_runs(value: Any, before: str, data: Any):
+    text = json.dumps(value, ensure_ascii=False)
+    parsed = parse_arguments(None, before + text[: data.draw(st.integers(1, len(text) - 1))])
+    assert parsed.error is not None
+
+
+@given(OBJECT_VALUE)
+def test_relaxed_reading_agrees_with_strict_parsing(value: Any):
+    text = json.dumps(value, ensure_ascii=False)
+    reading = read_value(text + " rest")
+    assert (reading.value, reading.end, reading.state, reading.problem) == (value, len(text), "whole", "")
+    assert read_object(text + " rest").value == value
+
+
+PRINTED = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n\t'\"\\"), max_size=8)
+
+
+@given(st.dictionaries(PRINTED, st.none() | st.booleans() | st.integers() | PRINTED | st.lists(PRINTED), max_size=4))
+@example({"a": "\x00\x1b\xa0"})
+def test_python_spelling_is_read_exactly(value: Any):
+    assert parse_arguments(None, "arguments = " + repr(value)).value == value
+
+
+SOUP = st.lists(
+    TRICKY | st.sampled_from(["{", "[", "(", "1", "true", "NaN", '"a"', "1e", "0", "-", ".", " "]), max_size=14
+).map("".join)
+
+
+@settings(max_examples=300)
+@given(SOUP | st.text(max_size=30) | st.binary(max_size=30), SCHEMA)
+def test_nothing_raises_and_the_result_is_an_object(raw: Any, schema: Any):
+    parsed = parse_arguments(schema, raw)
+    assert type(parsed.value) is dict
+    assert parsed.error is not None or not validate(schema, parsed.value)
+    assert parsed.error is not None or not parsed.truncated
+    assert type(partial_arguments(raw)) is dict
+    if parsed.error is None:
+        msgspec.json.encode(parsed.value)
+
+
+@given(VALUE, SCHEMA)
+def test_what_comes_out_fits_or_there_is_an_error(value: Any, schema: Any):
+    raw = {"a": value}
+    before = copy.deepcopy(raw)
+    parsed = parse_arguments(schema, raw)
+    assert raw == before
+    assert (parsed.error is None) == (not validate(schema, parsed.value))
+
+
+# --- display ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", {}),
+        (" ", {}),
+        ("{", {}),
+        ('{"a', {}),
+        ('{"a": ', {}),
+        ('{"a": "x', {"a": "x"}),
+        ('{"a": "x\n', {"a": "x\n"}),
+        ('{"a": "\\u00', {"a": ""}),
+        ('{"a": [1, 2, oops', {"a": [1, 2]}),
+        ('{"a": -', {}),
+        ('{"a": 1.', {}),
+        ("{'a': 1.5", {"a": 1.5}),
+        ('```json\n{"a": 1, "b": [true, fal', {"a": 1, "b": [True]}),
+        ('{"a": 1} Here is why.', {"a": 1}),
+        ('"{\\"a\\": \\"x', {"a": "x"}),
+        ('{}{"a": 1', {"a": 1}),
+        ("[1, 2", {}),
+        ("maybe", {}),
+        ("null", {}),
+    ],
+)
+@pytest.mark.parametrize("with_jiter", [True, False])
+def test_partial_arguments_show_what_is_there(text: str, shown: Any, with_jiter: bool, monkeypatch: pytest.MonkeyPatch):
+    if not with_jiter:
+        monkeypatch.setitem(sys.modules, "jiter", None)
+    assert partial_arguments(text) == shown
+    assert partial_arguments(text.encode()) == shown
+
+
+def test_where_the_object_starts():
+    assert find_start("see [1] ```json\n[1]\n```") == 16
+    assert find_start("no") == -1
+    assert repair("x") is None
+    assert read_value("[" * (MAX_DEPTH + 1)).problem.startswith("nested deeper")
