@@ -274,7 +274,7 @@ class Link(Struct, frozen=True):
 
     type: str
     id: str
-    parent: str | None = None
+    parent: str | None
 
 
 KNOWN = frozenset({str(kind.__struct_config__.tag) for kind in Entry.__args__})

@@ -323,7 +323,7 @@ async def test_a_pause_is_told_to_nobody_else() -> None:
     one = agent(session, calling("a"))
     pausing(one, "a")
     told: list[RunPause] = []
-    one.on(RunPause, told.append)  # pyright: ignore[reportArgumentType]
+    one.on(RunPause, told.append)
     await one.run("go")
     assert len(told) == 1
     assert types(session)[-2:] == ["pause", "run_end"]

@@ -1,0 +1,278 @@
+"""Whatever was going on and wherever the file ends: the history holds together and nothing before the cut is lost."""
+
+import asyncio
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct, field
+
+from mainspring.errors import SessionError
+from mainspring.events import (
+    ContextCompacted,
+    Hook,
+    RunPause,
+    SessionEnd,
+    SessionStart,
+    SessionTurns,
+    ToolAfter,
+    ToolIntent,
+    ToolResultsAfter,
+    ToolStart,
+)
+from mainspring.loop import CoreAgent
+from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
+from mainspring.sessions import Session, SessionPlug
+from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.testing import MemoryEnv, ScriptedModel
+from tests.unit.sessions.stage import QUICK, check_paired, encoded
+
+FATES = st.sampled_from(["blocked", "failed to start", "ran", "ran late", "hung", "never"])
+STEPS = st.one_of(
+    st.tuples(st.just("say"), st.integers(1, 3)),
+    st.tuples(st.just("calls"), st.lists(FATES, min_size=1, max_size=4)),
+    st.tuples(st.just("pause"), st.lists(FATES, min_size=1, max_size=3)),
+    st.tuples(st.just("broken"), st.integers(1, 3)),
+    st.tuples(st.just("compact"), st.integers(0, 6)),
+    st.tuples(st.just("run"), st.none()),
+    st.tuples(st.just("reset"), st.none()),
+)
+
+
+class Moment(Struct):
+    """What a reader is owed if the file ends here."""
+
+    size: int
+    messages: list[bytes]
+    calls: Message | None = None
+    started: set[str] = field(default_factory=set[str])
+    results: dict[str, ToolResultBlock] = field(default_factory=dict[str, ToolResultBlock])
+
+
+class Life:
+    """Fires the hooks of runs in the order in which the loop does, and notes after each what is stored."""
+
+    def __init__(self, folder: Path) -> None:
+        self.session = Session.create("/", home=folder, options=QUICK)
+        self.agent = CoreAgent(ScriptedModel(), env=MemoryEnv(), plugs=[SessionPlug(self.session)])
+        self.moments: list[Moment] = []
+        self.now = Moment(0, [])
+        self.running = False
+        self.ids = (f"{kind}{i}" for i in itertools.count() for kind in "m")
+
+    async def fire(self, hook: Hook) -> None:
+        await self.agent.bus.emit(hook)
+        path = Path(self.session.place)
+        now = self.now
+        size = path.stat().st_size if path.exists() else 0  # noqa: ASYNC240
+        if not self.moments or size > self.moments[-1].size:
+            moment = Moment(size, encoded(self.agent.context.messages), now.calls, set(now.started), dict(now.results))
+            self.moments.append(moment)
+
+    def joins(self, *messages: AgentMessage) -> None:
+        self.agent.context.messages.extend(messages)
+
+    def message(self, role: Any, *blocks: Any) -> Message:
+        return Message(role, blocks, id=next(self.ids))
+
+    async def start(self) -> None:
+        if not self.running:
+            self.running = True
+            await self.fire(SessionStart("r", "agent", bool(self.agent.context.messages)))
+
+    async def stop(self, status: Any = "completed") -> None:
+        if self.running:
+            self.running = False
+            await self.fire(SessionEnd("r", status, 1, Usage(), None))
+
+    async def live(self, steps: list[tuple[str, Any]]) -> None:
+        for name, value in steps:
+            if name in {"run", "reset"}:
+                await self.stop()
+                if name == "reset":
+                    self.agent.reset()
+                continue
+            await self.start()
+            await getattr(self, f"_{name}")(value)
+        await self.stop()
+
+    async def _say(self, count: int) -> None:
+        messages = tuple([self.message("user", TextBlock(f"text {i}\n")) for i in range(count)])
+        self.joins(*messages)
+        await self.fire(SessionTurns("r", messages, "prompt"))
+
+    async def _compact(self, kept: int) -> None:
+        before = tuple(self.agent.context.messages)
+        while 0 < kept < len(before) and before[-kept].tool_results:  # pyright: ignore[reportAttributeAccessIssue]
+            kept += 1
+        after = (self.message("user", TextBlock("summary")), *(before[-kept:] if kept else ()))
+        self.agent.context.messages[:] = after
+        await self.fire(ContextCompacted(before, after, "overflow"))
+
+    async def _broken(self, count: int) -> None:
+        message = self.message("assistant", *[ToolUseBlock(f"c{i}", "look") for i in range(count)])
+        await self._pair(message, {})
+
+    async def _calls(self, fates: list[str]) -> None:
+        message, results = await self._attempt(fates)
+        await self._pair(message, results)
+
+    async def _pause(self, fates: list[str]) -> None:
+        message, results = await self._attempt(fates)
+        await self.fire(RunPause("r", message, results, {"c0": "may I?"}))
+        await self.stop("paused")
+        await self.start()  # taken up again at once, in the same process
+        await self._pair(message, results)
+
+    async def _attempt(self, fates: list[str]) -> tuple[Message, dict[str, ToolResultBlock]]:
+        calls = [ToolUseBlock(f"c{i}", "look", {"i": i}) for i in range(len(fates))]  # ids come again and again
+        message = self.message("assistant", TextBlock("I look"), *calls)
+        self.now = Moment(0, [], message)
+        await self.fire(ToolIntent("r", message))
+        results: dict[str, ToolResultBlock] = {}
+        late: list[ToolUseBlock] = []
+        for call, fate in zip(calls, fates, strict=True):
+            if fate in {"ran", "ran late", "hung"}:
+                self.now.started.add(call.id)
+                await self.fire(ToolStart(call, "t", call.input, False))
+            if fate == "ran":
+                await self._ran(call, results)
+            elif fate == "ran late":
+                late.append(call)
+            elif fate == "blocked":
+                results[call.id] = ToolResultBlock(call.id, "look", "no", True)
+        for call in reversed(late):
+            await self._ran(call, results)
+        return message, results
+
+    async def _ran(self, call: ToolUseBlock, results: dict[str, ToolResultBlock]) -> None:
+        block = results[call.id] = ToolResultBlock(call.id, "look", f"{call.id} of {next(self.ids)}")
+        self.now.results[call.id] = block
+        await self.fire(ToolAfter(call, "t", block, output_bytes=1, seconds=0.1, metadata={}, tool_counts={}))
+
+    async def _pair(self, message: Message, results: dict[str, ToolResultBlock]) -> None:
+        blocks = [results.get(c.id) or ToolResultBlock(c.id, c.name, "settled", True) for c in message.tool_uses]
+        joined = self.message("user", *blocks)
+        self.joins(message, joined)
+        self.now = Moment(0, [])
+        await self.fire(ToolResultsAfter("r", message, joined))
+
+
+def check_moment(moment: Moment, got: list[bytes], messages: tuple[AgentMessage, ...]) -> bool:
+    """Whether a loaded history is what this moment owes."""
+    n = len(moment.messages)
+    if got[:n] != moment.messages:
+        return False
+    if moment.calls is None:
+        return len(got) == n
+    if len(got) != n + 2:
+        return False
+    pair = messages[n:]
+    assert isinstance(pair[0], Message)
+    assert isinstance(pair[1], Message)
+    for call, block in zip(moment.calls.tool_uses, pair[1].tool_results, strict=True):
+        known = moment.results.get(call.id)
+        if known is not None:
+            if block != known:
+                return False
+        elif block.text not in {INTERRUPTED if call.id in moment.started else NOT_STARTED, "no", "settled"}:
+            return False
+    return pair[0].id == moment.calls.id
+
+
+def check_part(before: Moment, after: Moment, got: list[bytes]) -> bool:
+    """Whether a loaded history is what a write owes of which only the first lines are there."""
+    n = len(before.messages)
+    if after.messages[:n] != before.messages:  # the history was replaced
+        n = 0
+    if got[:n] != after.messages[:n]:
+        return False
+    part = got[n:]
+    if part == after.messages[n : len(got)]:
+        return True
+    # Calls without their pair: the message is there, its results are put in.
+    return len(part) == 2 and part[:1] == after.messages[n : n + 1]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(STEPS, min_size=1, max_size=8), st.data())
+def test_a_file_that_ends_anywhere_gives_a_history_that_holds(
+    steps: list[tuple[str, Any]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(Path(folder))
+        asyncio.run(life.live(steps))
+        life.session.close()
+        path = Path(life.session.place)
+        if not path.exists():
+            return
+        whole = path.read_bytes()
+        cut = data.draw(st.integers(0, len(whole)), "cut")
+        path.write_bytes(whole[:cut])
+        header = whole.index(b"\n")
+        if cut < header:
+            try:
+                Session.open(path, options=QUICK)
+                raise AssertionError("a header that is cut off was taken for one")
+            except SessionError:
+                return
+        session = Session.open(path, options=QUICK)
+        got = encoded(session.messages)
+        check_paired(session.messages)
+        if session.pending is None:
+            before = next((m for m in reversed(life.moments) if m.size <= cut), Moment(0, []))
+            after = next((m for m in life.moments if m.size > cut), before)
+            whole_write = any(check_moment(m, got, session.messages) for m in (before, after))
+            assert whole_write or check_part(before, after, got)
+        # It goes on, and what comes of it is what was in memory.
+        asyncio.run(_one_more_run(session))
+        session.close()
+        again = Session.open(path, options=QUICK)
+        assert encoded(again.messages) == encoded(session.messages)
+        check_paired(again.messages)
+        assert path.read_bytes().startswith(whole[:cut])
+
+
+async def _one_more_run(session: Session) -> None:
+    one = CoreAgent(ScriptedModel("fine"), env=MemoryEnv(), plugs=[SessionPlug(session)])
+    result = await one.run("and now?")
+    assert result.status == "completed"
+
+
+GARBAGE = st.one_of(
+    st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"")),
+    st.sampled_from(
+        [b"[" * 50_000, b'{"a":' * 20_000, b"\xff\xfe", b"\x00" * 4096, b"null", b"{}", b'{"type":"pair","id":"x","parent":null}',
+         b'{"type":"pair","id":"y","parent":null,"timestamp":"2026-01-01T00:00:00Z","intent":"z","results":[]}', b'"', b"1e999",
+         b'{"type":"message","id":"q","parent":"nobody","timestamp":"x","source":"prompt","message":{"kind":"message"}}'],
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(STEPS, min_size=2, max_size=6), st.lists(st.tuples(st.integers(0, 60), GARBAGE, st.booleans()), max_size=6)
+)
+def test_garbage_between_the_lines_never_breaks_it(
+    steps: list[tuple[str, Any]], garbage: list[tuple[int, bytes, bool]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(Path(folder))
+        asyncio.run(life.live([("say", 1), *steps]))
+        life.session.close()
+        path = Path(life.session.place)
+        lines = path.read_bytes().splitlines()
+        for where, junk, instead in garbage:
+            at = 1 + where % len(lines)
+            lines[at : at + instead] = [junk]
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        session = Session.open(path, options=QUICK)
+        check_paired(session.messages)
+        asyncio.run(_one_more_run(session))
+        session.close()
+        again = Session.open(path, options=QUICK)
+        check_paired(again.messages)
+        assert encoded(again.messages)[-2:] == encoded(session.messages)[-2:]
