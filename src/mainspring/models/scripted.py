@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -129,17 +130,9 @@ class ScriptedModel:
                 await asyncio.sleep(reply.delay)
             draft = Draft(self.provider, self.model)
             draft.usage = reply.usage
-            deltas = 0
-            if reply.cut_after == 0:
-                yield draft.start()
-                raise self._failure(reply, draft)
             for event in _events(reply, draft, len(self.requests)):
-                if event.type.endswith("_delta"):
-                    if reply.cut_after is not None and deltas >= reply.cut_after:
-                        raise self._failure(reply, draft)
-                    deltas += 1
-                    if reply.delta_delay:
-                        await asyncio.sleep(reply.delta_delay)
+                if reply.delta_delay and event.type.endswith("_delta"):
+                    await asyncio.sleep(reply.delta_delay)
                 yield event
             if reply.error is not None or reply.cut_after is not None:
                 raise self._failure(reply, draft)
@@ -201,28 +194,35 @@ def as_reply(step: Step) -> Reply:
 
 
 def _events(reply: Reply, draft: Draft, turn: int) -> Iterator[StreamEvent]:
-    if reply.error is not None and not (reply.text or reply.calls or reply.thinking):
+    """The events of a reply, up to where it is to break."""
+    parts = [("thinking", reply.thinking)] if reply.thinking else []
+    parts += [("text", reply.text)] if reply.text or not (reply.calls or reply.thinking) else []
+    if reply.error is None or reply.text or reply.calls or reply.thinking:
+        yield draft.start()
+    else:
         return
-    yield draft.start()
-    if reply.thinking:
-        start = draft.open_thinking()
-        yield start
-        for piece in _split(reply.thinking, reply.pieces):
-            yield draft.thinking(start.index, piece)
-        yield draft.close_thinking(start.index)
-    if reply.text or not (reply.calls or reply.thinking):
-        opened = draft.open_text()
+    left = reply.cut_after if reply.cut_after is not None else sys.maxsize
+    for kind, text in parts:
+        if not left:
+            return
+        opened = draft.open_text() if kind == "text" else draft.open_thinking()
         yield opened
-        for piece in _split(reply.text, reply.pieces):
-            yield draft.text(opened.index, piece)
-        yield draft.close_text(opened.index)
+        for piece in _split(text, reply.pieces)[:left]:
+            left -= 1
+            yield draft.text(opened.index, piece) if kind == "text" else draft.thinking(opened.index, piece)
+        if left:
+            yield draft.close_text(opened.index) if kind == "text" else draft.close_thinking(opened.index)
     for number, call in enumerate(reply.calls):
+        if not left:
+            return
         begun = draft.open_call(call.id or f"call_{turn}_{number}", call.name)
         yield begun
         text = call.raw if call.raw is not None else msgspec.json.encode(dict(call.input)).decode()
-        for piece in _split(text, reply.pieces):
+        for piece in _split(text, reply.pieces)[:left]:
+            left -= 1
             yield draft.arguments(begun.index, piece)
-        yield draft.close_call(begun.index)
+        if left:
+            yield draft.close_call(begun.index)
 
 
 def _split(text: str, pieces: int) -> list[str]:

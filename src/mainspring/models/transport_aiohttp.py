@@ -13,8 +13,9 @@ import aiohttp
 from mainspring.errors import ModelError
 from mainspring.models.per_loop import PerLoop
 from mainspring.models.proxies import proxy_for
+from mainspring.models.tls import tls_context
 from mainspring.models.transport import Timeouts, TransportResponse, safe_headers
-from mainspring.models.transport_errors import connect_error, lost_error, timeout_error, url_error
+from mainspring.models.transport_errors import check_url, connect_error, lost_error, timeout_error, url_error
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
@@ -23,14 +24,28 @@ KEEP_ALIVE = 15.0
 class AiohttpResponse:
     """See `TransportResponse`."""
 
-    __slots__ = ("_response", "_timeouts", "_url", "headers", "status")
+    __slots__ = (
+        "_content",
+        "_idle_since",
+        "_idle_timer",
+        "_seen",
+        "_timeouts",
+        "_url",
+        "_waiting",
+        "headers",
+        "status",
+    )
 
     def __init__(self, response: aiohttp.ClientResponse, url: str, timeouts: Timeouts) -> None:
-        self._response = response
-        self._url = url
-        self._timeouts = timeouts
         self.status = response.status
         self.headers: Mapping[str, str] = {k.lower(): v for k, v in response.headers.items()}
+        self._content = response.content
+        self._url = url
+        self._timeouts = timeouts
+        self._waiting = False
+        self._seen = 0
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
@@ -40,17 +55,38 @@ class AiohttpResponse:
         return self
 
     async def __anext__(self) -> bytes:
+        self._waiting = True
         try:
-            data = await self._response.content.readany()
+            data = await self._content.readany()
         except aiohttp.SocketTimeoutError as error:
             raise timeout_error(self._url, "idle", self._timeouts) from error
         except TimeoutError as error:
             raise timeout_error(self._url, "total", self._timeouts) from error
         except (aiohttp.ClientError, OSError) as error:
             raise lost_error(self._url, error, begun=True) from error
+        self._waiting = False
         if not data:
             raise StopAsyncIteration
         return data
+
+    def watch(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
+        """Break the body off when nothing has come for ``limit`` seconds while somebody waited for it.
+
+        Looks now and then at the number of bytes: a timer wound up with every byte would cost more than reading it.
+        """
+        now = loop.time()
+        if not self._waiting or self._content.total_bytes != self._seen or not self._idle_since:
+            self._seen = self._content.total_bytes
+            self._idle_since = now
+        elif now - self._idle_since >= limit:
+            self._content.set_exception(aiohttp.SocketTimeoutError("idle"))
+            return
+        self._idle_timer = loop.call_later(limit / 8, self.watch, loop, limit)
+
+    def unwatch(self) -> None:
+        """Stop looking."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
 
 class AiohttpTransport:
@@ -65,6 +101,7 @@ class AiohttpTransport:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
         """Send a request."""
+        check_url(url)
         session = await self._sessions.get(None)
         limits = aiohttp.ClientTimeout(
             total=timeouts.total, sock_connect=timeouts.connect, sock_read=timeouts.first_byte, ceil_threshold=3600
@@ -76,13 +113,20 @@ class AiohttpTransport:
             "proxy": proxy_for(url),
             "allow_redirects": False,
         }
+        if url.startswith("https:"):
+            options["ssl"] = tls_context()
         response = await self._send(session, method, url, options, timeouts)
         connection = response.connection
         if connection is not None and connection.protocol is not None:
-            connection.protocol.read_timeout = timeouts.idle
+            connection.protocol.read_timeout = None  # The first byte is here; from now on `watch` looks.
+            connection.protocol.start_timeout()
+        answer = AiohttpResponse(response, url, timeouts)
+        if timeouts.idle is not None and not response.content.is_eof():
+            answer.watch(asyncio.get_running_loop(), timeouts.idle)
         try:
-            yield AiohttpResponse(response, url, timeouts)
+            yield answer
         finally:
+            answer.unwatch()
             if response.content.at_eof():
                 response.release()
             else:
@@ -128,6 +172,8 @@ def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
             return timeout_error(url, "first_byte", timeouts)
         case TimeoutError():
             return timeout_error(url, "total", timeouts)
+        case aiohttp.ClientConnectorError():
+            return connect_error(url, error)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
             return url_error(url, error)
         case (

@@ -13,7 +13,7 @@ _CERTIFICATE = "its certificate was not accepted; behind a proxy that inspects T
 
 def host_of(url: str) -> str:
     """Host and port of a URL, for messages."""
-    return urlsplit(url).netloc.rpartition("@")[2]
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
 
 
 def connect_error(url: str, error: BaseException) -> ModelError:
@@ -44,6 +44,21 @@ def timeout_error(url: str, which: str, timeouts: Timeouts) -> ModelError:
     }[which]
     limit = f" within {seconds:g} s" if seconds else ""
     return ModelTimeoutError(f"{host_of(url)} {what}{limit} (limit: {which})", reason=f"{which}_timeout")
+
+
+def check_url(url: str) -> None:
+    """Refuse what no request can be sent to.
+
+    Raises:
+        ProviderConfigError: If it is no http or https URL with a host.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise url_error(url, error) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise url_error(url, ValueError("it must begin with http:// or https:// and name a host"))
 
 
 def url_error(url: str, error: BaseException) -> ModelError:

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,8 +14,9 @@ import httpx2
 from mainspring.errors import ModelError
 from mainspring.models.per_loop import PerLoop
 from mainspring.models.proxies import proxy_for
+from mainspring.models.tls import tls_context
 from mainspring.models.transport import Timeouts, TransportResponse, safe_headers
-from mainspring.models.transport_errors import connect_error, lost_error, timeout_error, url_error
+from mainspring.models.transport_errors import check_url, connect_error, lost_error, timeout_error, url_error
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
@@ -68,8 +68,8 @@ class Httpx2Transport:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
         """Send a request."""
-        parts = urlsplit(url)
-        client = await self._clients.get((parts.scheme, proxy_for(url)))
+        check_url(url)
+        client = await self._clients.get((url.partition(":")[0], proxy_for(url)))
         limits = {
             "connect": timeouts.connect,
             "read": timeouts.first_byte,
@@ -122,16 +122,11 @@ class Httpx2Transport:
         await self._clients.aclose()
 
 
-@lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
-
-
 def _make(key: Hashable) -> httpx2.AsyncClient:
     assert isinstance(key, tuple)
     scheme, proxy = key  # pyright: ignore[reportUnknownVariableType]
     # Without https there is no need to load the system's certificates, which is most of the cost of a client.
-    context = _tls() if scheme == "https" or proxy else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = tls_context() if scheme == "https" or proxy else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx2.AsyncClient(
         verify=context,
         proxy=proxy,  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,283 @@
+"""What every transport does, against a real server on this machine."""
+
+import asyncio
+import gc
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
+from mainspring.models.transport import Timeouts, Transport
+from mainspring.models.transport_aiohttp import AiohttpTransport
+from mainspring.models.transport_httpx2 import Httpx2Transport
+from tests.unit.models.server import chunked, head, plain, serve
+
+TRANSPORTS: list[type[AiohttpTransport] | type[Httpx2Transport]] = [AiohttpTransport, Httpx2Transport]
+SOON = Timeouts(connect=5, first_byte=5, idle=5)
+
+
+@pytest.fixture(params=TRANSPORTS, ids=lambda kind: kind.__name__)
+def make(request: pytest.FixtureRequest) -> Callable[[], Transport]:
+    return request.param
+
+
+@pytest.fixture
+async def transport(make: Callable[[], Transport]) -> AsyncGenerator[Transport, None]:
+    own = make()
+    yield own
+    await own.aclose()
+
+
+async def ask(transport: Transport, url: str, body: bytes = b"", limits: Timeouts = SOON, **headers: str) -> tuple[int, bytes]:
+    async with transport.open("POST", url, headers, body, limits) as answer:
+        return answer.status, b"".join([chunk async for chunk in answer.chunks()])
+
+
+async def test_a_request_arrives_as_it_was_meant(transport: Transport) -> None:
+    async with serve(plain(b"hello", "201 Created", **{"X-Request-Id": "r1"})) as server:
+        headers = {"content-type": "application/json", "authorization": "Bearer k\u00e9y ", "x-host": " b\u00fcro\r\nx: y\t"}
+        async with transport.open("POST", f"{server.url}/v1/x?y=1", headers, b'{"a":1}', SOON) as answer:
+            assert answer.status == 201
+            assert answer.headers["x-request-id"] == "r1"
+            assert b"".join([c async for c in answer.chunks()]) == b"hello"
+
+    [request] = server.requests
+    assert (request.method, request.target, request.body) == ("POST", "/v1/x?y=1", b'{"a":1}')
+    assert request.headers["authorization"] == "Bearer ky"
+    assert request.headers["x-host"] == "broxy" or request.headers["x-host"] == "brox: y"
+    assert request.headers["content-type"] == "application/json"
+    assert "cookie" not in request.headers
+
+
+async def test_a_get_has_no_body(transport: Transport) -> None:
+    async with serve(plain()) as server, transport.open("GET", server.url, {}, b"", SOON) as answer:
+        assert [c async for c in answer.chunks()] == [b"ok"]
+
+    assert server.requests[0].headers.get("content-length", "0") == "0"
+
+
+async def test_pieces_are_handed_out_as_they_come(transport: Transport) -> None:
+    async with serve(chunked(b"data: a\r\n\r\n", 0.2, b"data: b\r\n\r\n")) as server:
+        async with transport.open("POST", server.url, {}, b"x", SOON) as answer:
+            times: list[tuple[bytes, float]] = []
+            async for chunk in answer.chunks():
+                times.append((chunk, time.monotonic()))
+
+    assert b"".join(chunk for chunk, _ in times) == b"data: a\r\n\r\ndata: b\r\n\r\n"
+    assert times[-1][1] - times[0][1] > 0.1
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_a_stream_that_breaks_is_a_network_error(transport: Transport, end: str) -> None:
+    async with serve(chunked(b"data: a\n\n", 0.05, end, end=False)) as server:
+        got: list[bytes] = []
+        with pytest.raises(NetworkError, match="before the answer was complete") as caught:
+            async with transport.open("POST", server.url, {}, b"x", SOON) as answer:
+                async for chunk in answer.chunks():
+                    got.append(chunk)
+
+    assert got == [b"data: a\n\n"]
+    assert (caught.value.reason, caught.value.retryable) == ("stream_cut", True)
+
+
+async def test_a_body_shorter_than_promised_is_a_network_error(transport: Transport) -> None:
+    async with serve([head(**{"content-length": "10"}) + b"1234", 0.05, "close"]) as server:
+        with pytest.raises(NetworkError):
+            await ask(transport, server.url)
+
+
+async def test_nobody_there_is_a_network_error(transport: Transport) -> None:
+    async with serve(plain()) as server:
+        url = server.url
+    with pytest.raises(NetworkError, match="Cannot connect to 127.0.0.1") as caught:
+        await ask(transport, url)
+
+    assert (caught.value.reason, caught.value.retryable) == ("connect", True)
+
+
+async def test_what_is_no_http_is_a_network_error(transport: Transport) -> None:
+    async with serve([b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "close"]) as server:
+        with pytest.raises(NetworkError):
+            await ask(transport, server.url)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "nonsense", "http://"])
+async def test_what_is_no_url_is_an_error_of_the_configuration(transport: Transport, url: str) -> None:
+    with pytest.raises(ProviderConfigError, match="not valid"):
+        await ask(transport, url)
+
+
+@pytest.mark.parametrize(
+    ("answer", "limits", "reason"),
+    [
+        ([0.5, head()], Timeouts(first_byte=0.1), "first_byte_timeout"),
+        (chunked(b"a", 0.5, b"b"), Timeouts(idle=0.1), "idle_timeout"),
+        (chunked(b"a", 0.1, b"b", 0.1, b"c", 0.1, b"d"), Timeouts(total=0.2), "total_timeout"),
+        ([0.5, head()], Timeouts(total=0.1), "total_timeout"),
+    ],
+)
+async def test_each_limit_has_its_own_error(transport: Transport, answer: list[bytes], limits: Timeouts, reason: str) -> None:
+    async with serve(answer) as server:
+        with pytest.raises(ModelTimeoutError) as caught:
+            await ask(transport, server.url, b"x", limits)
+
+    assert (caught.value.reason, caught.value.retryable) == (reason, True)
+
+
+async def test_every_byte_winds_the_idle_clock_up_again(transport: Transport) -> None:
+    pieces = [piece for _ in range(6) for piece in (b": ping\n\n", 0.1)]
+    async with serve(chunked(*pieces, b"data: a\n\n")) as server:
+        _, body = await ask(transport, server.url, b"x", Timeouts(idle=0.3))
+
+    assert body.endswith(b"data: a\n\n")
+
+
+async def test_the_answer_may_take_longer_to_begin_than_its_pieces(transport: Transport) -> None:
+    async with serve([0.3, *plain(b"late")]) as server:
+        assert await ask(transport, server.url, b"x", Timeouts(first_byte=5, idle=0.1)) == (200, b"late")
+
+
+async def test_leaving_early_closes_the_connection(transport: Transport) -> None:
+    async with serve(chunked(b"a", 5.0, b"b")) as server:
+        async with transport.open("POST", server.url, {}, b"x", SOON) as answer:
+            async for _ in answer.chunks():
+                break
+        await asyncio.wait_for(server.lost.wait(), 2)
+
+    assert server.open_connections == 0
+
+
+async def test_cancelling_closes_the_connection(transport: Transport) -> None:
+    async with serve(chunked(b"a", 5.0, b"b")) as server:
+        task = asyncio.ensure_future(ask(transport, server.url, b"x"))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.lost.wait(), 2)
+
+
+async def test_a_connection_is_used_again(transport: Transport) -> None:
+    async with serve(chunked(b"a"), plain(b"b")) as server:
+        assert await ask(transport, server.url) == (200, b"a")
+        assert await ask(transport, server.url) == (200, b"b")
+
+    assert server.connections == 1
+
+
+async def test_a_stale_connection_costs_one_retry_and_nobody_notices(transport: Transport) -> None:
+    async with serve(plain(b"a"), ["reset"], plain(b"b")) as server:
+        await ask(transport, server.url)
+        assert await ask(transport, server.url, b"x") == (200, b"b")
+
+    assert len(server.requests) == 3
+
+
+async def test_a_fresh_connection_that_breaks_is_not_retried_here(transport: Transport) -> None:
+    async with serve(["reset"]) as server:
+        with pytest.raises(NetworkError) as caught:
+            await ask(transport, server.url, b"x")
+
+    assert len(server.requests) == 1
+    assert caught.value.reason == "connection_lost"
+
+
+async def test_redirects_are_not_followed(transport: Transport) -> None:
+    async with serve(plain(b"", "307 Temporary Redirect", location="http://127.0.0.1:1/other")) as server:
+        status, _ = await ask(transport, server.url, b"x", authorization="Bearer k")
+
+    assert status == 307
+    assert len(server.requests) == 1
+
+
+async def test_connections_have_no_cap(transport: Transport) -> None:
+    async with serve([0.3, *plain(b"a")]) as server:
+        answers = await asyncio.gather(*(ask(transport, server.url, b"x") for _ in range(150)))
+
+    assert answers == [(200, b"a")] * 150
+    assert server.most_open == 150
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_transport_outlives_event_loops(make: Callable[[], Transport], closed: bool) -> None:
+    transport = make()
+
+    async def once() -> tuple[int, bytes]:
+        async with serve(plain(b"a")) as server:
+            try:
+                return await ask(transport, server.url)
+            finally:
+                if closed:
+                    await transport.aclose()
+
+    assert [asyncio.run(once()) for _ in range(3)] == [(200, b"a")] * 3
+    gc.collect()  # What was left open would warn here, and warnings are errors.
+
+
+async def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(plain(b"by proxy")) as proxy, serve(plain(b"direct")) as server:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", "inside.example")
+        assert await ask(transport, "http://model.example/v1", b"x", authorization="Bearer k") == (200, b"by proxy")
+        assert await ask(transport, server.url) == (200, b"direct")
+        with pytest.raises(NetworkError):
+            await ask(transport, "http://inside.example:1/v1")
+
+    assert proxy.requests[0].target == "http://model.example/v1"
+    assert proxy.requests[0].headers["authorization"] == "Bearer k"
+
+
+async def test_a_socks_proxy_is_refused_in_words(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1080")
+
+    with pytest.raises(NetworkError, match="socks5 proxy, which is not supported: set HTTPS_PROXY") as caught:
+        await ask(transport, "https://model.example/v1")
+
+    assert caught.value.retryable is False
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
+    """A certificate for this machine that nobody else trusts, and a server's context with it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-keyout", key, "-out", cert]
+        + ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return cert, context
+
+
+async def test_a_private_certificate_is_trusted_once_it_is_named(
+    transport: Transport, certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, context = certificate
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    async with serve(plain(b"secret"), tls=context) as server:
+        with pytest.raises(NetworkError, match="SSL_CERT_FILE") as caught:
+            await ask(transport, server.url)
+        assert (caught.value.reason, caught.value.retryable) == ("tls", False)
+        await transport.aclose()
+
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        assert await ask(transport, server.url) == (200, b"secret")
+
+
+async def test_errors_are_only_ever_ours(transport: Transport) -> None:
+    broken = [[b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"], [b"HTTP/1.1 banana\r\n\r\n", "close"], ["close"]]
+    for answer in broken:
+        async with serve([*answer, 0.05, "close"]) as server:
+            with pytest.raises(ModelError):
+                await ask(transport, server.url, b"x")

@@ -1,0 +1,119 @@
+"""A small HTTP server that does exactly what a test says, byte by byte."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+Piece = bytes | float | str
+"""Bytes to send, seconds to wait, ``close`` (end the connection) or ``reset`` (break it)."""
+
+Answer = Sequence[Piece]
+
+
+@dataclass
+class Received:
+    """A request as it came in."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Server:
+    """What the server saw."""
+
+    port: int = 0
+    scheme: str = "http"
+    requests: list[Received] = field(default_factory=list[Received])
+    connections: int = 0
+    open_connections: int = 0
+    most_open: int = 0
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+
+def plain(body: bytes = b"ok", status: str = "200 OK", **headers: str) -> Answer:
+    """A whole answer with its length."""
+    return [head(status, **{"content-length": str(len(body)), **headers}) + body]
+
+
+def head(status: str = "200 OK", **headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def chunked(*pieces: Piece, end: bool = True, **headers: str) -> Answer:
+    """An answer in chunks; without ``end`` the closing chunk is missing."""
+    sent: list[Piece] = [head(**{"content-type": "text/event-stream", "transfer-encoding": "chunked", **headers})]
+    sent += [b"%x\r\n%b\r\n" % (len(p), p) if isinstance(p, bytes) else p for p in pieces]
+    return [*sent, b"0\r\n\r\n"] if end else sent
+
+
+@asynccontextmanager
+async def serve(
+    *answers: Answer | Callable[[Received], Answer], tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[Server]:
+    """Serve the answers in order; the last one is given again and again."""
+    seen = Server(scheme="https" if tls else "http")
+    left = list(answers)
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.connections += 1
+        seen.open_connections += 1
+        seen.most_open = max(seen.most_open, seen.open_connections)
+        try:
+            while (request := await _request(reader)) is not None:
+                seen.requests.append(request)
+                answer = left.pop(0) if len(left) > 1 else left[0]
+                for piece in answer(request) if callable(answer) else answer:
+                    if isinstance(piece, bytes):
+                        writer.write(piece)
+                        await writer.drain()
+                    elif isinstance(piece, str):
+                        if piece == "reset":
+                            writer.transport.abort()
+                        return
+                    elif not await _pause(piece, reader, writer):
+                        return
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            seen.open_connections -= 1
+            seen.lost.set()
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+    seen.port = server.sockets[0].getsockname()[1]
+    try:
+        yield seen
+    finally:
+        server.close()
+
+
+async def _pause(seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Wait; false if the client went away meanwhile."""
+    end = asyncio.get_running_loop().time() + seconds
+    while (left := end - asyncio.get_running_loop().time()) > 0:
+        if reader.at_eof() or writer.transport.is_closing():
+            return False
+        await asyncio.sleep(min(left, 0.02))
+    return True
+
+
+async def _request(reader: asyncio.StreamReader) -> Received | None:
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = raw.decode("latin-1").rstrip("\r\n").split("\r\n")
+    method, target, _ = first.split(" ", 2)
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Received(method, target, headers, body)

@@ -1,0 +1,291 @@
+"""When and how long after is tried again."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from mainspring.errors import (
+    AuthenticationError,
+    ContextExceededError,
+    InvalidResponseError,
+    ModelError,
+    ModelTimeoutError,
+    NetworkError,
+    RateLimitedError,
+)
+from mainspring.events import CancelToken, StreamEvent
+from mainspring.messages import Message
+from mainspring.models import (
+    Reply,
+    RetryConfig,
+    RetryInfo,
+    ScriptedModel,
+    calculate_delay,
+    extract_retry_after,
+    is_retryable_error,
+    retry_stream,
+    with_retry,
+)
+from mainspring.models.port import ModelRequest
+
+HI = ModelRequest([Message.user("Hi")])
+
+
+class Clock:
+    """Sleeps in no time and remembers for how long."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def __call__(self, seconds: float, signal: CancelToken | None) -> bool:
+        self.slept.append(seconds)
+        return not (signal and signal.cancelled)
+
+
+def failing(*errors: Exception, then: str = "done") -> tuple[Callable[[], Any], list[int]]:
+    left, asked = list(errors), [0]
+
+    async def call() -> str:
+        asked[0] += 1
+        if left:
+            raise left.pop(0)
+        return then
+
+    return call, asked
+
+
+@pytest.mark.covers("RET-01", "RET-02", "RET-03", "RET-06")
+def test_delays_double_up_to_a_maximum() -> None:
+    steady = RetryConfig(jitter=0)
+
+    assert [calculate_delay(n, steady) for n in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert calculate_delay(5000, steady) == 10
+    assert RetryConfig() == RetryConfig(True, 3, 1000, 10000, 0.25, 60)
+    assert calculate_delay(2, rng=lambda: 0.0) == 3.0
+    assert calculate_delay(2, rng=lambda: 1.0) == 5.0
+    assert calculate_delay(2, rng=lambda: 0.5) == 4.0
+    assert calculate_delay(9, RetryConfig(jitter=0, max_delay_ms=60000)) == 60
+    assert all(7.5 <= calculate_delay(9) <= 12.5 for _ in range(50))
+
+
+@pytest.mark.covers("RET-03", "RET-06")
+async def test_it_is_tried_three_times_more_by_default() -> None:
+    clock = Clock()
+    call, asked = failing(*[NetworkError(f"{n}") for n in range(9)])
+
+    with pytest.raises(NetworkError, match="3"):
+        await with_retry(call, sleep=clock, rng=lambda: 0.5)
+
+    assert (asked[0], clock.slept) == (4, [1, 2, 4])
+
+
+@pytest.mark.covers("RET-05")
+async def test_it_can_be_switched_off() -> None:
+    call, asked = failing(NetworkError("no"))
+
+    with pytest.raises(NetworkError):
+        await with_retry(call, RetryConfig(enabled=False), sleep=Clock())
+
+    assert asked[0] == 1
+
+
+@pytest.mark.covers("RET-14", "MOD-16", "RET-18", "RET-21")
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (RateLimitedError("x"), True),
+        (NetworkError("x"), True),
+        (ModelTimeoutError("x"), True),
+        (TimeoutError(), True),
+        (ConnectionResetError(), True),
+        (RateLimitedError("x", reason="quota", retryable=False), False),
+        (AuthenticationError("x"), False),
+        (ContextExceededError("x"), False),
+        (InvalidResponseError("x"), False),
+        (ModelError("x"), False),
+        (ValueError("x"), False),
+    ],
+)
+async def test_only_what_may_pass_is_tried_again(error: Exception, again: bool) -> None:
+    call, asked = failing(error)
+    clock = Clock()
+
+    if again:
+        assert await with_retry(call, sleep=clock) == "done"
+    else:
+        with pytest.raises(ModelError):
+            await with_retry(call, sleep=clock)
+
+    assert (asked[0], len(clock.slept)) == ((2, 1) if again else (1, 0))
+    assert is_retryable_error(error) is again
+
+
+@pytest.mark.covers("RET-12")
+async def test_what_the_server_asks_for_wins_unless_it_asks_for_too_much() -> None:
+    clock = Clock()
+    call, _ = failing(RateLimitedError("x", retry_after=33.0))
+    assert await with_retry(call, sleep=clock) == "done"
+    assert clock.slept == [33.0]
+
+    call, asked = failing(RateLimitedError("x", retry_after=61.0))
+    with pytest.raises(RateLimitedError) as caught:
+        await with_retry(call, sleep=clock)
+    assert (asked[0], caught.value.retry_after) == (1, 61.0)
+
+    call, _ = failing(RateLimitedError("x", retry_after=61.0))
+    assert await with_retry(call, RetryConfig(max_retry_after=90), sleep=clock) == "done"
+
+
+async def test_each_wait_is_announced() -> None:
+    told: list[RetryInfo] = []
+
+    async def tell(info: RetryInfo) -> None:
+        told.append(info)
+
+    call, _ = failing(NetworkError("a"), NetworkError("b"))
+    await with_retry(call, on_retry=tell, sleep=Clock(), rng=lambda: 0.5)
+
+    assert [(i.attempt, i.max_retries, i.delay, i.message) for i in told] == [(1, 3, 1.0, "a"), (2, 3, 2.0, "b")]
+
+
+@pytest.mark.covers("RET-13")
+async def test_a_wait_can_be_cut_short() -> None:
+    signal = CancelToken()
+    call, asked = failing(NetworkError("a", retry_after=50.0))
+
+    with pytest.raises(NetworkError):
+        await with_retry(call, signal=signal, on_retry=lambda _: signal.cancel())
+
+    assert asked[0] == 1
+
+
+# --- streams -----------------------------------------------------------------------------------------------------------
+
+
+async def collect(stream: AsyncGenerator[StreamEvent, None]) -> tuple[list[str], ModelError | None]:
+    seen: list[str] = []
+    try:
+        async for event in stream:
+            seen.append(event.type)
+    except ModelError as error:
+        return seen, error
+    return seen, None
+
+
+@pytest.mark.covers("RET-15")
+async def test_a_stream_is_opened_again_as_long_as_there_was_no_content() -> None:
+    model = ScriptedModel(NetworkError("a"), Reply("hello", cut_after=0), "hello")
+    clock = Clock()
+
+    seen, error = await collect(retry_stream(lambda: model.stream(HI), sleep=clock))
+
+    assert error is None
+    assert seen == ["start", "text_start", "text_delta", "text_end", "done"]
+    assert len(model.requests) == 3
+    assert len(clock.slept) == 2
+
+
+@pytest.mark.covers("RET-15", "STR-13")
+async def test_behind_the_first_content_a_failure_is_raised_with_what_came() -> None:
+    model = ScriptedModel(Reply("hello", pieces=5, cut_after=2), "hello")
+
+    seen, error = await collect(retry_stream(lambda: model.stream(HI), sleep=Clock()))
+
+    assert seen == ["start", "text_start", "text_delta", "text_delta"]
+    assert error is not None and error.partial is not None
+    assert error.partial.text == "he"
+    assert len(model.requests) == 1
+
+
+async def test_a_stream_that_keeps_failing_fails() -> None:
+    model = ScriptedModel(NetworkError("a"), loop=True)
+
+    seen, error = await collect(retry_stream(lambda: model.stream(HI), RetryConfig(max_retries=2), sleep=Clock()))
+
+    assert (seen, str(error), len(model.requests)) == ([], "a", 3)
+
+
+async def test_leaving_a_stream_closes_the_one_inside() -> None:
+    model = ScriptedModel(Reply("hello", pieces=5))
+    stream = retry_stream(lambda: model.stream(HI))
+    async for event in stream:
+        if event.type == "text_delta":
+            break
+    await stream.aclose()
+
+    assert model.closed == 1
+
+
+async def test_native_errors_are_classified_on_the_way() -> None:
+    model = ScriptedModel(ConnectionRefusedError("nobody there"), "hello")
+    told: list[RetryInfo] = []
+
+    _, error = await collect(retry_stream(lambda: model.stream(HI), on_retry=told.append, sleep=Clock()))
+
+    assert error is None
+    assert isinstance(told[0].error, NetworkError)
+
+
+# --- hints -------------------------------------------------------------------------------------------------------------
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.covers("RET-06", "RET-07", "RET-08", "RET-09", "RET-10", "RET-11")
+@pytest.mark.parametrize(
+    ("source", "text", "seconds"),
+    [
+        ({"Retry-After": "12"}, "", 12),
+        ({"retry-after": "1.5"}, "", 1.5),
+        ({"retry-after-ms": "250"}, "", 0.25),
+        ({"retry-after": "2", "retry-after-ms": "0"}, "", 2),
+        ({"retry-after": "0"}, "", 0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:40 GMT"}, "", 20),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, "", 0),
+        ({"retry-after": "soon"}, "", None),
+        ({"retry-after": "-5"}, "", 0),
+        ({"error": {"retry_after": 3}}, "", 3),
+        ({"retryAfter": 4}, "", 4),
+        ({"error": {"details": [{"@type": "x"}, {"retryDelay": "34.4s"}]}}, "", 34.4),
+        ({"error": {"metadata": {"headers": {"X-RateLimit-Reset": "1700000015000"}}}}, "", 15),
+        ({"x-ratelimit-reset": "1700000030"}, "", 30),
+        ({"x-ratelimit-reset": "9"}, "", 9),
+        ({"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "0"}, "", 360),
+        ({"x-ratelimit-reset-tokens": "20ms", "x-ratelimit-remaining-tokens": "0"}, "", 0.02),
+        ({"x-ratelimit-reset-tokens": "6m0s", "x-ratelimit-remaining-tokens": "900"}, "", None),
+        ({"anthropic-ratelimit-requests-reset": "2023-11-14T22:13:30Z", "anthropic-ratelimit-requests-remaining": "0"}, "", 10),
+        ({"retry-after": "1", "x-ratelimit-reset": "50"}, "Please try again in 90s", 1),
+        ({}, "Rate limit reached. Please try again in 1.898s.", 1.898),
+        ({}, "Please try again in 6m0.5s.", 360.5),
+        ({}, "Please retry after 20 seconds.", 20),
+        ({}, "Try again in 250ms", 0.25),
+        ({}, "Please retry in 2 minutes", 120),
+        ({}, "Wait for 1h2m before the next request", 3720),
+        ({}, "Your quota will reset after 5s.", 5),
+        ({}, "You can retry later, 429 times if you like", None),
+        ({}, "", None),
+        (None, "no", None),
+    ],
+)
+def test_a_server_may_say_in_many_ways_how_long_to_wait(source: Any, text: str, seconds: float | None) -> None:
+    found = extract_retry_after(source, text, now=NOW)
+
+    assert found == (seconds if seconds is None else pytest.approx(seconds))
+
+
+def test_an_exception_may_carry_the_hint() -> None:
+    class Response:
+        headers = {"Retry-After": "8"}  # noqa: RUF012
+
+    class Native(Exception):
+        retry_after = 5
+        response = Response()
+
+    class Other(Exception):
+        response = Response()
+
+    assert extract_retry_after(Native()) == 8
+    assert extract_retry_after(Other()) == 8
+    assert extract_retry_after(RateLimitedError("x", retry_after=3.0)) == 3
+    assert extract_retry_after(ValueError("try again in 3s")) == 3
