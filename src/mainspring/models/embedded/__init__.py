@@ -1,0 +1,39 @@
+"""A real small model inside the program: no key, and no server to set up. Importing this loads nothing heavy."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mainspring.models.embedded.engine import check_engine as check_engine
+    from mainspring.models.embedded.engine import engine_installed as engine_installed
+    from mainspring.models.embedded.engine import missing_engine as missing_engine
+    from mainspring.models.embedded.fetch import fetch as fetch
+    from mainspring.models.embedded.fetch import present as present
+    from mainspring.models.embedded.provider import EmbeddedModel as EmbeddedModel
+    from mainspring.models.embedded.provider import build as build
+    from mainspring.models.embedded.provider import create_embedded as create_embedded
+    from mainspring.models.embedded.weights import DEFAULT as DEFAULT
+    from mainspring.models.embedded.weights import WEIGHTS as WEIGHTS
+    from mainspring.models.embedded.weights import Weights as Weights
+    from mainspring.models.embedded.weights import models_dir as models_dir
+
+_PLACES = {
+    "engine": ("check_engine", "engine_installed", "missing_engine"),
+    "fetch": ("fetch", "present"),
+    "provider": ("EmbeddedModel", "build", "create_embedded"),
+    "weights": ("DEFAULT", "WEIGHTS", "Weights", "models_dir"),
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

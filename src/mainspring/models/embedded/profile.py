@@ -1,0 +1,216 @@
+"""How a small model is spoken to: a short prompt, few tools in one line each, examples, and a history that only grows.
+
+Pure: messages in, plain text turns out. Every turn is a function of its own message, so the part that was sent before is the
+same to the byte and the engine's prompt cache finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolSpec
+from mainspring.models.embedded.union import Schema, encode_answer, encode_call
+from mainspring.models.prepare import pair
+
+MOST_TOOLS = 5
+"""More than these only confuse a small model."""
+
+RESULT_CHARACTERS = 2400
+"""What the model sees of one result: some 700 tokens, 7 to 15 seconds of reading on two cores."""
+
+SYSTEM_CHARACTERS = 800
+"""What of the caller's own instructions is passed on."""
+
+_MOST_OPTIONAL = 2
+
+
+class _Known(Struct, frozen=True):
+    """What a small model has to know of a built-in tool."""
+
+    about: str
+    optional: tuple[str, ...] = ()
+    always: dict[str, Any] = {}
+
+
+_KNOWN = {
+    "read_file": _Known("show the text of one file"),
+    "list_files": _Known("show the names of the files in a folder", ("path",)),
+    "grep": _Known("show which files contain a word", always={"ignore_case": True}),
+    "write_file": _Known("create a file"),
+    "edit": _Known("replace a text in a file by another"),
+    "shell": _Known("run a shell command"),
+    "glob": _Known("find files by name, as in **/*.py"),
+    "multi_edit": _Known("make several replacements in a file"),
+}
+_FIRST = ("read_file", "list_files", "grep")
+_LAST = ("write_file", "edit", "shell", "glob", "multi_edit")
+CHANGING = frozenset({"write_file", "edit", "multi_edit", "shell"})
+"""Tools after which the same call may give another result."""
+
+_Example = tuple[str, list[tuple[str, dict[str, Any], str]], str]
+_COUNT: _Example = (
+    "How many files are in the folder img?",
+    [("list_files", {"path": "img"}, "cat.png\ndog.png\nowl.png\n(3 files)")],
+    "There are 3 files in img: cat.png, dog.png and owl.png.",
+)
+_COMPARE: _Example = (
+    "How do old.txt and new.txt differ?",
+    [
+        ("read_file", {"path": "old.txt"}, "1\tname: Ada\n2\tage: 30"),
+        ("read_file", {"path": "new.txt"}, "1\tname: Bob\n2\tage: 30"),
+    ],
+    'They differ in line 1: old.txt has "name: Ada", new.txt has "name: Bob".',
+)
+_CREATE: _Example = (
+    "Create a file ok.txt with the text: all is well",
+    [("write_file", {"path": "ok.txt", "content": "all is well"}, "Created ok.txt (1 line, 11 bytes).")],
+    "Created ok.txt.",
+)
+_FIND: _Example = (
+    "Which file mentions tulips?",
+    [("grep", {"pattern": "tulips"}, "garden/beds.md\n4:red tulips")],
+    "garden/beds.md mentions tulips.",
+)
+_MOST_EXAMPLES = 3
+
+
+def choose(tools: Sequence[ToolSpec], wanted: str = "") -> list[ToolSpec]:
+    """The tools that the model is told of, at most `MOST_TOOLS`; ``wanted`` is always among them.
+
+    Reading comes first, then tools that are not built in (somebody put them there for a reason), then the rest.
+    """
+
+    def rank(spec: ToolSpec) -> int:
+        if spec.name == wanted:
+            return -1
+        if spec.name in _FIRST:
+            return _FIRST.index(spec.name)
+        return len(_FIRST) + (1 + _LAST.index(spec.name) if spec.name in _LAST else 0)
+
+    return sorted(tools, key=rank)[:MOST_TOOLS]
+
+
+def arguments(spec: ToolSpec) -> Schema:
+    """The schema of a tool's arguments: what is required and little else."""
+    schema = spec.input_schema
+    properties = cast("dict[str, Schema]", schema.get("properties", {}))
+    required = cast("list[str]", schema.get("required", []))
+    known = _KNOWN.get(spec.name)
+    optional = known.optional if known else [name for name in properties if name not in required][:_MOST_OPTIONAL]
+    kept = {name: part for name, part in properties.items() if name in required or name in optional}
+    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    return {"type": "object", "properties": kept, "required": list(required), **definitions}
+
+
+def added(spec: ToolSpec) -> dict[str, Any]:
+    """Arguments that are put into every call of a tool, because a small model would not think of them."""
+    known = _KNOWN.get(spec.name)
+    properties = spec.input_schema.get("properties", {})
+    return {name: value for name, value in (known.always if known else {}).items() if name in properties}
+
+
+def signature(spec: ToolSpec) -> str:
+    """A tool in one line."""
+    schema = arguments(spec)
+    parts = [
+        f"{name}{'' if name in schema['required'] else '?'}{_kind(part)}" for name, part in schema["properties"].items()
+    ]
+    known = _KNOWN.get(spec.name)
+    return f"{spec.name}({', '.join(parts)}): {known.about if known else _sentence(spec.description)}"
+
+
+def _kind(schema: Schema) -> str:
+    kind = schema.get("type")
+    if "enum" in schema:
+        return ": " + "|".join(str(value) for value in schema["enum"][:6])
+    return "" if kind in {None, "string"} else f": {kind}"
+
+
+def _sentence(description: str) -> str:
+    line = " ".join(description.split("\n\n", maxsplit=1)[0].split())
+    return line.partition(". ")[0].removesuffix(".")[:100]
+
+
+def system_prompt(tools: Sequence[ToolSpec], system: str) -> str:
+    """What stands before the conversation."""
+    with_files = any(spec.name in _FIRST for spec in tools)
+    lines = [
+        "You help with files in the current folder. You cannot see files; tools show them."
+        if with_files
+        else "You answer with the help of tools.",
+        "Each reply is one JSON object: a tool call, or the final answer.",
+        "Never guess what is in a file or folder: call a tool first. When the results show what was asked, answer."
+        if with_files
+        else "When the results show what was asked, answer.",
+        "",
+        "Tools:",
+        *(signature(spec) for spec in tools),
+        "",
+        *(_examples(tools) or _forms(tools)),
+    ]
+    if system:
+        lines += ["", shortened(system, SYSTEM_CHARACTERS)]
+    return "\n".join(lines)
+
+
+def _examples(tools: Sequence[ToolSpec]) -> list[str]:
+    names = {spec.name for spec in tools}
+    fitting = [e for e in (_COUNT, _COMPARE, _CREATE, _FIND) if all(name in names for name, _, _ in e[1])]
+    lines: list[str] = []
+    for question, steps, answer in fitting[:_MOST_EXAMPLES]:
+        lines += ["", f"User: {question}"]
+        for name, given, result in steps:
+            lines += [encode_call(name, given), f"Result of {name}:", result]
+        lines.append(encode_answer(answer))
+    return ["Examples:", *lines] if lines else []
+
+
+def _forms(tools: Sequence[ToolSpec]) -> list[str]:
+    given = dict.fromkeys(arguments(tools[0])["properties"], "...")
+    return [f"A call: {encode_call(tools[0].name, given)}", f"An answer: {encode_answer('...')}"]
+
+
+def turns(messages: Sequence[Message], *, bare: bool = False) -> list[Message]:
+    """The conversation as plain text turns; calls without a result get one.
+
+    Args:
+        messages: The conversation.
+        bare: Whether answers stand as they are, for a conversation without tools.
+    """
+    repaired = [message for unit, _ in pair(messages) for message in unit]
+    return [turn for message in repaired if (turn := _turn(message, bare))]
+
+
+def _turn(message: Message, bare: bool) -> Message | None:
+    if message.role == "assistant":
+        calls = [encode_call(call.name, _as_written(call.name, call.input)) for call in message.tool_uses]
+        text = "\n".join(calls) or (message.text if bare or not message.text else encode_answer(message.text))
+        return Message.assistant(text) if text else None
+    parts = [_told(block) for block in message.content if isinstance(block, ToolResultBlock)]
+    parts += [block.text for block in message.content if isinstance(block, TextBlock) and block.text]
+    return Message.user("\n\n".join(parts)) if parts else None
+
+
+def _as_written(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    known = _KNOWN.get(name)
+    return {k: v for k, v in given.items() if not known or known.always.get(k) != v}
+
+
+def _told(result: ToolResultBlock) -> str:
+    label = "Error of" if result.is_error else "Result of"
+    return f"{label} {result.name or 'the tool'}:\n{shortened(result.text, RESULT_CHARACTERS) or '(nothing)'}"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or as many of its first lines as fit, a note of what was left out, and its last line."""
+    if len(text) <= most:
+        return text
+    last = text.rpartition("\n")[2]
+    last = last if 0 < len(last) < most // 4 else ""
+    head = text[: most - len(last)]
+    head = head[: head.rfind("\n")] if "\n" in head[most // 2 :] else head
+    note = f"[{len(text) - len(head) - len(last)} characters left out here: too long for this model]"
+    return "\n".join([head, note, last]) if last else f"{head}\n{note}"

@@ -1,0 +1,270 @@
+"""`EmbeddedModel`: a small model inside the program as an ordinary `ModelProvider`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
+from mainspring.events import CancelToken, Done, StreamEvent
+from mainspring.messages import Cost, Usage
+from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.embedded import profile
+from mainspring.models.embedded.emit import Emitter
+from mainspring.models.embedded.fetch import Progress, fetch, present
+from mainspring.models.embedded.server import LlamaServer, borrow, give_back
+from mainspring.models.embedded.steps import answer_only, next_step
+from mainspring.models.embedded.weights import DEFAULT, Weights, find, get_command, models_dir
+from mainspring.models.http_model import HttpModel
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.profile import Dialect, Profile
+from mainspring.models.transport import Timeouts
+from mainspring.models.wire.openai_chat import ChatCompletions
+
+PROVIDER = "embedded"
+CONTEXT = 8192
+MAX_OUTPUT = 1024
+_LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
+_DIALECT = Dialect(max_tokens_field="max_tokens")
+_NOTICE = (
+    "a small model that runs inside this program, for trying things out: it makes facts up and forgets. For real work "
+    "set another one, as in: export OPENAI_API_KEY=...; mainspring --model openai:MODEL"
+)
+
+
+class EmbeddedModel:
+    """A model that runs on this machine, in a process of its own that ends with this one.
+
+    Nothing is started before the first request. Safe to share: requests of several conversations queue up.
+
+    Args:
+        weights: One of the known models, or any GGUF file.
+        context: Tokens of prompt and answer together.
+        max_output: Most tokens of one answer.
+        directory: Where the weights of known models are; `models_dir` by default.
+    """
+
+    def __init__(
+        self,
+        weights: Weights | Path,
+        *,
+        context: int = CONTEXT,
+        max_output: int = MAX_OUTPUT,
+        directory: Path | None = None,
+    ) -> None:
+        self.weights = weights if isinstance(weights, Weights) else None
+        self.file = (directory or models_dir()) / weights.file if isinstance(weights, Weights) else weights.absolute()
+        self._context = context
+        self._info = _info(weights, context, max_output)
+        self._server: LlamaServer | None = None
+        self._inner: tuple[Any, HttpModel] | None = None
+
+    @property
+    def provider(self) -> str:
+        """``embedded``."""
+        return PROVIDER
+
+    @property
+    def model(self) -> str:
+        """Name of the model, or the file's path."""
+        return self._info.id
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model."""
+        return self._info
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the model's process, while it runs."""
+        return self._server.pid if self._server else None
+
+    async def ready(self) -> bool:
+        """Whether the weights are here, so that a request fetches nothing."""
+        if self.weights is None:
+            return await asyncio.to_thread(self.file.is_file)
+        return await asyncio.to_thread(present, self.weights, self.file.parent)
+
+    async def prepare(
+        self,
+        progress: Progress | None = None,
+        signal: CancelToken | None = None,
+        *,
+        offline: bool = False,
+    ) -> None:
+        """Fetch the weights if they are not here. Requests never do that by themselves.
+
+        Raises:
+            ProviderConfigError: If they cannot be fetched, or may not be.
+        """
+        if self.weights is not None:
+            await fetch(self.weights.name, self.file.parent, progress, signal, offline=offline)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Ask, and get the answer while it is made.
+
+        Raises:
+            ModelError: If there is no complete answer; ``partial`` is what had arrived.
+        """
+        server = await self._serving()
+        model = await self._connected(server)
+        emitter = Emitter(PROVIDER, self.model)
+        events = self._union(model, request, emitter) if request.tools else self._plain(model, request)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except ModelError as error:
+            if request.tools:
+                error.partial = emitter.partial
+            raise await self._explained(error, server) from error
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Ask, and get the whole answer.
+
+        Raises:
+            ModelError: As `stream`.
+        """
+        async with aclosing(self.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    return ModelResponse(event.message)
+        raise InvalidResponseError("the embedded model gave no answer", provider=PROVIDER, model=self.model)
+
+    async def aclose(self) -> None:
+        """End the model's process, unless another model object uses it too."""
+        server, self._server, self._inner = self._server, None, None
+        if server is not None:
+            await give_back(server)
+
+    async def _serving(self) -> LlamaServer:
+        if not await self.ready():
+            raise self._missing()
+        if self._server is None:
+            self._server = borrow(self.file, self._context)
+        return self._server
+
+    def _missing(self) -> ModelError:
+        if self.weights is None:
+            text = f"There is no file {self.file}"
+        else:
+            text = (
+                f"The weights of {self.weights.label} ({self.weights.megabytes} MB) are not in {self.file.parent}. "
+                f"Fetch them with:\n    {get_command(self.weights.name)}"
+            )
+        return ProviderConfigError(text, provider=PROVIDER, model=self.model, reason="weights_missing")
+
+    async def _connected(self, server: LlamaServer) -> HttpModel:
+        endpoint = await server.endpoint()
+        if self._inner is None or self._inner[0] != endpoint:
+            target = Profile(info=self._info, base_url=f"{endpoint.base_url}/v1", dialect=_DIALECT)
+            self._inner = endpoint, HttpModel(target, ChatCompletions(), lambda: endpoint.key, timeouts=_LIMITS)
+        return self._inner[1]
+
+    async def _plain(self, model: HttpModel, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Without tools the model just talks."""
+        asked = self._asked(request, request.system, messages=profile.turns(request.messages, bare=True))
+        async with aclosing(model.stream(asked)) as events:
+            async for event in events:
+                yield _free(event) if isinstance(event, Done) else event
+
+    async def _union(
+        self, model: HttpModel, request: ModelRequest, emitter: Emitter
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """With tools each turn is a call or an answer."""
+        wanted = request.tool_choice if request.tool_choice not in {"auto", "required", "none"} else ""
+        tools = profile.choose(request.tools, wanted)
+        step = next_step(request.messages, tools, request.tool_choice, request.schema)
+        messages = profile.turns(request.messages)
+        system = profile.system_prompt(tools, request.system)
+        yield emitter.start()
+        while True:
+            emitter.begin(step, {spec.name: profile.added(spec) for spec in tools})
+            asked = self._asked(request, system, messages=messages, schema=step.schema)
+            async with aclosing(model.stream(asked)) as events:
+                async for event in events:
+                    for found in emitter.read(event):
+                        yield found
+            if not emitter.repeated:
+                break
+            step = answer_only(step)
+        for event in emitter.finish():
+            yield event
+
+    def _asked(self, request: ModelRequest, system: str, **fields: Any) -> ModelRequest:
+        return structs.replace(
+            request,
+            system=system,
+            tools=(),
+            tool_choice="auto",
+            temperature=request.temperature or 0.0,
+            thinking=None,
+            scratch=None,
+            **fields,
+        )
+
+    async def _explained(self, error: ModelError, server: LlamaServer) -> ModelError:
+        """The error, or the better one that tells that the model's process is gone."""
+        if not isinstance(error, NetworkError):
+            return error
+        failure = await asyncio.to_thread(server.failure)
+        if not failure:
+            return error
+        return NetworkError(
+            f"The embedded model stopped: {failure}. The next request starts it again.",
+            reason="engine_crashed",
+            retryable=True,
+            provider=PROVIDER,
+            model=self.model,
+            partial=error.partial,
+        )
+
+
+def create_embedded(config: ProviderConfig | dict[str, Any]) -> EmbeddedModel:
+    """An embedded model from its configuration: ``model`` is the name of a known one, or the path of a GGUF file.
+
+    Raises:
+        ModelNotFoundError: If the name is unknown.
+    """
+    settings = as_config(config, PROVIDER)
+    name = settings.model or DEFAULT
+    weights = Path(name).expanduser() if _is_path(name) else find(name)
+    return EmbeddedModel(
+        weights,
+        context=settings.context_window or CONTEXT,
+        max_output=settings.max_output_tokens or MAX_OUTPUT,
+    )
+
+
+build: Callable[[ProviderConfig], EmbeddedModel] = create_embedded
+"""For the registry of providers."""
+
+
+def _is_path(name: str) -> bool:
+    return name.lower().endswith(".gguf") or "/" in name or "\\" in name
+
+
+def _info(weights: Weights | Path, context: int, max_output: int) -> ModelInfo:
+    name = weights.label if isinstance(weights, Weights) else weights.name
+    return ModelInfo(
+        id=weights.name if isinstance(weights, Weights) else str(weights),
+        provider=PROVIDER,
+        context_window=context,
+        max_output_tokens=max_output,
+        vision=False,
+        tools="union",
+        prices=(0.0, 0.0, 0.0, 0.0),
+        label=f"{name} (embedded, no key)",
+        notice=f"{name} is {_NOTICE}",
+        max_tools=profile.MOST_TOOLS,
+    )
+
+
+def _free(event: Done) -> Done:
+    usage = structs.replace(event.message.usage or Usage(), cost=Cost())
+    return Done(event.reason, structs.replace(event.message, usage=usage))

@@ -1,0 +1,245 @@
+"""One llama.cpp server per model file: a child process on loopback with a random key, started on demand, ended with us.
+
+Blocking work runs in threads, and a server belongs to the process rather than to an event loop, so that several loops of
+one process (``run_sync`` twice, tests) share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import Struct
+
+from mainspring.errors import ModelError, NetworkError, ProviderConfigError
+from mainspring.models.embedded.engine import OTHER_WAYS, check_engine, threads
+
+_CHILD = Path(__file__).with_name("child.py")
+_START_SECONDS = 180.0
+_END_SECONDS = 3.0
+_TAIL = 6
+_NO_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and what Windows calls it
+_KILLED = -9
+
+
+class Endpoint(Struct, frozen=True):
+    """Where a running server listens, and the key that it wants."""
+
+    base_url: str
+    key: str
+
+
+class LlamaServer:
+    """The server of one model file.
+
+    Args:
+        model: The GGUF file.
+        context: Tokens of prompt and answer together.
+        cache_mib: Memory for the prompts of conversations that are not being answered right now.
+    """
+
+    def __init__(self, model: Path, *, context: int = 8192, cache_mib: int = 256) -> None:
+        self.model = model
+        self.context = context
+        self.cache_mib = cache_mib
+        self.users = 0
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._endpoint: Endpoint | None = None
+        self._stderr: IO[bytes] | None = None
+        self._owner = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, if one runs."""
+        return self._process.pid if self.running and self._process else None
+
+    @property
+    def running(self) -> bool:
+        """Whether it can be asked."""
+        return self._endpoint is not None and self._process is not None and self._process.poll() is None
+
+    async def endpoint(self) -> Endpoint:
+        """Where it listens; it is started if it does not run.
+
+        Raises:
+            ModelError: If it cannot be started; the text says why and what to do.
+        """
+        if self._endpoint is not None and self.running:
+            return self._endpoint
+        return await asyncio.to_thread(self._start)
+
+    def failure(self) -> str:
+        """How the process ended and its last words, if it has ended by itself; else empty."""
+        process = self._process
+        if process is None or (code := process.poll()) is None:
+            return ""
+        return f"the model's process ended ({_told(code)}){_quoted(self._last_lines())}"
+
+    def stop(self) -> None:
+        """End the process. Another request starts it again."""
+        with self._lock:
+            self._stop()
+
+    def _start(self) -> Endpoint:
+        with self._lock:
+            if self._endpoint is not None and self.running:
+                return self._endpoint
+            self._stop()
+            check_engine()
+            key = secrets.token_urlsafe(32)
+            self._endpoint = Endpoint(self._launch(key), key)
+            return self._endpoint
+
+    def _launch(self, key: str) -> str:
+        self._stderr = tempfile.TemporaryFile()
+        self._owner = os.getpid()
+        options: dict[str, Any] = (
+            {"creationflags": 0x00000200} if sys.platform == "win32" else {"start_new_session": True}
+        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(_CHILD)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                encoding="utf-8",
+                cwd=self.model.parent,
+                env={**os.environ, "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"},
+                **options,
+            )
+        except OSError as error:
+            raise ProviderConfigError(f"The embedded model cannot be started: {error}", provider="embedded") from error
+        self._process = process
+        limit = threading.Timer(_START_SECONDS, process.kill)
+        limit.start()
+        try:
+            answer = self._configure(process, key)
+        finally:
+            limit.cancel()
+        if "address" not in answer:
+            raise self._start_error(process, answer.get("error", ""))
+        return answer["address"]
+
+    def _configure(self, process: subprocess.Popen[str], key: str) -> dict[str, str]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        config = {
+            "model": str(self.model),
+            "key": key,
+            "context": self.context,
+            "cache_mib": self.cache_mib,
+            "threads": threads(),
+        }
+        try:
+            process.stdin.write(json.dumps(config) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline() or "{}")
+        except (OSError, ValueError):
+            return {}
+
+    def _start_error(self, process: subprocess.Popen[str], told: str) -> ModelError:
+        try:
+            code = process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        lines = self._last_lines()
+        name = self.model.name
+        if code in _NO_INSTRUCTION:
+            text = (
+                "The embedded model cannot run on this processor: its engine needs AVX2, FMA and BMI2 (x86-64). "
+                + OTHER_WAYS
+            )
+        elif code == _KILLED:
+            text = (
+                f"The embedded model {name} was killed while it was loaded, most likely for want of memory. "
+                f"Try a smaller one: mainspring --model embedded:smollm2-135m. {OTHER_WAYS}"
+            )
+        elif told:
+            text = f"The embedded model {name} cannot be loaded: {lines[0] if lines else told}"
+        else:
+            text = f"The embedded model {name} could not be started ({_told(code)}){_quoted(lines)}"
+            return NetworkError(text, provider="embedded", reason="engine_crashed")
+        return ProviderConfigError(text, provider="embedded", reason="engine_failed")
+
+    def _last_lines(self) -> list[str]:
+        if self._stderr is None:
+            return []
+        try:
+            self._stderr.seek(0)
+            lines = self._stderr.read().decode("utf-8", "replace").splitlines()
+        except (OSError, ValueError):
+            return []
+        return [line.partition(" E ")[2].strip() or line.strip() for line in lines if line.strip()][-_TAIL:]
+
+    def _stop(self) -> None:
+        process, self._process, self._endpoint = self._process, None, None
+        if process is not None and self._owner == os.getpid():
+            for pipe in (process.stdin, process.stdout):
+                _close(pipe)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        _close(self._stderr)
+        self._stderr = None
+
+
+_servers: dict[tuple[Path, int], LlamaServer] = {}
+_registry = threading.Lock()
+
+
+def borrow(model: Path, context: int) -> LlamaServer:
+    """The server of this file, shared by all who use it in this process."""
+    with _registry:
+        server = _servers.setdefault((model, context), LlamaServer(model, context=context))
+        server.users += 1
+        return server
+
+
+async def give_back(server: LlamaServer) -> None:
+    """One user less; the last one ends it."""
+    with _registry:
+        server.users -= 1
+        if server.users > 0:
+            return
+    await asyncio.to_thread(server.stop)
+
+
+@atexit.register
+def _end_all() -> None:
+    for server in _servers.values():
+        server.stop()
+
+
+def _close(file: IO[Any] | None) -> None:
+    if file is not None:
+        try:
+            file.close()
+        except OSError:
+            pass
+
+
+def _told(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _quoted(lines: list[str]) -> str:
+    return ". Its last words: " + " | ".join(lines) if lines else ""

