@@ -126,7 +126,7 @@ class CommandJudge:
             return reason
         if unit.fixed > 1 and not unit.inner:
             return "it runs code, so only a rule that names it to the end allows it"
-        return "to run a command needs permission"
+        return "no rule allows it"
 
     def _tightened(self, effect: str, unit: Unit, found: Finding) -> Verdict:
         if not found.certain:
@@ -209,4 +209,4 @@ def host_verdict(judge: Judge, mode: Mode, host: str, grants: Collection[Key], *
     if remember in grants or mode == "allow":
         return Verdict("network", shown, "allow", "this is allowed where no rule says otherwise")
     rules = suggest.host_rules(judge.tool if by_tool else "", host)
-    return Verdict("network", shown, "ask", "to connect needs permission", None, rules, remember)
+    return Verdict("network", shown, "ask", "no rule allows it", None, rules, remember)

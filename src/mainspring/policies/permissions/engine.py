@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from msgspec import Struct
 
-from mainspring.env import Walk
 from mainspring.policies.permissions import suggest
 from mainspring.policies.permissions.commandjudge import CommandJudge, host_verdict
 from mainspring.policies.permissions.decision import Decision, Verdict, decide_all, stricter
 from mainspring.policies.permissions.hosts import host_of
 from mainspring.policies.permissions.judge import Judge
 from mainspring.policies.permissions.pathjudge import Key, Mode, PathJudge
-from mainspring.policies.permissions.pathpattern import compile_path, components
+from mainspring.policies.permissions.pathpattern import components
 from mainspring.policies.permissions.paths import Place, Resolver, Target, look
-from mainspring.policies.permissions.rules import FILE_TOOLS, RuleSet
-from mainspring.policies.permissions.sensitive import SensitivePaths, exclusion_globs
+from mainspring.policies.permissions.rules import RuleSet
+from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.units import analyse
 from mainspring.policies.permissions.visible import paths_in
 from mainspring.tools import Access, Tool
 
-CONTENT_SEARCH = frozenset(("grep",))
-"""Tools that show what lies in all files below a folder."""
-
-MAX_ENTRIES = 20_000
-"""How many files below a folder are looked at before a search that cannot leave any out."""
-
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
 """Arguments that say in which folder a command runs."""
-
-
-@runtime_checkable
-class Walker(Protocol):
-    """An environment that can list what lies below a folder."""
-
-    async def walk(self, path: str, *, limit: int = ...) -> Walk:
-        """Everything below a folder."""
-        ...
 
 
 class Call(Struct, frozen=True):
@@ -50,13 +34,11 @@ class Call(Struct, frozen=True):
         tool: The tool's name.
         arguments: Its arguments.
         definition: The tool itself, which says what a call touches; ``None`` if it is not known.
-        hides: Whether a search leaves out what it is told to leave out (see `Engine.hidden`).
     """
 
     tool: str
     arguments: Mapping[str, Any]
     definition: Tool | None = None
-    hides: bool = False
 
 
 class Engine(Struct, frozen=True):
@@ -93,21 +75,22 @@ class Engine(Struct, frozen=True):
         decision = await _Case(self, call, env, place, grants).decide()
         if original is None or original == call.arguments or decision.outcome == "deny":
             return decision
-        first = Call(call.tool, original, call.definition, call.hides)
+        first = Call(call.tool, original, call.definition)
         if accesses(first) is None and call.definition is not None and call.definition.access is not None:
             return decision  # it says nothing in that form; what runs was judged
         return stricter(decision, await _Case(self, first, env, place, grants).decide())
 
-    def hidden(self) -> tuple[str, ...]:
-        """What a search through folders must leave out, as globs in the syntax of ignore files, anchored at the project."""
-        found: list[str] = list(exclusion_globs())
-        for effect in ("deny", "ask"):
-            for rule in self.rules.effective(effect):
-                reads = (rule.scope or FILE_TOOLS.get(rule.tool)) == "fs-read"
-                pattern = compile_path(rule.pattern) if rule.pattern is not None and reads else None
-                if pattern is not None and pattern.anchor == "project" and rule.pattern is not None:
-                    found.append("/" + rule.pattern.removeprefix("./").removesuffix("/"))
-        return tuple(dict.fromkeys(found))
+    def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
+        """Whether a search through a folder may show what is in a file.
+
+        Args:
+            path: The real path of the file.
+            place: The project and the home folder.
+            grants: What was granted for the session.
+        """
+        judge = PathJudge(Judge(self.rules, "grep", place), self.mode, self.sensitive, grants)
+        parts = components(path)
+        return judge.seen(Target(path, parts, parts, path)) is None
 
 
 def accesses(call: Call) -> tuple[Access, ...] | None:
@@ -183,29 +166,6 @@ class _Case:
             return
         self.resolved[access.resource] = target.path
         self.verdicts.append(self.paths.verdict(access.scope, target))
-        if access.scope == "fs-read" and self.call.tool in CONTENT_SEARCH and not self.call.hides:
-            await self._holds(access, target)
-
-    async def _holds(self, access: Access, folder: Target) -> None:
-        """Ask about a search that would show what lies in denied or sensitive files, where it cannot leave them out."""
-        if not isinstance(self.env, Walker):
-            return
-        try:
-            walk = await self.env.walk(folder.path, limit=MAX_ENTRIES)
-        except OSError:
-            return
-        for entry in walk.entries:
-            path = f"{folder.path.rstrip('/')}/{entry.path}"
-            if entry.kind == "directory":
-                continue
-            seen = self.paths.seen(Target(path, components(path), components(path), path))
-            if seen is not None and seen not in self.verdicts:
-                reason = f"below it lies {seen.resource}: {seen.reason}; search in a narrower folder or file"
-                shown = visible(access.resource, limit=300)
-                self.verdicts.append(
-                    Verdict(access.scope, shown, "ask", reason, seen.rule, seen.allow, seen.remember, seen.lasting)
-                )
-                return
 
     async def _command(self, source: str) -> None:
         paths = PathJudge(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)

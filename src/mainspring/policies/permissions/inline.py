@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mainspring.policies.permissions import globs, programs
 from mainspring.policies.permissions.words import Word
 
-_AWK_DANGER = re.compile(r"system|getline|[|>@`]|print[^;}]*<")
+_AWK_DANGER = re.compile(r"system|getline|(?<!\|)\|(?!\|)|@|print[^;}]*>")
 _SED_ADDRESS = r"(?:\d+|\$|/[^/\n]*/)(?:,(?:\d+|\$|\+\d+|/[^/\n]*/))?"
 _SED_COMMAND = rf"(?:{_SED_ADDRESS})?\s*!?\s*(?:[pdqQ=nNgGhHxDPl]|y(?P<y>[/|#,])(?:(?!(?P=y)).)*(?P=y)(?:(?!(?P=y)).)*(?P=y)|SUBST)"
 _SED_SUBSTITUTE = re.compile(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import re
+from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import (
+    Certainty,
     CommandPattern,
     WordLike,
     allows,
@@ -24,6 +26,7 @@ from mainspring.policies.permissions.words import Word
 EDITORS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show what a file holds while they change it."""
 
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
@@ -87,7 +90,7 @@ class Judge(Struct, frozen=True):
             if pattern.problem:  # a rule that cannot be read about commands is about all of them
                 return Finding(rule)
             for inner in unit.walk():
-                answers = [concerns(pattern, form) for form in _forms(inner)]
+                answers = [_concerns(pattern, form) for form in _forms(inner)]
                 if "yes" in answers:
                     return Finding(rule)
                 if guess is None and ("maybe" in answers or (inner.unknown and inner.scan)):
@@ -216,6 +219,13 @@ def host_matches(pattern: str, host: str) -> bool:
         name, colon, port = host.rpartition(":")
         host = name if colon and port.isdigit() else host
     return globs.matches(globs.marked(pattern), host)
+
+
+def _concerns(pattern: CommandPattern, words: Sequence[WordLike]) -> Certainty:
+    answer = concerns(pattern, words)
+    if answer == "maybe" and words and _ASSIGNS.match(words[0].text):
+        return "no"  # what follows the assignment is asked about by itself
+    return answer
 
 
 def _forms(unit: Unit) -> Iterable[tuple[WordLike, ...]]:

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.policies.permissions import globs, suggest
-from mainspring.policies.permissions.decision import ACTIONS, Outcome, Verdict
+from mainspring.policies.permissions.decision import Outcome, Verdict
 from mainspring.policies.permissions.judge import Judge
 from mainspring.policies.permissions.pathpattern import fold
 from mainspring.policies.permissions.paths import Place, Target
@@ -90,7 +90,7 @@ class PathJudge(Struct, frozen=True):
             return self._say(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
         if cover.covers(scope, target, self.place) or self._by_default(scope, target):
             return self._say(scope, target, "allow", "this is allowed where no rule says otherwise")
-        return self._say(scope, target, "ask", self._why_not(scope, target), allow=self.rules_for(scope, target))
+        return self._say(scope, target, "ask", self._why_not(target), allow=self.rules_for(scope, target))
 
     def seen(self, target: Target) -> Verdict | None:
         """The decision about a path that is only seen in an argument: ``None`` unless it is denied, asked about or
@@ -155,13 +155,13 @@ class PathJudge(Struct, frozen=True):
             return True
         return self.mode == "defaults" and scope == "fs-read" and target.inside(self.place)
 
-    def _why_not(self, scope: str, target: Target) -> str:
+    def _why_not(self, target: Target) -> str:
         if target.unknown:
             return "it is not known which file that is"
         if not target.inside(self.place):
             leads = "" if target.real == target.lexical else f" (it leads to /{'/'.join(target.real)})"
             return f"it lies outside the project{leads}"
-        return f"to {ACTIONS[scope]} needs permission"
+        return "no rule allows it"
 
     def rules_for(self, scope: str, target: Target) -> tuple[str, ...]:
         """Rules that would allow it, the narrowest first."""

@@ -37,19 +37,20 @@ class Place(Struct, frozen=True):
     homes: tuple[Parts, ...]
 
     @classmethod
-    async def find(cls, env: Resolver, *, root: str | None, home: str) -> Place:
+    async def find(cls, env: Resolver, *, root: str | None, home: str | None) -> Place:
         """Ask the environment.
 
         Args:
             env: Where tools work.
             root: The project's folder; the environment's own if it is not given.
-            home: The user's home folder.
+            home: The user's home folder; the environment's own if it is not given.
         """
         cwd = await env.realpath(".")
         spelled = posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(root or ".")))
         real = components(await env.realpath(spelled))
-        home_real = components(await env.realpath(home))
-        return cls(real, _distinct(real, components(spelled)), cwd, _distinct(home_real, components(_slashes(home))))
+        home_real = await env.realpath(home or "~")
+        homes = _distinct(components(home_real), components(_slashes(home or home_real)))
+        return cls(real, _distinct(real, components(spelled)), cwd, homes)
 
 
 class Target(Struct, frozen=True):
@@ -153,10 +154,13 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     known = next((i for i, p in enumerate(parts) if not globs.is_literal(p)), len(parts))
     unknown = any(globs.MANY in p for p in parts) or ".." in parts[known:]
     base = "/" + "/".join(parts[:known])
-    if known == len(parts):
+    try:
         path = await env.realpath(base)
+    except (OSError, ValueError):  # links in a circle
+        return Target(spelled, parts, parts, "", unknown=True)
+    if known == len(parts):
         return Target(spelled, _lexical(base, "/"), components(path), path)
-    real = components(await env.realpath(base)) + parts[known:]
+    real = components(path) + parts[known:]
     return Target(spelled, components(posixpath.normpath(base)) + parts[known:], real, "", unknown)
 
 

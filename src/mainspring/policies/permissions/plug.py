@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
@@ -20,6 +19,7 @@ from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
 
 if TYPE_CHECKING:
+    from mainspring.env import ExecutionEnv
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"]
@@ -56,7 +56,7 @@ class Permissions:
         on_deny: Whether the run ends at a denied call.
         **options: ``unattended``: with nobody to ask, ``deny`` the call or ``pause`` the run, to be taken up where somebody
             can answer. ``ask_timeout``: seconds to wait for an answer. ``root``: the project's folder, the environment's
-            own if not given. ``home``: the user's home folder. ``sensitive``, ``guarded``: more paths that always ask, or
+            own if not given. ``home``: the user's home folder, likewise. ``sensitive``, ``guarded``: more paths that always ask, or
             whose change does, as globs at any depth or absolute.
 
     Raises:
@@ -86,7 +86,7 @@ class Permissions:
         self.unattended = options.get("unattended", "deny")
         self.ask_timeout = options.get("ask_timeout")
         self.root = options.get("root")
-        self.home = options.get("home") or os.path.expanduser("~")
+        self.home = options.get("home")
         self._session = _Session()
         self._place: tuple[Resolver, Place] | None = None
 
@@ -98,11 +98,6 @@ class Permissions:
         """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
         return copy.copy(self)
 
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """What a search through folders must leave out, as globs in the syntax of ignore files."""
-        return self.engine.hidden()
-
     async def decide(
         self,
         tool: str,
@@ -111,7 +106,6 @@ class Permissions:
         env: Resolver,
         definition: Any = None,
         original: Mapping[str, Any] | None = None,
-        hides: bool = False,
     ) -> Decision:
         """What would be decided about a call, without asking anybody.
 
@@ -121,9 +115,8 @@ class Permissions:
             env: Where the tool will work.
             definition: The tool itself, if there is one.
             original: The arguments as the model gave them.
-            hides: Whether a search leaves out what `hidden` names.
         """
-        call = Call(tool, arguments, definition, hides)
+        call = Call(tool, arguments, definition)
         place = await self._find_place(env)
         return await self.engine.decide(call, env, place, original=original, grants=self._session.grants)
 
@@ -133,22 +126,19 @@ class Permissions:
             await self._permit(context)
 
     async def _permit(self, context: ToolPermit) -> None:
-        hide = getattr(context, "hide", None)  # searches can leave out files since hooks have this
         decision = await self.decide(
             context.name,
             context.input,
             env=context.env,
             definition=context.tool,
             original=context.original,
-            hides=hide is not None,
         )
         if decision.outcome == "deny":
             context.deny(denial(decision), stop=self.on_deny == "stop")
             return
         if decision.outcome == "ask" and not await self._answered(decision, context):
             return
-        if hide is not None:
-            hide(self.engine.hidden())
+        self._guard(context.env, await self._find_place(context.env))
         for spelled, real in decision.paths.items():
             context.allow_path(spelled, real)
 
@@ -176,6 +166,11 @@ class Permissions:
         context.deny(f"{question(decision)}, and the user said no.", stop=stop)
         return False
 
+    def _guard(self, env: ExecutionEnv, place: Place) -> None:
+        """Let searches through folders leave out what a read of the file itself would not be allowed to show."""
+        guard = env.guard if isinstance(env.guard, _Guard) else _Guard(env.guard)
+        env.guard = guard.joined_by(self._session, self.engine, place)
+
     async def _find_place(self, env: Resolver) -> Place:
         if self._place is None or self._place[0] is not env:
             self._place = (env, await Place.find(env, root=self.root, home=self.home))
@@ -193,6 +188,24 @@ class _Session:
         for verdict in decision.asked:
             if verdict.remember is not None and (everything or verdict.lasting):
                 self.grants.add(verdict.remember)
+
+
+class _Guard:
+    """Says what searches may show; the rules of all sessions that share an environment hold."""
+
+    def __init__(self, other: Callable[[str], bool] | None, *members: tuple[_Session, Engine, Place]) -> None:
+        self._other = other
+        self._members = members
+
+    def joined_by(self, session: _Session, engine: Engine, place: Place) -> _Guard:
+        if any(member[0] is session for member in self._members):
+            return self
+        return _Guard(self._other, *self._members, (session, engine, place))
+
+    def __call__(self, path: str) -> bool:
+        if self._other is not None and not self._other(path):
+            return False
+        return all(engine.may_show(path, place, session.grants) for session, engine, place in self._members)
 
 
 async def _ask(callback: Ask, request: PermissionRequest) -> Answer:

@@ -123,11 +123,13 @@ def _unreadable(text: str) -> str:
 _JOINED = re.compile(r"\S\\\n\S")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DESCRIPTOR = re.compile(r"\{\w+\}[<>]")
+_DELIMITER = re.compile(r"\\?[\w.-]+|'[^'\n]+'|\"[\w. -]+\"")
 _DIGITS = re.compile(r"(?<![^\s;&|()<>])\d+$")
 _BLANKS = re.compile(r"(?:[ \t\n]|\\\n)*")
 _HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(`|\$[({\[]|[<>]\()")
 _KEYWORDS = RESERVED - {"[[", "]]", "((", "))"}
 _METACHARACTERS = frozenset(("", " ", "\t", "\n", ";", "&", "|", "(", ")", "<", ">"))
+_QUOTED = frozenset(("command_substitution", "process_substitution", "string", "expansion", "arithmetic_expansion"))
 _STATEMENTS = frozenset(
     ("command", "redirected_statement", "do_group", "list", "pipeline", "subshell", "function_definition")
 )
@@ -220,8 +222,19 @@ class _Reader:
         inner = self.source[first.end_byte : last.start_byte].decode("utf-8", "replace")
         if not inner[:1].isspace() or not inner[-1:].isspace() or (first.type == "[" and "\n" in inner):
             self.doubt("it holds brackets that a shell takes for the name of a command")
+        if self._ended_early(node, double=first.type == "[["):
+            self.doubt("it holds an operator inside brackets that ends the command there")
         self.arithmetic.test(node)
         self.inside(node)
+
+    def _ended_early(self, node: Node, *, double: bool) -> bool:
+        """Whether something inside brackets ends the command for a shell, though the parser takes it for an operator."""
+        if node.type in _QUOTED:
+            return False
+        if not node.children and not node.is_named:
+            ends = set("&|;") if double else set("&|;<>()")
+            return not (double and node.type in ("&&", "||")) and not ends.isdisjoint(node.type)
+        return any(self._ended_early(c, double=double) for c in node.children)
 
     def _word_or_doubt(self, node: Node) -> None:
         if node.is_named:
@@ -434,6 +447,8 @@ class _Reader:
         before_end = lines.pop().lstrip("\t") if tabs else lines.pop()
         if before_end or text_of(end).rstrip("\n") != delimiter or after not in (b"", b"\n"):
             self.doubt("it holds a here-document whose end is not clear")
+        if not _DELIMITER.fullmatch(spelled):
+            self.doubt("it holds a here-document whose delimiter is not plain")
         if not delimiter or any(row.lstrip("\t ").startswith(delimiter) for row in lines):
             self.doubt("it holds a here-document whose end is not clear")
         if spelled != delimiter:

@@ -113,8 +113,3 @@ def _patterns(texts: Iterable[str]) -> Iterable[tuple[str, ...]]:
         pattern = compile_path(text)
         parts = pattern.loose if pattern.anchor == "root" else (ANY_DEPTH, *pattern.loose)
         yield tuple(map(fold, parts))
-
-
-def exclusion_globs() -> tuple[str, ...]:
-    """What a search leaves out by itself, as globs in the syntax of ignore files."""
-    return tuple(f"{f}/" for f in SECRET_FOLDERS) + SECRET_NAMES

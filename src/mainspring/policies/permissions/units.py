@@ -154,7 +154,8 @@ class _Analysis:
         if first in programs.FREE or (first == "set" and _harmless_set(words)):
             return Unit(words=words, text=text, free=True)
         if first in ("cd", "pushd", "popd"):
-            target = words[1] if len(words) == 2 and first != "popd" else Word(globs.MANY, "", splits=True)
+            plain = len(words) == 2 and first != "popd" and words[1].text[:1] not in ("-", "+")
+            target = words[1] if plain else Word(globs.MANY, "", splits=True)
             return Unit(words=words, text=text, moves=target)
         if first == "eval":
             return self._evaluates(words, words[1:], text)
@@ -173,7 +174,8 @@ class _Analysis:
     def _evaluates(self, words: tuple[Word, ...], code: Sequence[Word], text: str) -> Unit:
         if code and code[0].text == "--":
             code = words[words.index(code[0]) + 1 :][: 1 if words[0].text == "trap" else None]
-        if not code or code[0].text[:1] == "-" != code[0].text or not all(w.literal and not w.splits for w in code):
+        options = bool(code) and code[0].text.startswith("-") and code[0].text != "-"
+        if not code or options or not all(w.literal and not w.splits for w in code):
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
         source = " ".join(w.text for w in code)
         if words[0].text == "trap" and source in ("-", ""):

@@ -239,7 +239,10 @@ def _finish(chars: list[Char], source: str, splits: bool) -> Word:
         if quoted or char not in "*?[~":
             text += char
         elif char == "~":
-            text += _tilde(chars, i, text)
+            piece = _tilde(chars, i, text)
+            text += piece
+            while piece == globs.MANY and i < len(chars) and chars[i][0] != "/":
+                i += 1
         elif char == "[":
             closing = next((k for k in range(i + 1, len(chars)) if chars[k] == ("]", False)), None)
             text += char if closing is None else globs.ONE
