@@ -73,8 +73,11 @@ def find_start(text: str) -> int:
     """Where the first JSON value of the text begins: behind prose and code fences; -1 if there is none."""
     if text[:1] in {"{", "[", '"'} or (text[:1] == "'" and re.match(r"'\s*[{\[]", text)):
         return 0
+    first = text.find("{")
     fenced = _FENCED.search(text)
-    return fenced.end() if fenced else text.find("{")
+    if fenced and (first < 0 or fenced.end() <= first):
+        return fenced.end()
+    return first  # a fence behind it stands in one of its strings
 
 
 def _next_root(text: str, end: int) -> int:
@@ -192,6 +195,8 @@ def looks_cut(text: str) -> bool:
 
 
 _SEPARATOR_FOLLOWS = re.compile(r"\s*(?:[,:}\]]|\Z)")
+_COMMENT = re.compile(r"(?://|#)[^\n]*\n|/\*.*?\*/", re.DOTALL)
+_BEFORE_COMMENT = " \t\n\r{[,"
 _CLOSING = {"}": "{", "]": "["}
 _STRING_CLOSERS = {'"': '"', "'": "'", "“": "”"}
 
@@ -202,6 +207,12 @@ def _stays_open(text: str, *, strict_quotes: bool) -> bool:
     before = ""
     at = 0
     while at < len(text):
+        comment = (
+            _COMMENT.match(text, at) if text[at] in "/#" and (at == 0 or text[at - 1] in _BEFORE_COMMENT) else None
+        )
+        if comment:
+            at = comment.end()
+            continue
         char = text[at]
         at += 1
         if char in _STRING_CLOSERS and (before in {"", "{", "[", ",", ":", "("} or (char == '"' and not strict_quotes)):

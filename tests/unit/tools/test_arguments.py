@@ -236,6 +236,8 @@ def test_halves_of_characters_are_joined_or_replaced():
         '{"a": 1}{"a',
         "{",
         '{"a": 1}, {"b"',
+        'Here: {"a": [1, "```{}"',
+        '{"a": 1, // "so"\n "}": 2, // no',
     ],
 )
 def test_a_cut_text_never_runs(text: str):
@@ -291,6 +293,17 @@ def test_no_prefix_of_strict_json_ever_runs(value: Any, indent: int | None, twic
 def test_no_prefix_behind_prose_ever_runs(value: Any, before: str, data: Any):
     text = json.dumps(value, ensure_ascii=False)
     parsed = parse_arguments(None, before + text[: data.draw(st.integers(1, len(text) - 1))])
+    assert parsed.error is not None
+
+
+@given(OBJECT_VALUE, st.sampled_from([repr, "commas", "comments"]), st.data())
+def test_no_prefix_of_nearly_json_ever_runs(value: Any, style: Any, data: Any):
+    if style is repr:
+        text = repr(value)
+    else:
+        text = json.dumps(value, indent=1).replace("\n}", ",\n}")
+        text = text.replace("\n", ' // so "\n') if style == "comments" else text
+    parsed = parse_arguments(None, text[: data.draw(st.integers(1, len(text) - 1))])
     assert parsed.error is not None
 
 
