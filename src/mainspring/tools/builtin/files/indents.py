@@ -19,7 +19,7 @@ def reindenter(
     """How to indent new lines.
 
     New text is either indented as the file is, while only the old text was not, or in the same wrong way as the old text.
-    Lines that both have tell which; else the shallowest line does.
+    Lines that both have tell which; where they do not agree or there are none, the shallowest line does.
 
     Args:
         found: The lines in the file.
@@ -28,31 +28,34 @@ def reindenter(
         same: Pairs of lines of old and new that say the same.
 
     Returns:
-        ``None`` if the lines contradict each other.
+        ``None`` if nothing tells.
     """
     as_file = as_old = 0
     for i, j in same:
         if old[i].strip() and indent_of(old[i]) != indent_of(found[i]):
             as_file += indent_of(new[j]) == indent_of(found[i])
             as_old += indent_of(new[j]) == indent_of(old[i])
-    if as_file and as_old:
-        return None
     pairs = [(indent_of(o), indent_of(f)) for o, f in zip(old, found, strict=True) if o.strip()]
-    moved = _move(pairs)
-    if as_file or (not as_old and _is_as_file(pairs, new, moved)):
-        return lambda indent: indent
-    return moved
+    if bool(as_file) != bool(as_old):
+        is_as_file: bool | None = bool(as_file)
+    else:
+        is_as_file = _by_depth(pairs, new, None if as_file else False)
+    if is_as_file is None:
+        return None
+    return (lambda indent: indent) if is_as_file else _move(pairs)
 
 
-def _is_as_file(pairs: Sequence[tuple[str, str]], new: Sequence[str], moved: Reindent | None) -> bool:
-    indents = [indent_of(line) for line in new if line.strip()]
-    if not indents:
+def _by_depth(pairs: Sequence[tuple[str, str]], new: Sequence[str], otherwise: bool | None) -> bool | None:
+    """Whether the shallowest new line shows that new text is indented as the file is."""
+    depths = [_width(indent_of(line)) for line in new if line.strip()]
+    old, found = min(_width(o) for o, _ in pairs), min(_width(f) for _, f in pairs)
+    if not depths:
         return True
-    shallowest = min(indents, key=_width)
-    shallowest_old, shallowest_found = min((o for o, _ in pairs), key=_width), min((f for _, f in pairs), key=_width)
-    if shallowest == shallowest_old:
-        return False
-    return shallowest == shallowest_found or (_width(shallowest) > _width(shallowest_old) < _width(shallowest_found))
+    if found > old:
+        return min(depths) >= found
+    if found < old:
+        return min(depths) < old
+    return otherwise
 
 
 def _width(indent: str) -> int:

@@ -26,8 +26,12 @@ FUZZ_WORDS: dict[Fuzz, str] = {
     "indentation": "ignoring indentation",
 }
 
-_NUMBERED = re.compile(r"[ ]{0,8}(\d+)(?:\t|→|[ ]?\|[ ]?|:[ ]?)(.*)", re.DOTALL)
-_CLEARLY_NUMBERED = re.compile(r"[ ]{0,8}(\d+)(?:\t|→)(.*)", re.DOTALL)
+_NUMBERED = (
+    re.compile(r"[ ]{0,8}(\d+)[\t→](.*)", re.DOTALL),
+    re.compile(r"[ ]{0,8}(\d+)[|:](.*)", re.DOTALL),
+    re.compile(r"[ ]{0,8}(\d+)[ ]?[|:][ ](.*)", re.DOTALL),
+)
+"""Ways to write a line number before a line; only the first counts where there is but one line."""
 _ALIKE = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4", "'"),
@@ -67,38 +71,42 @@ def locate(view: View, old: str, *, every: bool) -> Located | Ambiguous | None:
     spans = _exact(view.text, old, every)
     if spans:
         return _decided(view, spans, old, "", every)
-    stripped = without_line_numbers(old)
-    if stripped is not None:
-        spans = [s for s in _exact(view.text, stripped, every) if s[0] == 0 or view.text[s[0] - 1] == "\n"]
+    for stripped in without_line_numbers(old):
+        spans = _at_line_starts(view, _exact(view.text, stripped, every))
         if spans:
             return _decided(view, spans, stripped, "line numbers", every)
-        old = stripped
+    was_numbered = False
+    for stripped in without_line_numbers(old)[:1]:
+        old, was_numbered = stripped, True
     if not old.strip():
         return None
-    if old.endswith("\n") and view.text.endswith(old[:-1]):
+    if not was_numbered and old.endswith("\n") and view.text.endswith(old[:-1]):
         return Located(((len(view.text) - len(old) + 1, len(view.text)),), old[:-1], "final newline")
     for fuzz, find in _LEVELS:
         spans = find(view, old)
+        if was_numbered:
+            spans = _at_line_starts(view, spans)
         if spans:
             return _decided(view, spans, old, fuzz, False)
     return None
 
 
-def without_line_numbers(text: str) -> str | None:
-    """The text without ``N<TAB>`` before each line, if the numbers count up by one; else ``None``."""
+def _at_line_starts(view: View, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [s for s in spans if s[0] == 0 or view.text[s[0] - 1] == "\n"]
+
+
+def without_line_numbers(text: str) -> list[str]:
+    """The text without ``N<TAB>`` (or ``N:``, ``N|``) before each line, if the numbers count up by one: what it may be."""
     lines = text.split("\n")
     last_is_empty = lines[-1] == "" and len(lines) > 1
     if last_is_empty:
         lines.pop()
-    pattern = _NUMBERED if len(lines) > 1 else _CLEARLY_NUMBERED
-    matches = [pattern.fullmatch(line) for line in lines]
-    found = [m for m in matches if m]
-    if len(found) < len(lines):
-        return None
-    first = int(found[0][1])
-    if any(int(m[1]) != first + i for i, m in enumerate(found)):
-        return None
-    return "\n".join([m[2] for m in found]) + ("\n" if last_is_empty else "")
+    found: list[str] = []
+    for pattern in _NUMBERED if len(lines) > 1 else _NUMBERED[:1]:
+        matches = [m for line in lines if (m := pattern.fullmatch(line))]
+        if len(matches) == len(lines) and all(int(m[1]) == int(matches[0][1]) + i for i, m in enumerate(matches)):
+            found.append("\n".join([m[2] for m in matches]) + ("\n" if last_is_empty else ""))
+    return found
 
 
 def fold(text: str) -> tuple[str, Sequence[int]]:

@@ -77,12 +77,10 @@ def plan(raw: str, edit: Edit) -> Change | Refusal:
 
 
 def _change(view: View, located: Located, new: str) -> Change | Refusal:
-    if located.fuzz == "line numbers":
-        new = without_line_numbers(new) or new
-    elif located.fuzz == "final newline":
+    if located.fuzz == "final newline":
         new = new.removesuffix("\n")
     elif located.fuzz:
-        new = new if without_line_numbers(new) is None else without_line_numbers(new) or new
+        new = next(iter(without_line_numbers(new)), new)
     try:
         text = splice(view, located, new)
     except UnclearIndentationError:

@@ -80,9 +80,10 @@ class _Merge:
 
     def _kept(self, i: int, j: int) -> str:
         """A line that old and new share: as it is in the file, unless new moves it."""
-        if self._new[j] == self._old[i] or indent_of(self._new[j]) == indent_of(self._found[i]):
+        if self._new[j] == self._old[i]:
             return self._found[i]
-        return self._placed(self._new[j])
+        line = self._placed(self._new[j])
+        return self._found[i] if indent_of(line) == indent_of(self._found[i]) else line
 
     def _replaced(self, i: int | None, j: int) -> str:
         """A line that new brings, perhaps for line ``i``."""

@@ -1,0 +1,99 @@
+"""What the built-in tools say of themselves, and what they may not do."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import mainspring.tools.builtin as builtin
+from mainspring.env import MemoryEnv
+from mainspring.tools import Access, Tool, ToolContext, ToolRegistry
+from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools, grep, read_file
+
+NAMES = ["read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell"]
+SOURCE = Path(builtin.__file__).parent
+
+
+@pytest.mark.covers("TOL-16", "TOL-24")
+def test_there_are_eight_and_each_is_exported() -> None:
+    assert [t.name for t in builtin_tools()] == NAMES
+    assert [getattr(builtin, name) for name in NAMES] == builtin_tools()
+    assert len(ToolRegistry(builtin_tools())) == 8
+    assert {t.source for t in builtin_tools()} == {"builtin"}
+
+
+@pytest.mark.covers("TOL-17")
+def test_classic_names_stand_for_ours() -> None:
+    assert CLASSIC_ALIASES == {"read": "read_file", "write": "write_file", "bash": "shell"}
+
+
+@pytest.mark.covers("TOL-24")
+async def test_a_tool_works_without_an_agent() -> None:
+    ctx = ToolContext(env=MemoryEnv({"x.txt": "one\ntwo\n"}))
+    assert (await read_file(ctx, path="x.txt")).text.startswith("1\tone\n2\ttwo\n")
+    assert "1:one" in (await grep(ctx, pattern="o.e")).text
+
+
+@pytest.mark.parametrize("tool", builtin_tools(), ids=lambda t: t.name)
+def test_schemas_are_closed_and_name_their_paths(tool: Tool) -> None:
+    schema = tool.input_schema
+    assert schema["additionalProperties"] is False
+    assert set(schema.get("required", [])) <= set(schema["properties"])
+    assert set(tool.path_params) <= set(schema["properties"])
+    assert tool.access is not None
+
+
+def test_the_model_reads_little() -> None:
+    told = sum(len(json.dumps([t.description, t.input_schema])) for t in builtin_tools())
+    assert told < 6_000
+
+
+def test_what_changes_things_runs_alone() -> None:
+    assert {t.name for t in builtin_tools() if not t.concurrency_safe} == {"write_file", "edit", "multi_edit", "shell"}
+    assert {t.name for t in builtin_tools() if t.idempotent} == {
+        "read_file",
+        "write_file",
+        "glob",
+        "grep",
+        "list_files",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("read_file", {"path": "a"}, [Access("fs-read", "a")]),
+        ("read_file", {"path": "@.env"}, [Access("fs-read", "@.env"), Access("fs-read", ".env")]),
+        ("write_file", {"path": "a", "content": ""}, [Access("fs-write", "a")]),
+        ("edit", {"path": "a"}, [Access("fs-write", "a")]),
+        ("multi_edit", {"path": "@a"}, [Access("fs-write", "@a"), Access("fs-write", "a")]),
+        ("grep", {"pattern": "x"}, [Access("fs-read", ".")]),
+        ("grep", {"pattern": "x", "path": "/etc/*.d"}, [Access("fs-read", "/etc/*.d"), Access("fs-read", "/etc")]),
+        ("glob", {"pattern": "**/*.py"}, [Access("fs-read", ".")]),
+        ("glob", {"pattern": "/etc/*"}, [Access("fs-read", "/etc")]),
+        ("glob", {"pattern": "../x/*.py", "path": "src"}, [Access("fs-read", "src/../x")]),
+        ("list_files", {}, [Access("fs-read", ".")]),
+        ("shell", {"command": "rm -rf x"}, [Access("shell-run", "rm -rf x")]),
+    ],
+)
+def test_tools_say_what_a_call_will_touch(name: str, arguments: dict[str, object], expected: list[Access]) -> None:
+    tool = getattr(builtin, name)
+    assert tool.access(arguments) == expected
+
+
+@pytest.mark.covers("EXE-04")
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.relative_to(SOURCE).as_posix())
+def test_tools_reach_the_outside_through_the_environment_only(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    outside = {"os", "pathlib", "subprocess", "shutil", "tempfile", "io", "socket", "glob", "urllib", "http"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                assert not {n.name.partition(".")[0] for n in names} & outside
+            case ast.ImportFrom(module=str(module)):
+                assert module.partition(".")[0] not in outside
+            case ast.Call(func=ast.Name(id=name)):
+                assert name not in {"open", "exec", "eval", "__import__"}
+            case _:
+                pass

@@ -1,0 +1,256 @@
+"""`read_file`."""
+
+import base64
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import MemoryEnv
+from mainspring.messages import ImageBlock, TextBlock
+from mainspring.tools import ToolContext, ToolErrorCode
+from mainspring.tools.builtin import read_file
+
+
+def memory(files: dict[str, str | bytes]) -> ToolContext:
+    return ToolContext(env=MemoryEnv(files))
+
+
+def numbered(count: int) -> str:
+    return "".join([f"line {i}\n" for i in range(1, count + 1)])
+
+
+@pytest.mark.covers("TOL-01", "TOL-02")
+async def test_a_long_file_is_read_in_parts() -> None:
+    ctx = memory({"x": numbered(4500)})
+    first = await read_file(ctx, path="x")
+    assert first.text.startswith("1\tline 1\n")
+    assert first.text.endswith("2000\tline 2000\n(lines 1-2000 of 4500; continue with offset=2001)")
+    second = await read_file(ctx, path="x", offset=2001)
+    assert second.text.startswith("2001\tline 2001\n")
+    last = await read_file(ctx, path="x", offset=4001)
+    assert last.text.endswith("4500\tline 4500\n(lines 4001-4500 of 4500, end of file)")
+    assert first.metadata["truncated"]
+    assert first.metadata["total_lines"] == 4500
+
+
+@pytest.mark.covers("TOL-01")
+async def test_at_most_262144_bytes_are_returned() -> None:
+    ctx = memory({"x": ("y" * 999 + "\n") * 1000})
+    result = await read_file(ctx, path="x", line_numbers=False)
+    assert result.text.endswith("(lines 1-262 of 1000, stopped at max_bytes; continue with offset=263)")
+    assert len(result.text.rpartition("\n")[0].encode()) <= 262_144
+    assert (await read_file(ctx, path="x", max_bytes=3000)).metadata["last_line"] == 3
+
+
+@pytest.mark.covers("TOL-04")
+async def test_zero_turns_the_limits_off() -> None:
+    ctx = memory({"x": numbered(30_000), "wide": "z" * 500_000})
+    result = await read_file(ctx, path="x", limit=0, max_bytes=0)
+    assert result.text.endswith("30000\tline 30000\n(end of file, 30000 lines)")
+    assert "z" * 500_000 in (await read_file(ctx, path="wide", max_bytes=0)).text
+
+
+@pytest.mark.covers("TOL-05")
+async def test_line_numbers_can_be_left_out() -> None:
+    ctx = memory({"x": "a\n\tb\n"})
+    assert (await read_file(ctx, path="x")).text == "1\ta\n2\t\tb\n(end of file, 2 lines)"
+    assert (await read_file(ctx, path="x", line_numbers=False)).text == "a\n\tb\n(end of file, 2 lines)"
+    assert (await read_file(ctx, path="x", offset=2, limit=1)).text == "2\t\tb\n(lines 2-2 of 2, end of file)"
+
+
+@pytest.mark.parametrize(
+    ("content", "footer"),
+    [
+        ("", "(empty file)"),
+        ("one", "(end of file, 1 line; no newline at the end)"),
+        ("a\r\nb\r\n", "(end of file, 2 lines; CRLF line endings)"),
+        ("a\r\nb\nc\n", "(end of file, 3 lines; mixed LF and CRLF line endings)"),
+        ("\ufeffa\n", "(end of file, 1 line; UTF-8 with byte order mark)"),
+        ("é\n".encode("cp1252"), "(end of file, 1 line; cp1252)"),
+        ("é\r\n".encode("utf-16"), "(end of file, 1 line; utf-16-le with byte order mark, CRLF line endings)"),
+        ("é è\n".encode() + b"\xff\n", "(end of file, 2 lines; UTF-8 with 1 invalid bytes)"),
+    ],
+)
+async def test_the_footer_tells_what_is_not_seen(content: str | bytes, footer: str) -> None:
+    result = await read_file(memory({"x": content}), path="x")
+    assert result.text.split("\n")[-1] == footer
+    assert "\r" not in result.text
+    assert "\ufeff" not in result.text
+
+
+@pytest.mark.parametrize("offset", [4, 100])
+async def test_an_offset_past_the_end_is_an_error_with_the_total(offset: int) -> None:
+    result = await read_file(memory({"x": numbered(3)}), path="x", offset=offset)
+    assert result.is_error
+    assert result.text == f"offset {offset} is past the end of x, which has 3 lines."
+
+
+async def test_a_very_long_line_is_cut_and_can_be_read_on() -> None:
+    text = "".join(chr(97 + i % 26) for i in range(10_000))
+    ctx = memory({"x": f"short\n{text}\nend\n"})
+    result = await read_file(ctx, path="x")
+    assert (
+        f"2\t{text[:2000]}… (8000 more characters in this line: offset=2 limit=1 column=2001)\n3\tend\n" in result.text
+    )
+    rest = await read_file(ctx, path="x", offset=2, limit=1, column=2001)
+    assert rest.text.split("\n")[0] == "2\t" + text[2000:]
+
+
+async def test_the_tail_of_a_file_of_one_line_can_be_reached() -> None:
+    text = "é" * 200_000
+    ctx = memory({"x": text})
+    first = (await read_file(ctx, path="x", limit=1)).text
+    assert "(68928 more characters in this line: offset=1 limit=1 column=131073)" in first
+    assert (await read_file(ctx, path="x", limit=1, column=131_073)).text.startswith("1\t" + "é" * 68_928 + "\n")
+
+
+@pytest.mark.covers("TOL-03")
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x7fELF\x02\x01\x01\0\0", "ELF program"),
+        (b"text and then\0a NUL", "unknown kind of data"),
+        (bytes(range(128, 256)) * 20, "unknown kind of data"),
+        (b"SQLite format 3\0....", "SQLite database"),
+        (b"%PDF-1.7\n\0\0", "PDF"),
+    ],
+)
+async def test_a_binary_file_is_marked_with_size_and_kind(data: bytes, kind: str) -> None:
+    result = await read_file(memory({"x": data}), path="x")
+    assert not result.is_error
+    assert result.text.startswith(f"[binary file: x, {len(data)} bytes, {kind}; not shown.")
+    assert result.metadata["binary"]
+
+
+async def test_content_decides_and_not_the_name() -> None:
+    ctx = memory({"video.ts": "const a = 1;\n", "photo.png": "not an image\n", "notes.txt": png(2, 3)})
+    assert "const a" in (await read_file(ctx, path="video.ts")).text
+    assert "not an image" in (await read_file(ctx, path="photo.png")).text
+    assert "[image/png]" in (await read_file(ctx, path="notes.txt")).text
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def png(width: int, height: int) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\xff\0\0" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+GIF = b"GIF89a\x02\0\x03\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x02\0\x03\0\0\x02\x02D\x01\0;"
+JPEG = b"\xff\xd8\xff\xe0\0\x04JF\xff\xc0\0\x0b\x08\0\x03\0\x02\x01\x01\x11\0\xff\xda\0\x02x\xff\xd9"
+WEBP = b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X\x0a\0\0\0\0\0\0\0\x01\0\0\x02\0\0"
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"), [(png(2, 3), "image/png"), (GIF, "image/gif"), (JPEG, "image/jpeg"), (WEBP, "image/webp")]
+)
+async def test_an_image_is_shown(data: bytes, media_type: str) -> None:
+    result = await read_file(memory({"x": data}), path="x")
+    text, image = result.output
+    assert isinstance(text, TextBlock)
+    assert text.text == f"x: {media_type}, 2x3, {len(data)} bytes"
+    assert image == ImageBlock(media_type, base64.b64encode(data).decode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [png(2, 3)[:-20], png(0, 3), png(2, 3).replace(b"IDAT", b"IDAX"), GIF[:-1], JPEG[:-2], WEBP[:25] + b"\0" * 3],
+)
+async def test_a_damaged_image_is_told_and_not_sent(data: bytes) -> None:
+    result = await read_file(memory({"x": data}), path="x")
+    assert isinstance(result.output, str)
+    assert "it is not shown" in result.text
+
+
+async def test_an_image_that_is_too_big_is_not_sent() -> None:
+    result = await read_file(memory({"x": png(2, 3) + b"\0" * 4_000_000}), path="x")
+    assert "cannot be shown" in result.text
+
+
+async def test_what_is_no_file_is_refused(ctx: ToolContext, project: Path) -> None:
+    os.mkfifo(project / "fifo")
+    (project / "zero").symlink_to("/dev/zero")
+    (project / "folder").mkdir()
+    (project / "loop").symlink_to("loop")
+    expected = {
+        "fifo": "Cannot read fifo: it is no regular file but a fifo.",
+        "zero": "Cannot read /dev/zero: it is no regular file but a device.",
+        "folder": "Cannot read folder: it is a folder. list_files shows what is in it.",
+        "loop": "Cannot read loop: its symbolic links form a loop.",
+        "": "Cannot read : the path is empty.",
+    }
+    for path, text in expected.items():
+        result = await read_file(ctx, path=path)
+        assert (result.is_error, result.text) == (True, text)
+
+
+async def test_a_file_that_does_not_exist_has_suggestions() -> None:
+    ctx = memory({"src/app/main.py": "", "src/utils.py": "", "README.md": ""})
+    result = await read_file(ctx, path="main.py")
+    assert result.code is ToolErrorCode.NOT_FOUND
+    assert result.text == "main.py does not exist (looked for /project/main.py). Did you mean: src/app/main.py?"
+    assert "src/utils.py?" in (await read_file(ctx, path="src/util.py")).text
+    assert "glob finds files" in (await read_file(ctx, path="zzz")).text
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("src/a.py", "@src/a.py"),
+        ("Screenshot 1.02.03\u202fPM.txt", "Screenshot 1.02.03 PM.txt"),
+        ("cafe\u0301.txt", "caf\u00e9.txt"),
+        ("It\u2019s.md", "It's.md"),
+    ],
+)
+async def test_names_that_look_the_same_are_found(name: str, asked: str) -> None:
+    result = await read_file(memory({name: "found\n"}), path=asked)
+    assert result.text.startswith("1\tfound\n")
+
+
+async def test_the_given_name_comes_first() -> None:
+    ctx = memory({"@a": "at\n", "a": "plain\n"})
+    assert "at" in (await read_file(ctx, path="@a")).text
+
+
+async def test_the_path_that_was_permitted_is_the_one_that_is_read() -> None:
+    env = MemoryEnv({"a": "a\n", "b": "b\n"})
+    ctx = ToolContext(env=env, paths={"x": "/project/b"})
+    assert "1\tb" in (await read_file(ctx, path="x")).text
+
+
+async def test_a_path_that_became_a_link_is_not_followed(ctx: ToolContext, project: Path) -> None:
+    (project / "secret").write_text("s")
+    (project / "x").symlink_to("secret")
+    ctx.paths = {"x": f"{project}/x"}
+    result = await read_file(ctx, path="x")
+    assert result.code is ToolErrorCode.PERMISSION_DENIED
+
+
+async def test_a_big_file_is_read_without_holding_it(ctx: ToolContext, project: Path) -> None:
+    line = "x" * 99 + "\n"
+    (project / "big").write_text(line * 200_000)  # 20 MB: more than one piece.
+    result = await read_file(ctx, path="big", offset=199_999, limit=5)
+    assert result.text.endswith("\n(lines 199999-200000 of 200000, end of file)")
+    middle = await read_file(ctx, path="big", offset=83_880, limit=20)
+    assert middle.text.count("x" * 99 + "\n") == 20
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\r\n", min_codepoint=32, max_codepoint=0x24F)),
+        min_size=1,
+    )
+)
+async def test_what_is_read_is_what_is_there(lines: list[str]) -> None:
+    content = "\n".join(lines)
+    result = await read_file(memory({"x": content}), path="x", line_numbers=False)
+    if content and "(" not in content and result.metadata.get("form") == "":
+        assert result.text.rpartition("\n(")[0] == content.removesuffix("\n")

@@ -1,0 +1,113 @@
+"""`write_file`."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import MemoryEnv
+from mainspring.tools import ToolContext, ToolErrorCode
+from mainspring.tools.builtin import read_file, write_file
+
+
+@pytest.mark.covers("TOL-09")
+async def test_it_says_what_it_did(ctx: ToolContext, project: Path) -> None:
+    created = await write_file(ctx, path="src/new/a.py", content="x = 1\n")
+    assert created.text == "Created src/new/a.py (1 line, 6 bytes)."
+    assert (await write_file(ctx, path="src/new/a.py", content="x = 1\n")).text.startswith("No change needed")
+    updated = await write_file(ctx, path="src/new/a.py", content="x = 2\ny = 3\n")
+    assert updated.text == "Updated src/new/a.py (2 lines, 12 bytes)."
+    assert updated.metadata["diff"] == "--- a/src/new/a.py\n+++ b/src/new/a.py\n@@ -1 +1,2 @@\n-x = 1\n+x = 2\n+y = 3\n"
+    assert (project / "src/new/a.py").read_bytes() == b"x = 2\ny = 3\n"
+
+
+@given(st.text(st.characters(codec="utf-8")))
+async def test_what_is_given_is_what_is_written(content: str) -> None:
+    env = MemoryEnv()
+    await write_file(ToolContext(env=env), path="x", content=content)
+    assert env.files["x"] == content.encode()
+
+
+@given(st.text(st.characters(codec="utf-8")), st.sampled_from(["utf-16", "utf-8-sig"]))
+async def test_an_existing_file_keeps_its_mark_and_encoding(content: str, encoding: str) -> None:
+    env = MemoryEnv({"x": "old text\n".encode(encoding)})
+    await write_file(ToolContext(env=env), path="x", content=content)
+    assert env.files["x"].decode(encoding) == content.removeprefix("\ufeff")
+
+
+async def test_a_legacy_encoding_is_kept_or_refused() -> None:
+    old = "größer für alle\n".encode("cp1252")
+    env = MemoryEnv({"x": old})
+    ctx = ToolContext(env=env)
+    refused = await write_file(ctx, path="x", content="日本\n")
+    assert refused.is_error
+    assert "cp1252, which has no '日'" in refused.text
+    assert env.files["x"] == old
+    assert "cp1252 kept" in (await write_file(ctx, path="x", content="größte\n")).text
+    assert env.files["x"] == "größte\n".encode("cp1252")
+
+
+async def test_line_endings_are_not_translated_but_told() -> None:
+    env = MemoryEnv({"x": "a\r\nb\r\n"})
+    ctx = ToolContext(env=env)
+    assert "end in LF now" in (await write_file(ctx, path="x", content="a\nb\n")).text
+    assert env.files["x"] == b"a\nb\n"
+    await write_file(ctx, path="x", content="a\r\nb\n")
+    assert env.files["x"] == b"a\r\nb\n"
+
+
+async def test_half_a_surrogate_pair_is_refused() -> None:
+    result = await write_file(ToolContext(env=MemoryEnv()), path="x", content="a\ud83d")
+    assert result.is_error
+    assert "surrogate" in result.text
+
+
+async def test_mode_and_link_stay(ctx: ToolContext, project: Path) -> None:
+    (project / "run.sh").write_text("old")
+    (project / "run.sh").chmod(0o755)
+    (project / "link").symlink_to("run.sh")
+    await write_file(ctx, path="link", content="new")
+    assert (project / "link").is_symlink()
+    assert stat.S_IMODE((project / "run.sh").stat().st_mode) == 0o755
+    os.link(project / "run.sh", project / "other")
+    assert "2 names (hard links)" in (await write_file(ctx, path="run.sh", content="newer")).text
+
+
+async def test_failures_are_short_and_name_the_path(ctx: ToolContext, project: Path, tmp_path: Path) -> None:
+    (project / "folder").mkdir()
+    (project / "file").write_text("x")
+    expected = {
+        "folder": "Cannot write folder: it is a folder.",
+        "file/x": "Cannot write file/x: a part of the path is a file, not a folder.",
+        "../none/x": f"Cannot write {tmp_path}/none/x: its folder does not exist, and outside the project none is made.",
+    }
+    for path, text in expected.items():
+        result = await write_file(ctx, path=path, content="x")
+        assert result.is_error
+        assert result.text.startswith(text)
+    assert not (tmp_path / "none").exists()
+
+
+async def test_a_path_that_became_a_link_is_not_followed(ctx: ToolContext, project: Path, tmp_path: Path) -> None:
+    (project / "x").symlink_to(tmp_path / "outside")
+    ctx.paths = {"x": f"{project}/x"}
+    result = await write_file(ctx, path="x", content="new")
+    assert result.code is ToolErrorCode.PERMISSION_DENIED
+    assert not (tmp_path / "outside").exists()
+
+
+async def test_the_hash_is_that_of_reading(ctx: ToolContext) -> None:
+    written = await write_file(ctx, path="x", content="a\n")
+    assert (await read_file(ctx, path="x")).metadata["hash"] == written.metadata["hash"]
+
+
+async def test_a_long_diff_is_cut() -> None:
+    env = MemoryEnv({"x": "".join(f"line {i}\n" for i in range(1500))})
+    result = await write_file(ToolContext(env=env), path="x", content="".join(f"other {i}\n" for i in range(1500)))
+    assert len(result.metadata["diff"]) < 17_000
+    assert "(diff cut:" in result.metadata["diff"]
+    huge = await write_file(ToolContext(env=env), path="x", content="z\n" * 10_000)
+    assert "(lines 1 to 1500 replaced by 10000 lines)" in huge.metadata["diff"]
