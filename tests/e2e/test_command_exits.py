@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,10 @@ def alive(marker: str) -> bool:
     return False
 
 
-def wait_until(condition: object, seconds: float = 8.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 8.0) -> bool:
     """Whether something becomes true in time."""
     limit = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > limit:
             return False
         os.sched_yield()
@@ -154,7 +155,9 @@ def test_a_second_signal_leaves_at_once(command: Command) -> None:
     marker = f"sleep 98{os.getpid() % 1000:03}"
     command.server.script.append(call("shell", command=f"trap '' INT TERM; {marker}; {marker}"))
 
-    with command.start("-p", "x", "--allow", "shell", "--allow", "scope:fs-write", "--output", "stream-json") as process:
+    with command.start(
+        "-p", "x", "--allow", "shell", "--allow", "scope:fs-write", "--output", "stream-json"
+    ) as process:
         assert wait_until(lambda: alive(marker.replace(" ", "\0")))
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)

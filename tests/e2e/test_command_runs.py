@@ -171,7 +171,9 @@ def test_what_is_allowed_is_done(command: Command) -> None:
         "done",
     ]
 
-    done = command.run("-p", "x", "--allow", "write_file(b.txt)", "--allow", "shell(cat *)", "--allow", "scope:fs-write")
+    done = command.run(
+        "-p", "x", "--allow", "write_file(b.txt)", "--allow", "shell(cat *)", "--allow", "scope:fs-write"
+    )
 
     assert done.code == 0
     assert (command.folder / "c.txt").read_text(encoding="utf-8") == "xx"
@@ -189,7 +191,9 @@ def test_deny_beats_allow_wherever_it_stands(command: Command) -> None:
 
 def test_a_project_cannot_allow_itself_anything(command: Command) -> None:
     (command.folder / ".agent").mkdir()
-    (command.folder / ".agent" / "settings.json").write_text('{"permissions": {"allow": ["write_file"]}}', encoding="utf-8")
+    (command.folder / ".agent" / "settings.json").write_text(
+        '{"permissions": {"allow": ["write_file"]}}', encoding="utf-8"
+    )
     command.server.script += [call("write_file", path="b.txt", content="x"), "no"]
 
     done = command.run("-p", "x")

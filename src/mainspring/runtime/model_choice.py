@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.errors import ConfigError, ModelNotFoundError, ProviderConfigError
 from mainspring.models import ModelProvider, ProviderRegistry, create_model, default_registry, detect_local_servers
 from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import KEY_VARIABLES
 from mainspring.models.embedded.engine import engine_installed, missing_engine
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
@@ -21,8 +22,14 @@ from mainspring.runtime.settings import AppConfig, Settings
 DETECT_SECONDS = 0.5
 EMBEDDED = "embedded"
 
-_KEYED = ((openai.NAME, (openai.KEY_VARIABLE, openai.URL_VARIABLE)), (local.NAME, (local.URL_VARIABLE,)))
-"""Providers that the environment can name, in the order in which they are taken, and the variables that do."""
+_PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
+"""Providers whose key in the environment is reason enough to use them, in the order in which they are taken.
+
+Keys that are usually there for something else (``GITHUB_TOKEN``) and providers that need more than a key are not among them.
+"""
+
+_ADDRESSES = {openai.NAME: openai.URL_VARIABLE, local.NAME: local.URL_VARIABLE}
+"""Variables that give the address of a provider, which is as good as a key."""
 
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 """Parts of the names of models that cannot answer."""
@@ -43,8 +50,25 @@ class Choice(Struct, frozen=True):
         )
 
 
-async def choose_model(settings: Settings, environ: Mapping[str, str]) -> Choice:
+async def running_servers() -> list[local.LocalServer]:
+    """The model servers that run on this machine."""
+    return await detect_local_servers(timeout=DETECT_SECONDS)
+
+
+async def choose_model(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    servers: Callable[[], Awaitable[Sequence[local.LocalServer]]] = running_servers,
+    has_engine: Callable[[], bool] = engine_installed,
+) -> Choice:
     """The model for a run. Nothing is fetched or started yet.
+
+    Args:
+        settings: What is set.
+        environ: The environment.
+        servers: Finds the servers of this machine; asked only where nothing is set.
+        has_engine: Says whether the embedded model can run.
 
     Raises:
         ConfigError: If there is none; the text has the commands that give one.
@@ -59,17 +83,18 @@ async def choose_model(settings: Settings, environ: Mapping[str, str]) -> Choice
     for name, section in config.providers.sections.items():
         if section.api_key or section.base_url or section.model:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
-    for name, variables in _KEYED:
+    for name in (*_PREFERRED, local.NAME):
+        variables = (*KEY_VARIABLES.get(name, ()), *([_ADDRESSES[name]] if name in _ADDRESSES else []))
         given = next((v for v in variables if env_str(environ, v)), None)
-        if given:
+        if given and name in registry:
             return Choice(make(f"{name}:", config, registry), f"{given} is set")
-    for server in await detect_local_servers(timeout=DETECT_SECONDS):
+    for server in await servers():
         model = next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
         if model:
             found = create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
             return Choice(found, f"{server.name} runs on this machine")
-    if engine_installed():
-        return Choice(make(f"{EMBEDDED}:", config, registry), "no key and no local server")
+    if has_engine():
+        return Choice(make(f"{EMBEDDED}:", config, registry), "no key is set and no local server runs")
     raise ConfigError(nothing_configured())
 
 
@@ -95,6 +120,7 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
 
     Raises:
         ProviderConfigError: If something is missing; the text says what was made of ``spec``.
+        ConfigError: If the provider has no such model.
     """
     name, model = registry.split(spec) if spec else (registry.default, None)
     section = config.providers.get(name)
@@ -106,6 +132,8 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
     )
     try:
         return registry.build(wanted)
+    except ModelNotFoundError as error:
+        raise ConfigError(str(error)) from error
     except ProviderConfigError as error:
         prefix = (spec or "").partition(":")[0]
         if not model or prefix == name or ":" not in (spec or ""):
@@ -147,9 +175,4 @@ def _told(settings: Settings, name: str) -> str:
 
 def nothing_configured() -> str:
     """What to do where there is no model."""
-    return (
-        "no model: there is no key, no local server runs, and the embedded model is not installed. One of these helps:\n"
-        "    export OPENAI_API_KEY=...                      # an OpenAI key\n"
-        "    ollama serve                                   # or LM Studio, llama-server: found on their usual ports\n"
-        f"    mainspring config set providers.NAME.baseUrl URL && mainspring -p ... --model NAME:MODEL\n{missing_engine()}"
-    )
+    return f"no model: nothing is configured and no local server runs. {missing_engine()}"

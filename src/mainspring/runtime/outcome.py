@@ -65,6 +65,11 @@ class Progress(Struct, frozen=True):
     total: int = 0
     last: bool = False
 
+    @property
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1."""
+        return self.done / self.total if self.total else 0.0
+
 
 Report = Started | Notice | Progress | AgentEvent
 """Everything that a command tells while it works."""

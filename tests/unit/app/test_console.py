@@ -82,14 +82,15 @@ def test_progress_ends_before_other_lines() -> None:
     assert err.getvalue() == "\r1 %\r2 %\nx\n"
 
 
-def test_progress_off_a_terminal_is_one_line() -> None:
+def test_progress_off_a_terminal_is_a_line_for_each_tenth() -> None:
     err = io.StringIO()
     console = Console(io.StringIO(), err, {})
 
-    console.progress("1 %")
+    for percent in range(0, 31, 3):
+        console.progress(f"{percent} %", percent / 100)
     console.progress("done", last=True)
 
-    assert err.getvalue() == "done\n"
+    assert err.getvalue() == "0 %\n12 %\n21 %\n30 %\ndone\n"
 
 
 def test_a_closed_stderr_is_no_matter() -> None:

@@ -27,9 +27,11 @@ def write(folder: Path, value: object, name: str = ".agent/settings.json") -> Pa
     return file
 
 
-def load(project: Path, environ: Mapping[str, str] | None = None, **options: bool) -> Settings:
+def load(
+    project: Path, environ: Mapping[str, str] | None = None, *, trusted: bool = False, strict: bool = False
+) -> Settings:
     variables = {"MAINSPRING_HOME": os.environ["MAINSPRING_HOME"], **(environ or {})}
-    return load_settings(str(project), environ=variables, **options)
+    return load_settings(str(project), environ=variables, trusted=trusted, strict=strict)
 
 
 @pytest.mark.covers("CFG-01", "CFG-03")

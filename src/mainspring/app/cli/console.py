@@ -90,6 +90,7 @@ class Console:
         self._styled = self.watched and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
         self._out_open = False
         self._progress = False
+        self._step = -1
 
     def answer(self, text: str) -> None:
         """Write a piece of the answer.
@@ -145,14 +146,17 @@ class Console:
         """Tell what went wrong."""
         self._line(text, _RED)
 
-    def progress(self, text: str, *, last: bool = False) -> None:
-        """Show how far something is: in place on a terminal, else only its last state."""
+    def progress(self, text: str, share: float = 0.0, *, last: bool = False) -> None:
+        """Show how far something is: in place on a terminal, else a line for each tenth."""
         if self.watched:
             self._write(f"\r{visible(text)}\x1b[K" if self._styled else f"\r{visible(text)}")
             self._progress = not last
             if last:
                 self._write("\n")
-        elif last:
+            return
+        step = int(share * 10)
+        if last or step != self._step:
+            self._step = step
             self._line(text, _DIM)
 
     def _line(self, text: str, style: str) -> None:

@@ -20,7 +20,8 @@ def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
         work: Gets the console, gives the exit code.
     """
     console = Console(verbose=options.verbose)
-    log_to_stderr(options.verbose)
+    if getattr(options, "owns_process", False):
+        log_to_stderr(options.verbose)
     try:
         return work(console)
     except BrokenPipeError:

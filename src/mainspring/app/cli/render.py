@@ -72,8 +72,8 @@ class TextRenderer:
                     console.say(model.notice)
             case Notice(text=text):
                 console.say(f"note: {text}")
-            case Progress(text=text, last=last):
-                console.progress(text, last=last)
+            case Progress(text=text, share=share, last=last):
+                console.progress(text, share, last=last)
             case _:
                 self._details(report)
 
@@ -129,9 +129,9 @@ def told(call: ToolUseBlock) -> str:
 
 
 def _header(model: ModelName, resumed: int) -> str:
-    label = f" ({model.label})" if model.label and model.label != model.id else ""
-    why = f", {model.why}" if model.why else ""
-    return f"model: {model.spec}{label}{why}" + (f"; going on after {resumed} messages" if resumed else "")
+    parts = [model.spec, model.label if model.label != model.id else "", model.why]
+    going_on = f"going on after {resumed} messages" if resumed else ""
+    return "model: " + "; ".join(part for part in (*parts, going_on) if part)
 
 
 def _limit(outcome: Outcome) -> str:

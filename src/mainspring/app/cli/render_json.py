@@ -30,7 +30,7 @@ class JsonRenderer:
     def report(self, report: Report) -> None:
         """Progress of downloads goes to stderr, so that nobody waits in the dark."""
         if isinstance(report, Progress):
-            self._console.progress(report.text, last=report.last)
+            self._console.progress(report.text, report.share, last=report.last)
         elif isinstance(report, Notice):
             self._console.say(f"note: {report.text}")
 
@@ -56,7 +56,7 @@ class StreamJsonRenderer:
         if line is not None:
             self._console.data(wire.encode(line))
         elif isinstance(report, Progress):
-            self._console.progress(report.text, last=report.last)
+            self._console.progress(report.text, report.share, last=report.last)
 
     def finish(self, outcome: Outcome, signal: int = 0) -> int:
         """Write the last line."""

@@ -16,6 +16,7 @@ from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.mentions import attach, delimited
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
+from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
 
 _START_GRACE = 2.0
@@ -50,16 +51,18 @@ async def ask(
     signal = signal or CancelToken()
     try:
         conversation = await run_cancellable(lambda: converse(options, report, environ), signal, _START_GRACE)
+        try:
+            if on_ready is not None:
+                on_ready(conversation)
+            prompt = await prompt_of(options, conversation)
+            await prepare(conversation.choice.model, report, signal, offline=options.place.offline)
+            return await answer(conversation, prompt, report, signal)
+        finally:
+            await conversation.aclose()
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise
         raise AgentAbortedError(signal.reason) from None
-    try:
-        if on_ready is not None:
-            on_ready(conversation)
-        return await answer(conversation, await prompt_of(options, conversation), report, signal)
-    finally:
-        await conversation.aclose()
 
 
 async def prompt_of(options: AskOptions, conversation: Conversation) -> str:

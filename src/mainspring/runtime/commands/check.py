@@ -15,6 +15,8 @@ from msgspec import Struct
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
 from mainspring.models import Timeouts, detect_local_servers
 from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.models.embedded.fetch import present
+from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.http_model import HttpModel
 from mainspring.models.shared_transport import shared_transport
 from mainspring.runtime.build import load
@@ -69,7 +71,7 @@ async def check(place: Place, *, model: str | None = None, environ: Mapping[str,
     cwd, settings = load(place, {("model",): model} if model else {}, environ)
     items = [_python(), *_places(cwd, settings), *_programs()]
     items.append(await _servers())
-    items.append(_engine())
+    items.append(await asyncio.to_thread(_engine))
     try:
         choice = await choose_model(settings, environ)
     except (ConfigError, ProviderConfigError) as error:
@@ -129,9 +131,11 @@ async def _servers() -> Item:
 
 
 def _engine() -> Item:
-    if engine_installed():
-        return Item(name="embedded model", state="ok", text="its engine is installed")
-    return Item(name="embedded model", state="note", text="not installed", advice=missing_engine())
+    if not engine_installed():
+        return Item(name="embedded model", state="note", text="not installed", advice=missing_engine())
+    here = [known.name for known in WEIGHTS.values() if present(known, models_dir())]
+    fetched = f"fetched: {', '.join(here)}" if here else f"{DEFAULT} is fetched on first use"
+    return Item(name="embedded model", state="ok", text=f"installed; {fetched}")
 
 
 async def _reach(choice: Choice) -> tuple[list[Item], Exception | None]:

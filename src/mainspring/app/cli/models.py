@@ -1,0 +1,59 @@
+"""``mainspring models``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+import msgspec
+
+from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.interrupts import Interrupts
+from mainspring.app.cli.render import TextRenderer
+from mainspring.events import CancelToken
+from mainspring.runtime.commands.models import ModelView, get_model, list_models
+
+_MARKS = {"ready": "ready  ", "fetch": "fetch  ", "missing": "missing"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or fetch; the exit code."""
+    return framed(
+        options, lambda console: _get(options, console) if options.action == "get" else _list(options, console)
+    )
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    found = asyncio.run(list_models(place_of(options)))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return 0
+    width = max((len(view.spec) for view in found), default=0)
+    for view in found:
+        console.answer(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_about(view)}\n")
+    console.say(
+        "* answers where --model names none"
+        if any(v.chosen for v in found)
+        else "nothing answers yet: mainspring check"
+    )
+    return 0
+
+
+def _about(view: ModelView) -> str:
+    return one_line("; ".join(text for text in (view.label, view.note) if text), 300)
+
+
+def _get(options: argparse.Namespace, console: Console) -> int:
+    signal = CancelToken()
+
+    async def get() -> str:
+        return await get_model(options.name, place_of(options), TextRenderer(console).report, signal)
+
+    with Interrupts(signal, lambda number: None) as interrupts:
+        try:
+            console.answer(asyncio.run(get()) + "\n")
+        except asyncio.CancelledError:
+            console.fail("interrupted; the same command goes on from here")
+            return 128 + interrupts.number
+    return 0

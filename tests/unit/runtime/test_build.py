@@ -1,0 +1,182 @@
+"""Options and settings become an agent."""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ConfigError, SessionError
+from mainspring.policies.permissions import RuleSet
+from mainspring.runtime.build import (
+    Conversation,
+    behavior_of,
+    chosen,
+    converse,
+    for_small,
+    open_session,
+    permissions_of,
+    retry_of,
+)
+from mainspring.runtime.environ import env_bool, env_float, env_int, env_str
+from mainspring.runtime.home import working_folder
+from mainspring.runtime.options import AskOptions, Place, Rules
+from mainspring.runtime.outcome import Notice, Report
+from mainspring.runtime.prompt import system_prompt
+from mainspring.runtime.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
+from mainspring.runtime.settings.load import RuleSource
+from mainspring.sessions import Session
+from mainspring.tools.builtin import builtin_tools
+
+
+@pytest.fixture
+def environ(monkeypatch: pytest.MonkeyPatch, home: Path) -> dict[str, str]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    return {"OPENAI_API_KEY": "sk-1", "MAINSPRING_HOME": str(home / ".agent")}
+
+
+def options(folder: Path, **more: Any) -> AskOptions:
+    return AskOptions(prompt="x", place=Place(cwd=str(folder)), **more)
+
+
+async def build(given: AskOptions, environ: dict[str, str], report: Callable[[Report], None] = print) -> Conversation:
+    conversation = await converse(given, report, environ)
+    await conversation.aclose()
+    return conversation
+
+
+@pytest.mark.covers("AGT-36")
+async def test_everything_is_put_together(tmp_path: Path, environ: dict[str, str]) -> None:
+    conversation = await build(options(tmp_path, system="Only rhyme.", max_turns=7), environ)
+
+    agent = conversation.agent
+    assert [t.name for t in agent.tools] == [t.name for t in builtin_tools()]
+    assert agent.context.system.startswith("Only rhyme.")
+    assert str(tmp_path) in agent.context.system
+    assert agent.behavior.max_turns == 7
+    assert conversation.session is not None
+    assert agent.session_id == conversation.session.id
+
+
+@pytest.fixture
+def odd_project(tmp_path: Path) -> Path:
+    (tmp_path / ".agent").mkdir()
+    (tmp_path / ".agent" / "settings.json").write_text('{"modle": 1}', encoding="utf-8")
+    return tmp_path
+
+
+async def test_warnings_are_told(odd_project: Path, environ: dict[str, str]) -> None:
+    told: list[Report] = []
+
+    await build(options(odd_project), environ, told.append)
+
+    assert [type(t) for t in told] == [Notice]
+
+
+async def test_a_session_is_closed_where_the_agent_cannot_be_made(tmp_path: Path, environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'read_file'"):
+        await build(options(tmp_path, tools=("raed_file",)), environ)
+    with pytest.raises(ConfigError, match="--deny"):
+        await build(options(tmp_path, rules=Rules(deny=("shell(",))), environ)
+
+
+@pytest.mark.parametrize(
+    ("rules", "extra"),
+    [
+        ({}, []),
+        ({"allow": ["write_file(out/**)"]}, ["write_file"]),
+        ({"allow": ["scope:fs-write"]}, ["write_file", "edit", "multi_edit"]),
+        ({"allow": ["shell(ls *)"]}, ["shell"]),
+        ({"deny": ["shell"]}, []),
+    ],
+)
+def test_a_small_model_is_offered_reading_and_what_is_allowed(rules: dict[str, Any], extra: list[str]) -> None:
+    offered = {t.name for t in for_small(builtin_tools(), RuleSet.build(**rules))}
+
+    assert offered == {"read_file", "list_files", "grep", *extra}
+
+
+def test_tools_by_name_keep_their_order() -> None:
+    assert [t.name for t in chosen(builtin_tools(), ["grep", "read_file"])] == ["read_file", "grep"]
+    assert chosen(builtin_tools(), []) == []
+
+
+def test_limits_of_the_settings() -> None:
+    behavior = behavior_of(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolved()
+
+    assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
+    assert behavior_of(AppConfig()).resolved().max_turns == 50
+    assert behavior_of(AppConfig()).resolved().max_output_tokens == 16384
+
+
+def test_retries_of_the_settings() -> None:
+    assert retry_of(RetrySettings(enabled=False)) is None
+    made = retry_of(RetrySettings(max_retries=5, base_delay_ms=10, enable_jitter=False))
+    assert made is not None
+    assert (made.max_retries, made.base_delay_ms, made.max_delay_ms, made.jitter) == (5, 10, 10000, 0.0)
+
+
+def test_a_bad_rule_of_a_file_is_located() -> None:
+    source = RuleSource("user", "/x/settings.json", PermissionSettings(ask=("shell", "fs-write")))
+
+    with pytest.raises(ConfigError, match=r"/x/settings.json: permissions.ask\[1\].*scope:fs-write"):
+        permissions_of(Settings(config=AppConfig(), rules=(source,)), Rules(), "/x")
+
+
+def test_sessions(tmp_path: Path, home: Path) -> None:
+    given = options(tmp_path)
+
+    assert open_session(options(tmp_path, save=False), str(tmp_path), None) is None
+    with pytest.raises(SessionError, match="--continue: there is no session"):
+        open_session(options(tmp_path, continued=True), str(tmp_path), None)
+    made = open_session(given, str(tmp_path), None)
+    assert isinstance(made, Session)
+    made.save()
+    made.close()
+    again = open_session(options(tmp_path, continued=True), str(tmp_path), None)
+    assert again is not None
+    assert again.id == made.id
+    again.close()
+
+
+# --- the prompt, places, variables ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("AGT-36")
+def test_the_prompt_is_the_same_all_day() -> None:
+    day = date(2026, 11, 28)
+
+    prompt = system_prompt("/work", day)
+
+    assert prompt == system_prompt("/work", day)
+    assert "Folder: /work" in prompt
+    assert "2026-11-28" in prompt
+    assert len(prompt) < 1500
+    assert system_prompt("/work", day, instructions="Mine.").startswith("Mine.\n\nFolder:")
+    assert system_prompt("/work", day, small=True) == ""
+    assert system_prompt("/work", day, instructions="Mine.", small=True) == "Mine."
+
+
+def test_the_folder_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    assert working_folder(str(tmp_path / "link"), {}) == (str(tmp_path / "real"), "")
+    monkeypatch.chdir(tmp_path)
+    assert working_folder(None, {})[0] == str(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        working_folder(str(tmp_path / "none"), {})
+
+
+@pytest.mark.covers("PKG-19")
+def test_variables() -> None:
+    environ = {"S": " x ", "E": " ", "I": "3", "F": "1.5", "Y": "Yes", "N": "off"}
+
+    assert (env_str(environ, "S"), env_str(environ, "E"), env_str(environ, "none")) == ("x", None, None)
+    assert (env_int(environ, "I"), env_int(environ, "E")) == (3, None)
+    assert (env_float(environ, "F"), env_float(environ, "E")) == (1.5, None)
+    assert (env_bool(environ, "Y"), env_bool(environ, "N", True), env_bool(environ, "E", True)) == (True, False, True)
+    for read in (env_int, env_float, env_bool):
+        with pytest.raises(ConfigError, match="^S must be"):
+            read(environ, "S")

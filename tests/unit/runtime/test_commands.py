@@ -1,0 +1,195 @@
+"""The commands beside a run: they return data."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.events import CancelToken
+from mainspring.runtime.commands.check import check
+from mainspring.runtime.commands.config import change_config, show_config
+from mainspring.runtime.commands.models import get_model, list_models
+from mainspring.runtime.commands.replay import replay_traffic
+from mainspring.runtime.commands.sessions import saved_sessions
+from mainspring.runtime.commands.tools import call_tool, list_tools
+from mainspring.runtime.options import Place, Rules
+from mainspring.sessions import Session
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
+    return Place(cwd=str(tmp_path))
+
+
+@pytest.fixture
+def environ(home: Path) -> dict[str, str]:
+    return {"MAINSPRING_HOME": str(home / ".agent")}
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------------
+
+
+def test_tools_are_listed_with_their_schemas() -> None:
+    found = {tool.name: tool for tool in list_tools()}
+
+    assert set(found) == {"read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell"}
+    assert found["read_file"].input_schema["properties"]["path"]
+    assert all(tool.summary for tool in found.values())
+
+
+async def test_a_call_gives_the_result_of_the_tool(place: Place, environ: dict[str, str]) -> None:
+    result = await call_tool("read_file", '{"path": "a.txt"}', place, Rules(), environ=environ)
+
+    assert "one" in result.output
+    assert (result.is_error, result.code) == (False, None)
+    assert result.metadata["total_lines"] == 1
+
+
+async def test_who_types_a_call_may_make_it(place: Place, environ: dict[str, str], tmp_path: Path) -> None:
+    result = await call_tool("write_file", '{"path": "b.txt", "content": "x"}', place, Rules(), environ=environ)
+
+    assert not result.is_error
+    assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "x"
+
+
+@pytest.mark.parametrize(
+    ("rules", "path"),
+    [(Rules(deny=("write_file",)), "b.txt"), (Rules(ask=("scope:fs-write",)), "b.txt"), (Rules(), ".env")],
+)
+async def test_rules_hold_for_it(
+    place: Place, environ: dict[str, str], tmp_path: Path, rules: Rules, path: str
+) -> None:
+    result = await call_tool("write_file", json.dumps({"path": path, "content": "x"}), place, rules, environ=environ)
+
+    assert (result.is_error, result.code) == (True, "PERMISSION_DENIED")
+    assert not (tmp_path / path).exists()
+
+
+@pytest.mark.parametrize("arguments", ['{"path": ', "[]", '{"paht": "a.txt"}', ""])
+async def test_wrong_arguments_are_the_tools_error(place: Place, environ: dict[str, str], arguments: str) -> None:
+    result = await call_tool("read_file", arguments, place, Rules(), environ=environ)
+
+    assert (result.is_error, result.code) == (True, "VALIDATION_ERROR")
+
+
+async def test_an_unknown_tool(place: Place, environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'read_file'"):
+        await call_tool("readfile", "{}", place, Rules(), environ=environ)
+
+
+# --- config -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("CFG-06")
+def test_settings_are_changed_and_shown_with_their_origin(place: Place, environ: dict[str, str]) -> None:
+    file = change_config("providers.openai.apiKey", "sk-secret", environ)
+    change_config("agent.max_tokens", "100", environ)
+    change_config("permissions.deny", "shell\nedit(.github/**)", environ)
+
+    shown = {s.key: s for s in show_config(place, {**environ, "AGENT_MODEL": "a:b"}).settings}
+
+    assert shown["providers.openai.apiKey"].value == "[redacted]"
+    assert (shown["agent.maxTokens"].value, shown["agent.maxTokens"].origin) == (100, str(file))
+    assert shown["permissions.deny"].value == ("shell", "edit(.github/**)")
+    assert (shown["model"].value, shown["model"].origin) == ("a:b", "environment")
+    change_config("agent.maxTokens", None, environ)
+    assert "agent.maxTokens" not in {s.key for s in show_config(place, environ).settings}
+
+
+@pytest.mark.parametrize(("key", "value"), [("agent.maxTokens", "x"), ("nonsense", "1"), ("model", " ")])
+def test_wrong_changes_are_refused(environ: dict[str, str], home: Path, key: str, value: str) -> None:
+    with pytest.raises(ConfigError):
+        change_config(key, value, environ)
+
+    assert not (home / ".agent").exists()
+
+
+def test_without_a_home_nothing_can_be_set() -> None:
+    with pytest.raises(ConfigError, match="MAINSPRING_HOME"):
+        change_config("model", "a:b", {"HOME": "nowhere"})
+
+
+# --- the others -------------------------------------------------------------------------------------------------------------
+
+
+def test_sessions_of_the_folder(place: Place, environ: dict[str, str], tmp_path: Path) -> None:
+    with Session.create(tmp_path, title="mine") as session:
+        session.save()
+    with Session.create(tmp_path / "else") as other:
+        other.save()
+
+    assert [s.title for s in saved_sessions(place, environ=environ)] == ["mine"]
+    assert len(saved_sessions(place, everywhere=True, environ=environ)) == 2
+    assert saved_sessions(place, environ={"HOME": "nowhere"}) == []
+
+
+EXCHANGE = {
+    "provider": "openai",
+    "api": "chat_completions",
+    "response": {
+        "status": 200,
+        "body_text": json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}),
+    },
+}
+
+
+def test_recordings_are_decoded(tmp_path: Path) -> None:
+    folder = tmp_path / "traffic" / "openai"
+    folder.mkdir(parents=True)
+    (folder / "b.json").write_text(json.dumps(EXCHANGE), encoding="utf-8")
+    (folder / "INDEX.json").write_text("[]", encoding="utf-8")
+    single = tmp_path / "a.json"
+    single.write_text(json.dumps({**EXCHANGE, "response": {"status": 429, "body_text": "{}"}}), encoding="utf-8")
+
+    results = list(replay_traffic([str(tmp_path / "traffic"), str(single)]))
+
+    assert [r["file"] for r in results] == [str(folder / "b.json"), str(single)]
+    assert results[0]["text"] == "hello"
+    assert results[1]["error"]["code"] == "RATE_LIMITED"
+
+
+@pytest.mark.parametrize("name", ["none", "bad.json"])
+def test_what_is_no_recording_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "bad.json").write_text("{", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=name):
+        list(replay_traffic([str(tmp_path / name)]))
+
+
+async def test_models_that_can_be_named(place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {view.spec: view for view in await list_models(place, environ)}
+
+    assert "OPENAI_API_KEY" in found["openai:MODEL"].note
+    assert {"embedded:qwen-coder-0.5b", "embedded:qwen-coder-1.5b", "embedded:smollm2-135m"} <= set(found)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    found = {view.spec: view for view in await list_models(place, {**environ, "OPENAI_API_KEY": "sk-1"})}
+    assert (found["openai:gpt-5-mini"].state, found["openai:gpt-5-mini"].chosen) == ("ready", True)
+    assert "openai:MODEL" not in found
+
+
+async def test_an_unknown_embedded_model_cannot_be_fetched(place: Place) -> None:
+    with pytest.raises(ConfigError, match="qwen-coder-0.5b"):
+        await get_model("gpt-9", place, print, CancelToken())
+
+
+async def test_check_says_what_is_there_and_what_is_not(place: Place, environ: dict[str, str]) -> None:
+    found = await check(Place(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
+
+    items = {item.name: item for item in found.items}
+    assert items["home"].state == "ok"
+    assert items["model"].state == "missing"
+    assert "OPENAI_API_KEY" in items["model"].advice
+    assert found.error is not None
+
+
+async def test_check_tries_the_address(place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+
+    found = await check(place, environ={**environ, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+
+    assert found.model is not None
+    assert found.model.spec == "openai:gpt-5-mini"
+    assert {item.name: item.state for item in found.items}["reachable"] == "wrong"
+    assert found.error is not None

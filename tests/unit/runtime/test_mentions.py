@@ -1,0 +1,90 @@
+"""Files that a prompt mentions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mainspring.env import MemoryEnv
+from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.policies.permissions import Decision, Permissions
+from mainspring.runtime import mentions
+from mainspring.runtime.mentions import attach, delimited
+from mainspring.tools.builtin import read_file
+
+FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}
+
+
+async def attached(prompt: str, **rules: Any) -> str:
+    env = MemoryEnv(FILES)
+    return await attach(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "paths"),
+    [
+        ("look at @a.txt", ["a.txt"]),
+        ("@a.txt and @a.txt, (@b.txt) [@c]", ["a.txt", "b.txt", "c"]),
+        ("is it @src/x.py? Or @y.", ["src/x.py", "y"]),
+        ('"@d" @"with space.txt"', ["d", "with space.txt"]),
+        ("me@example.org, a@b, \\@property, @ alone, @", []),
+        ("@~/notes.md\n@../up", ["~/notes.md", "../up"]),
+    ],
+)
+def test_what_a_mention_is(prompt: str, paths: list[str]) -> None:
+    assert mentions.mentions(prompt) == paths
+
+
+async def test_files_and_folders_are_attached() -> None:
+    text = await attached('see @a.txt and @"docs/b c.md" in @docs; \\@this is plain')
+
+    assert text == (
+        'see @a.txt and @"docs/b c.md" in @docs; @this is plain\n\n'
+        '<file path="a.txt">\none\ntwo\n</file>\n\n<file path="docs/b c.md">\n# B\n</file>\n\n'
+        '<folder path="docs">\nb c.md\n</folder>'
+    )
+
+
+async def test_a_prompt_without_mentions_stays_as_it_is() -> None:
+    assert await attached("plain") == "plain"
+
+
+async def test_a_large_file_is_cut_at_a_line_and_says_so() -> None:
+    text = await attached("@big.txt")
+
+    assert len(text) < 270_000
+    assert "[cut here: 23831 lines of a file of 330000 bytes; read_file shows the rest]" in text
+
+
+@pytest.mark.parametrize(("path", "why"), [("none.txt", "there is no file 'none.txt'"), ("bin", "no text file")])
+async def test_what_cannot_be_attached_is_named(path: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        await attached(f"see @{path}")
+
+
+async def test_too_much_is_refused() -> None:
+    class Yes:
+        async def decide(
+            self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None
+        ) -> Decision:
+            return Decision(tool, "allow", "", None)
+
+    env = MemoryEnv({f"{i}.txt": "x" * 300_000 for i in range(5)})
+
+    with pytest.raises(ConfigError, match="larger than 1 MiB"):
+        await attach("@0.txt @1.txt @2.txt @3.txt @4.txt", env, Yes(), None)
+
+
+@pytest.mark.parametrize("path", ["../other/x", "/etc/passwd", ".env"])
+async def test_outside_and_sensitive_files_need_permission(path: str) -> None:
+    with pytest.raises(PermissionDeniedError, match="not allowed without asking"):
+        await attached(f"@{path}")
+
+
+async def test_a_denied_file() -> None:
+    with pytest.raises(PermissionDeniedError, match="is denied"):
+        await attached("@a.txt", deny=["read_file(a.txt)"])
+
+
+def test_delimiters_do_not_occur_in_what_they_hold() -> None:
+    assert delimited("file", "a</file>b</file-2>") == "<file-3>\na</file>b</file-2>\n</file-3>"

@@ -1,0 +1,115 @@
+"""Which model answers, and what is said where there is none."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.models.http_model import HttpModel
+from mainspring.models.providers.local import LocalServer
+from mainspring.runtime.model_choice import Choice, choose_model
+from mainspring.runtime.settings import AppConfig, Providers, ProviderSettings, Settings
+
+OLLAMA = LocalServer("Ollama", "http://localhost:11434/v1", ("nomic-embed-text:latest", "qwen3:8b"))
+EMPTY = LocalServer("LM Studio", "http://localhost:1234/v1", ())
+
+
+async def choose(
+    config: AppConfig | None = None,
+    environ: dict[str, str] | None = None,
+    *,
+    servers: Sequence[LocalServer] = (),
+    engine: bool = False,
+    origins: dict[str, str] | None = None,
+) -> Choice:
+    async def found() -> Sequence[LocalServer]:
+        return servers
+
+    settings = Settings(config=config or AppConfig(), origins=origins or {})
+    return await choose_model(settings, environ or {}, servers=found, has_engine=lambda: engine)
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    return {"OPENAI_API_KEY": "sk-1"}
+
+
+@pytest.mark.covers("CFG-12")
+async def test_the_order(key: dict[str, str]) -> None:
+    config = AppConfig(model="local:asked")
+    everything: dict[str, Any] = {"servers": [OLLAMA], "engine": True}
+
+    assert (await choose(config, key, **everything)).name.spec == "local:asked"
+    assert (await choose(None, key, **everything)).name.spec == "openai:gpt-5-mini"
+    assert (await choose(None, {}, **everything)).name.spec == "local:qwen3:8b"
+
+
+@pytest.mark.parametrize(
+    ("origin", "why"),
+    [("flags", "--model"), ("environment", "AGENT_MODEL"), ("/x/settings.json", "/x/settings.json")],
+)
+async def test_it_is_said_who_set_it(origin: str, why: str) -> None:
+    choice = await choose(AppConfig(model="local:m"), origins={"model": origin})
+
+    assert choice.why == f"set by {why}"
+
+
+async def test_a_local_server_needs_a_model_that_can_answer() -> None:
+    choice = await choose(servers=[EMPTY, OLLAMA])
+
+    assert choice.name.spec == "local:qwen3:8b"
+    assert choice.why == "Ollama runs on this machine"
+    assert isinstance(choice.model, HttpModel)
+    assert choice.model.profile.base_url == OLLAMA.base_url
+
+
+async def test_nothing_at_all_gives_the_commands_to_run() -> None:
+    with pytest.raises(ConfigError) as caught:
+        await choose(servers=[EMPTY])
+
+    text = str(caught.value)
+    assert "pip install" in text
+    assert "export OPENAI_API_KEY" in text
+
+
+@pytest.mark.covers("CFG-07")
+async def test_the_default_provider_and_its_section() -> None:
+    sections = {"mine": ProviderSettings(base_url="http://mine.example/v1", api_key="k", model="big:latest")}
+    config = AppConfig(providers=Providers(default="mine", sections=sections))
+
+    choice = await choose(config)
+    assert choice.name.spec == "mine:big:latest"
+    assert isinstance(choice.model, HttpModel)
+    assert choice.model.profile.base_url == "http://mine.example/v1"
+
+    other = await choose(AppConfig(providers=config.providers, model="small:1b"))
+    assert other.name.spec == "mine:small:1b"
+
+
+async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
+    sections = {"openai": ProviderSettings(api_key="sk-2", model="gpt-5")}
+
+    choice = await choose(AppConfig(providers=Providers(sections=sections)))
+
+    assert (choice.name.spec, choice.why) == ("openai:gpt-5", "set by providers.openai")
+
+
+async def test_an_unknown_default_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"providers.default is 'nobody'"):
+        await choose(AppConfig(providers=Providers(default="nobody")))
+
+
+async def test_a_provider_of_the_settings_needs_a_model() -> None:
+    sections = {"mine": ProviderSettings(base_url="http://mine.example/v1")}
+
+    with pytest.raises(ProviderConfigError, match="write mine:MODEL"):
+        await choose(AppConfig(providers=Providers(default="mine", sections=sections)))
+
+
+async def test_an_unknown_provider_is_explained() -> None:
+    with pytest.raises(ProviderConfigError, match="'anthropics' is no provider") as caught:
+        await choose(AppConfig(model="anthropics:claude"))
+
+    assert "No key for openai" in str(caught.value)
