@@ -24,7 +24,7 @@ from mainspring.sessions.entries import (
     encode_entry,
 )
 from mainspring.sessions.history import History, OpenCalls
-from mainspring.sessions.load import Line, Tree, fold, mend, read_path, read_tree
+from mainspring.sessions.load import Line, Tree, history_at, mend, read_path, read_tree
 from mainspring.sessions.repair import missing_results
 from mainspring.sessions.secrets import SecretFilter
 from mainspring.sessions.store import Problem, Row, SessionLog
@@ -98,13 +98,16 @@ class Journal:
         if lines:
             self._restore(read_tree(self.view()))
 
-    def resume(self) -> bool:
+    def resume(self, tree: Tree) -> bool:
         """Take up a stored session. Calls that a stopped program left get their results with the next write.
+
+        Args:
+            tree: What `read_tree` gave for the log.
 
         Returns:
             Whether the process of the last run was killed.
         """
-        self._restore(read_tree(self.log))
+        self._restore(tree)
         return self.history.run is not None
 
     def tell(self, problem: Problem) -> None:
@@ -133,15 +136,18 @@ class Journal:
         self.leaf = id
         return entry
 
-    async def flush(self, *, durable: bool = False) -> None:
+    async def flush(self, *, durable: bool = False) -> bool:
         """Store what was recorded, in one write.
 
         Args:
             durable: Whether to wait for the disk, if that was asked for at all.
+
+        Returns:
+            Whether it is stored now.
         """
         lines, self._waiting = self._waiting, []
         sync = self._options.sync
-        await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
+        return await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
 
     def take_back(self, entry: Entry) -> bool:
         """Forget the last entry, if it is still waiting to be stored."""
@@ -153,8 +159,8 @@ class Journal:
 
     @property
     def saved(self) -> bool:
-        """Whether all that was flushed is in the log."""
-        return self.log.writable and not self._writer.unsaved
+        """Whether writes reach the log."""
+        return self.log.writable and not self._writer.failing
 
     def save(self) -> None:
         """Store everything that was recorded, and block meanwhile."""
@@ -206,7 +212,7 @@ class Journal:
             tree = read_tree(view)
             if to not in tree.nodes:
                 raise SessionError(f"session {self.header.id} has no entry {to}")
-            history = fold(tree, read_path(view, tree.path(to)))
+            history = history_at(tree, view, to)
             if any(calls.reasons is None for calls in history.open.values()):
                 raise SessionError(
                     f"entry {to} stands between tool calls and their results; choose one before or after"
@@ -216,9 +222,8 @@ class Journal:
         return self.record(BranchEntry, left=left or "", label=label)
 
     def _restore(self, tree: Tree) -> None:
-        view = self.view()
         self.leaf = tree.leaf
-        self.history = fold(tree, read_path(view, tree.path(tree.leaf)))
+        self.history = history_at(tree, self.view(), tree.leaf)
         self._labels = tree.labels
         for calls in list(self.history.open.values()):
             if calls.reasons is None or calls.at < len(self.history.messages):

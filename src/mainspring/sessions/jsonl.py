@@ -65,7 +65,7 @@ class JsonlLog:
             self.writable = False
         self._fd = self._open_for_writing() if self.writable else None
         if self._fd is None:
-            self._fd = os.open(self._path, os.O_RDONLY | _CLOEXEC)
+            self._fd = os.open(self._path, os.O_RDONLY | _FLAGS)
             return
         size = os.fstat(self._fd).st_size
         with self._path.open("rb") as file:
@@ -74,7 +74,7 @@ class JsonlLog:
 
     def _open_for_writing(self) -> int | None:
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_APPEND | _CLOEXEC)
+            fd = os.open(self._path, os.O_RDWR | os.O_APPEND | _FLAGS)
         except OSError as error:
             self._read_only(Problem("unsaved", f"{self.place} may not be written to ({error.strerror}): {_NOT_SAVED}"))
             return None
@@ -125,7 +125,7 @@ class JsonlLog:
     def _create(self) -> int:
         """Make the file, which nobody else can have made."""
         make_private_folder(self._path.parent)
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
         self._lock = lock(fd)
         _mark(fd)
         self._fd = fd
@@ -217,6 +217,8 @@ class JsonlStore:
         try:
             if not log.writable and not any(p.kind == "newer" for p in log.problems):
                 raise SessionError(f"session {name} cannot be deleted: {log.problems[0]}")
+            if os.name == "nt":  # where an open file cannot be removed
+                log.close()
             os.unlink(log.place)
             if log.context_folder:
                 shutil.rmtree(log.context_folder, ignore_errors=True)
@@ -256,7 +258,7 @@ class JsonlStore:
 
 
 _NOT_SAVED = "what is said now is not saved"
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
 
 
 def _mark(fd: int) -> None:

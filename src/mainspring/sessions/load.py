@@ -14,8 +14,11 @@ from mainspring.errors import SessionError
 from mainspring.sessions.entries import (
     KNOWN,
     UNREADABLE,
+    CompactionEntry,
     Entry,
+    Kept,
     LabelEntry,
+    PairEntry,
     SessionEntry,
     decode_entry,
     decode_link,
@@ -28,6 +31,8 @@ from mainspring.sessions.store import Problem, Row, SessionLog
 class Node(Struct, frozen=True):
     """An entry in the tree."""
 
+    id: str
+    kind: str
     parent: str | None
     position: int
     number: int
@@ -111,7 +116,7 @@ def _take(tree: Tree, row: Row) -> None:
         text = f"line {row.number} hangs on an entry that is not there ({parent}); it was put behind the line before it"
         tree.problems.append(Problem("damaged", text))
         parent = tree.leaf
-    tree.nodes[link.id] = Node(parent, row.position, row.number)
+    tree.nodes[link.id] = Node(link.id, link.type, parent, row.position, row.number)
     tree.leaf = link.id
     if link.type not in KNOWN:
         text = f"line {row.number} is of a type that this version does not know ({link.type}); it was left alone"
@@ -149,8 +154,30 @@ def read_path(log: SessionLog, nodes: Iterable[Node]) -> Iterator[Line]:
             yield Line(node.number, data, None)
 
 
+def history_at(tree: Tree, log: SessionLog, leaf: str | None) -> History:
+    """The history at a leaf. Calls that are open there are still open; `repair` says what becomes of them."""
+    return fold(tree, read_path(log, relevant(tree, log, tree.path(leaf))))
+
+
+_STATE = {"run_start", "run_end", "model_change"}
+
+
+def relevant(tree: Tree, log: SessionLog, nodes: list[Node]) -> list[Node]:
+    """The entries of a path that its history is made of: from the last compaction on, and what that one keeps."""
+    last = next((i for i in range(len(nodes) - 1, -1, -1) if nodes[i].kind == "compaction"), 0)
+    compaction = next(read_path(log, nodes[last : last + 1])).entry if last else None
+    if not isinstance(compaction, CompactionEntry):
+        return nodes
+    kept = {item.entry for item in compaction.history if isinstance(item, Kept)}
+    pairs = [node for i in kept if (node := tree.nodes.get(i)) is not None and node.kind == "pair"]
+    for line in read_path(log, pairs):
+        if isinstance(line.entry, PairEntry):
+            kept.update((line.entry.intent, *line.entry.results))
+    return [n for n in nodes[:last] if n.id in kept or n.kind in _STATE] + nodes[last:]
+
+
 def fold(tree: Tree, lines: Iterable[Line]) -> History:
-    """The history along a path. Calls that were open at its end are still open; `repair` says what becomes of them."""
+    """What the entries of a path add up to."""
     history = History()
     for line in lines:
         if line.entry is not None:

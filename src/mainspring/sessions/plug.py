@@ -127,8 +127,7 @@ class SessionPlug(Plug):
 
     async def _intend(self, hook: ToolIntent) -> None:
         self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
-        await self._journal.flush()
-        self._intent_saved = self._journal.saved
+        self._intent_saved = await self._journal.flush()
 
     async def _start(self, hook: ToolStart) -> None:
         calls = self._calls_with(hook.call_id)
@@ -143,8 +142,8 @@ class SessionPlug(Plug):
             idempotent=hook.idempotent,
             input=None if call.raw_input is None and hook.input == call.input else hook.input,
         )
-        await self._journal.flush(durable=not hook.idempotent)
-        if self._intent_saved and not self._journal.saved:
+        saved = await self._journal.flush(durable=not hook.idempotent)
+        if self._intent_saved and not saved:
             # A reader of the file would see the call and no start, and take it for one that never ran.
             hook.block = "the session can no longer be saved; from here on it is in memory only, so make the call again"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -24,6 +25,7 @@ from mainspring.sessions.jsonl import JsonlStore
 from mainspring.sessions.load import read_tree
 from mainspring.sessions.memory import MemoryStore
 from mainspring.sessions.places import new_session_id, resolved, user_folder
+from mainspring.sessions.plug import SessionPlug
 from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore
 from mainspring.sessions.turns import SessionTurn, messages_to_turns
 
@@ -31,8 +33,8 @@ Home = str | os.PathLike[str] | SessionStore
 """Where sessions are: the user's folder, or a store."""
 
 
-class Session:
-    """One conversation and where it is kept. Give it to an agent with `SessionPlug`; use it for one agent at a time.
+class Session(AbstractContextManager["Session"]):
+    """One conversation and where it is kept. Give it to an agent (``Agent(session=...)``, or its `plug`); use it for one agent at a time.
 
     A new session is stored with its first message, so one that is only looked at or never used leaves nothing behind.
 
@@ -118,8 +120,9 @@ class Session:
         store = _store(home)
         log = store.open(os.fspath(name), write=write)
         try:
-            session = cls(store, log, read_tree(log).header, options)
-            session.interrupted = session.journal.resume()
+            tree = read_tree(log)
+            session = cls(store, log, tree.header, options)
+            session.interrupted = session.journal.resume(tree)
         except OSError as error:
             log.close()
             raise SessionError(f"{log.place} cannot be read: {error.strerror or error}") from error
@@ -255,6 +258,10 @@ class Session:
         fork.journal.begin([line.data for line in self.journal.path()])
         return fork
 
+    def plug(self) -> SessionPlug:
+        """What puts it into an agent."""
+        return SessionPlug(self)
+
     def save(self) -> None:
         """Store everything now, also a session that has no message yet. Blocks meanwhile."""
         self.journal.save()
@@ -262,9 +269,6 @@ class Session:
     def close(self) -> None:
         """Store what is left, and let others write."""
         self.journal.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -34,26 +34,34 @@ class Writer:
         self._sync = False
         self._busy: Future[None] | None = None
 
-    async def put(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
-        """Write lines; when it returns they are in the log, or `unsaved` and the trouble was told.
+    async def put(self, lines: Sequence[bytes], *, sync: bool = False) -> bool:
+        """Write lines.
 
         Args:
             lines: One or several, in order.
             sync: Whether to wait until they would survive a power failure.
+
+        Returns:
+            Whether they are in the log. If not, they are `unsaved`, and the trouble was told.
         """
         if not self._log.writable:
-            return
+            return False
         self.unsaved.extend(lines)
         self._sync = self._sync or sync
         while self._busy is not None:
             await asyncio.wrap_future(self._busy)
-        if not (self.unsaved or self._sync) or self._too_early():
-            return
-        batch, sync = self._take()
-        if sync or not self._log.exists or sum(map(len, batch)) > INLINE:
-            await self._in_thread(batch, sync)
-        else:
-            self._store(batch, sync)
+        if (self.unsaved or self._sync) and not self._too_early():
+            batch, sync = self._take()
+            if sync or not self._log.exists or sum(map(len, batch)) > INLINE:
+                await self._in_thread(batch, sync)
+            else:
+                self._store(batch, sync)
+        return not self.failing
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last write did not work out."""
+        return self._failed is not None
 
     def flush(self) -> None:
         """Write what is left, and block meanwhile."""

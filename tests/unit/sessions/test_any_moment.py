@@ -25,7 +25,8 @@ from mainspring.events import (
 )
 from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.sessions import Session, SessionPlug
+from mainspring.sessions import JsonlStore, Session, SessionPlug
+from mainspring.sessions.load import fold, history_at, read_path, read_tree
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
 from mainspring.testing import MemoryEnv, ScriptedModel
 from tests.unit.sessions.stage import QUICK, check_paired, encoded
@@ -242,6 +243,18 @@ async def _one_more_run(session: Session) -> None:
     assert result.status == "completed"
 
 
+def check_shortcut(path: Path) -> None:
+    """What is read from the last compaction on is what reading everything gives."""
+    log = JsonlStore(path.parent).open(str(path), write=False)
+    tree = read_tree(log)
+    short = history_at(tree, log, tree.leaf)
+    full = fold(tree, read_path(log, tree.path(tree.leaf)))
+    assert encoded(short.messages) == encoded(full.messages)
+    assert (short.refs, list(short.open), short.model) == (full.refs, list(full.open), full.model)
+    assert [r and r.id for r in (short.run, short.ended)] == [r and r.id for r in (full.run, full.ended)]
+    log.close()
+
+
 GARBAGE = st.one_of(
     st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"")),
     st.sampled_from(
@@ -269,6 +282,7 @@ def test_garbage_between_the_lines_never_breaks_it(
             at = 1 + where % len(lines)
             lines[at : at + instead] = [junk]
         path.write_bytes(b"\n".join(lines) + b"\n")
+        check_shortcut(path)
         session = Session.open(path, options=QUICK)
         check_paired(session.messages)
         asyncio.run(_one_more_run(session))

@@ -28,6 +28,7 @@ from mainspring.sessions import (
     SessionOptions,
     SessionPlug,
 )
+from mainspring.sessions.journal import SyncMode
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import tool
@@ -438,6 +439,15 @@ async def test_parallel_results_are_stored_as_they_come() -> None:
     await one.run("go")
     assert [line["call"] for line in stored(session) if line["type"] == "result"] == ["b", "a"]
     assert texts(reopened(session).messages)[2] == "user: a=a b=b"
+
+
+@pytest.mark.parametrize("sync", ["calls", "always"])
+async def test_parallel_calls_all_run_while_the_disk_is_waited_for(sync: SyncMode) -> None:
+    session = Session.create(options=SessionOptions(sync=sync))
+    one = agent(session, calling(*"abcdefgh"), "end")
+    await one.run("go")
+    assert texts(one.messages)[2] == "user: " + " ".join(f"{c}=value of {c}" for c in "abcdefgh")
+    assert encoded(reopened(session).messages) == encoded(one.messages)
 
 
 async def test_only_the_public_bus_is_used() -> None:

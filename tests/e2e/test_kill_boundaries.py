@@ -1,0 +1,210 @@
+"""`kill -9` at each boundary of a tool turn; a second process goes on.
+
+The child ends itself: from a hook before or after the one of the session, from inside the tool, or between two writes. What ran
+is counted on disk by the tool itself.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import LocalEnv
+from mainspring.events import SessionEnd, SessionTurns, ToolAfter, ToolIntent, ToolPermit, ToolResultsAfter, ToolStart
+from mainspring.loop import Behavior, CoreAgent
+from mainspring.messages import Message
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.sessions import PairEntry, Session, SessionPlug
+from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
+from mainspring.tools import Tool, tool
+
+BEFORE, AFTER = 50, 150  # the session's own handlers stand at 100
+
+Boundary = tuple[type[Any], int, str]
+BOUNDARIES: dict[str, Boundary | None] = {
+    "before the prompt": (SessionTurns, BEFORE, ""),
+    "after the prompt": (SessionTurns, AFTER, ""),
+    "before the intent": (ToolIntent, BEFORE, ""),
+    "after the intent": (ToolIntent, AFTER, ""),
+    "while calls are judged": (ToolPermit, 0, "b"),
+    "before the start": (ToolStart, BEFORE, "b"),
+    "after the start": (ToolStart, AFTER, "b"),
+    "in mid-tool": None,
+    "before the result": (ToolAfter, BEFORE, "b"),
+    "after the result": (ToolAfter, AFTER, "b"),
+    "before the pair": (ToolResultsAfter, BEFORE, ""),
+    "after the pair": (ToolResultsAfter, AFTER, ""),
+    "before the end": (SessionEnd, BEFORE, ""),
+    "after the end": (SessionEnd, AFTER, ""),
+}
+MODES = {"one after the other": "sequential", "together": "parallel"}
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def counting(folder: Path, dying: str = "") -> Tool:
+    """A tool that notes on disk, beyond any kill, that it ran."""
+
+    @tool
+    async def act(key: str) -> str:
+        """Act."""
+        with (folder / "ran").open("a") as file:
+            file.write(f"{key}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if key == dying:
+            die()
+        return f"did {key}"
+
+    return act
+
+
+def agent_of(session: Session, act: Tool, *script: Any) -> CoreAgent:
+    return CoreAgent(ScriptedModel(*script), env=LocalEnv(os.getcwd()), tools=[act], plugs=[SessionPlug(session)])
+
+
+async def child(folder: Path, boundary: str, mode: str) -> None:
+    """A turn that is fine, then one that ends at the boundary."""
+    where = BOUNDARIES[boundary]
+    session = Session.create(folder, home=folder / "home", id="killed")
+    act = counting(folder, "b" if where is None else "")
+    calls = [Call("act", {"key": key}, id=f"call-{key}") for key in "abc"]
+    script = [Reply(calls=[Call("act", {"key": "x"}, id="call-x")]), "fine", Reply("I act", calls=calls), "done"]
+    agent = agent_of(session, act, *script)
+    await agent.run("first", behavior=Behavior(tool_execution=mode))  # pyright: ignore[reportArgumentType]
+    if where is not None:
+        hook, order, key = where
+
+        def kill(context: Any) -> None:
+            if not key or context.input.get("key") == key:
+                die()
+
+        agent.on(hook, kill, order=order)
+    await agent.run("second", behavior=Behavior(tool_execution=mode))  # pyright: ignore[reportArgumentType]
+
+
+def killed(folder: Path, boundary: str, mode: str) -> None:
+    command = [sys.executable, "-m", "tests.e2e.test_kill_boundaries", str(folder), boundary, mode]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+
+def ran(folder: Path) -> Counter[str]:
+    file = folder / "ran"
+    return Counter(file.read_text().split()) if file.exists() else Counter()
+
+
+def results(session: Session) -> dict[str, str]:
+    """The result of each call; every call has exactly one, right behind it."""
+    found: dict[str, str] = {}
+    messages = [m for m in session.messages if isinstance(m, Message)]
+    for message, following in zip(messages, [*messages[1:], Message("user")], strict=True):
+        ids = [c.id for c in message.tool_uses]
+        assert [r.tool_use_id for r in following.tool_results] == ids
+        for result in following.tool_results:
+            assert result.tool_use_id not in found
+            found[result.tool_use_id] = result.text
+    return found
+
+
+def expected(boundary: str, mode: str, did: Counter[str]) -> dict[str, str]:
+    """What each call of the second turn is owed, by where the kill came."""
+    order = list(BOUNDARIES)
+    at = order.index(boundary)
+    if at < order.index("after the intent"):
+        return {}
+    owed: dict[str, str] = {}
+    for key in "abc":
+        if at >= order.index("before the pair"):
+            owed[key] = f"did {key}"
+        elif key == "b" and order.index("after the start") <= at < order.index("after the result"):
+            owed[key] = INTERRUPTED
+        elif not did[key]:
+            owed[key] = NOT_STARTED
+        else:
+            owed[key] = f"did {key}"
+    if mode == "parallel" and order.index("before the start") <= at < order.index("before the pair"):
+        del owed["a"], owed["c"]  # they run beside it, so that is a matter of luck; see below
+    return {f"call-{key}": text for key, text in owed.items()}
+
+
+@pytest.mark.covers("SES-14", "SES-15", "SES-16")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
+    killed(tmp_path, boundary, mode)
+    did = ran(tmp_path)
+    assert did["x"] == 1
+    assert max(did.values()) == 1
+
+    session = Session.latest(tmp_path, home=tmp_path / "home")
+    assert session.writable  # the lock of the dead is free
+    assert session.problems == []
+    said = [m.text for m in session.messages if isinstance(m, Message) and m.text]
+    prompt_is_there = boundary != "before the prompt"
+    assert said[:3] == ["first", "fine", "second"][: 2 + prompt_is_there]
+    found = results(session)
+    for call, text in expected(boundary, mode, did).items():
+        assert found[call] == text
+    for call, text in found.items():  # what ran is never said not to have run, what did not is never said to have
+        key = call.removeprefix("call-")
+        assert text in ({f"did {key}", INTERRUPTED} if did[key] else {NOT_STARTED, INTERRUPTED})
+        if text == INTERRUPTED:
+            assert boundary not in {"after the intent", "while calls are judged", "after the pair"}
+    assert session.interrupted == (boundary not in {"after the end", "before the prompt"})
+
+    again = counting(tmp_path)
+    agent = agent_of(session, again, Reply(calls=[Call("act", {"key": "y"}, id="call-y")]), "on we go")
+    result = asyncio.run(agent.run("third"))
+    assert result.text == "on we go"
+    assert ran(tmp_path) == did + Counter("y")  # nothing ran twice
+    session.close()
+    last = Session.open("killed", home=tmp_path / "home")
+    assert last.problems == []
+    assert not last.interrupted
+    assert results(last) == {**found, "call-y": "did y"}
+    pairs = [e.intent for e in last.entries() if isinstance(e, PairEntry)]
+    assert len(pairs) == len(set(pairs))
+
+
+@pytest.mark.covers("SES-16")
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("boundary", ["after the prompt", "after the intent", "in mid-tool", "before the pair"])
+def test_a_killed_run_goes_on_without_a_prompt(boundary: str, tmp_path: Path) -> None:
+    killed(tmp_path, boundary, "sequential")
+    did = ran(tmp_path)
+    session = Session.latest(tmp_path, home=tmp_path / "home")
+    before = len(session.messages)
+    agent = agent_of(session, counting(tmp_path), "finished")
+    assert asyncio.run(agent.run()).text == "finished"
+    assert ran(tmp_path) == did
+    assert len(session.messages) == before + 1
+
+
+@pytest.mark.timeout(60)
+def test_a_kill_while_others_read(tmp_path: Path) -> None:
+    """A reader takes no lock and writes nothing, before and after the kill."""
+    killed(tmp_path, "in mid-tool", "sequential")
+    path = next((tmp_path / "home").rglob("*.jsonl"))
+    before = path.read_bytes()
+    with Session.open(path, write=False) as reader:
+        assert INTERRUPTED in results(reader).values()
+        with Session.open(path) as writer:
+            assert writer.writable
+    assert path.read_bytes() == before
+    assert [json.loads(line)["type"] for line in before.splitlines()][-1] == "call_started"
+
+
+if __name__ == "__main__":
+    asyncio.run(child(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    sys.exit("it was not killed")
