@@ -1,0 +1,348 @@
+"""`glob`, `grep` and `list_files`: ripgrep and the search without it give the same answers."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import LocalEnv, MemoryEnv, ProcessResult
+from mainspring.events import CancelToken
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.builtin import glob, grep, list_files
+
+FILES: dict[str, str | bytes] = {
+    ".gitignore": "build/\n*.log\n!keep.log\n/top.txt\n",
+    "src/.gitignore": "gen_*\n",
+    "src/a.py": "import os\nfoo = 1\n\ndef bar():\n    foo()\n",
+    "src/gen_x.py": "foo\n",
+    "src/sub/b.ts": "const foo = 2;\r\nFOO\r\nlast foo",
+    "src/top.txt": "foo\n",
+    "build/o.js": "foo\n",
+    "build/in/o.log": "foo\n",
+    "x.log": "foo\n",
+    "keep.log": "foo\n",
+    "top.txt": "foo\n",
+    ".git/config": "foo\n",
+    ".github/w.yml": "on: foo\n",
+    "node/.ignore": "z*\n",
+    "node/z1": "foo\n",
+    "node/y1": "foo\n",
+    "nested/.git/HEAD": "foo\n",
+    "nested/a.log": "foo\n",
+    "app/[id]/p.tsx": "foo bracket\n",
+    "-dash": "foo dash --files\n",
+    "bin": b"foo\0\n",
+    "late": b"foo\n" + b"x\n" * 50_000 + b"\0",
+    "u16": "\ufefffoo sixteen\n".encode("utf-16-le"),
+    "bom": "\ufefffoo bom\n",
+    "bad": b"foo \xff\xfe x\n",
+    "long": "a" * 3000 + "foo" + "b" * 3000 + "\n",
+    "sub.git/x": "foo\n",
+    "col:1:x.txt": "foo\n",
+    "brace.go": "func main() {\n\tvar x interface{} = foo\n}\n",
+}
+
+
+class NoRipgrep(LocalEnv):
+    """This machine, as if it had no ripgrep."""
+
+    async def find_program(self, name: str) -> str | None:
+        return None if name == "rg" else await super().find_program(name)
+
+
+@pytest.fixture
+def tree(local_env: LocalEnv, project: Path) -> Path:
+    for name, content in FILES.items():
+        file = project / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    Path(os.fsdecode(bytes(project) + b"/na\xffme")).write_bytes(b"foo raw\n")
+    (project / "link.py").symlink_to("src/a.py")
+    (project / "linked").symlink_to("src")
+    return project
+
+
+@pytest.fixture
+def without(tree: Path) -> NoRipgrep:
+    return NoRipgrep(tree)
+
+
+@pytest.fixture
+async def both(ctx: ToolContext, without: NoRipgrep) -> AsyncIterator[tuple[ToolContext, ToolContext]]:
+    if await ctx.env.find_program("rg") is None:
+        pytest.skip("needs ripgrep")
+    yield ctx, ToolContext(env=without)
+    await without.aclose()
+
+
+async def same(both: tuple[ToolContext, ToolContext], tool: Tool, **arguments: Any) -> ToolResult:
+    first, second = [await tool(ctx, **arguments) for ctx in both]
+    assert first.text == second.text
+    assert (first.metadata, first.is_error) == (second.metadata, second.is_error)
+    return first
+
+
+GREPS: list[dict[str, Any]] = [
+    {"pattern": "foo"},
+    {"pattern": "foo", "output_mode": "files"},
+    {"pattern": "foo", "output_mode": "count"},
+    {"pattern": "foo", "include_ignored": True, "output_mode": "files"},
+    {"pattern": "foo", "context": 1},
+    {"pattern": "foo", "head_limit": 3, "offset": 2},
+    {"pattern": "foo", "head_limit": 0},
+    {"pattern": "foo", "offset": 1000},
+    {"pattern": "FOO", "ignore_case": True, "path": "src"},
+    {"pattern": "^FOO$"},
+    {"pattern": "foo$", "glob": "*.{ts,py}"},
+    {"pattern": "foo", "glob": "src/**/*.ts"},
+    {"pattern": "foo", "glob": "[kl]*"},
+    {"pattern": "foo", "path": "src/**/*.ts"},
+    {"pattern": "foo", "path": "src/*"},
+    {"pattern": "foo", "path": "linked"},
+    {"pattern": "foo", "path": "link.py"},
+    {"pattern": "foo", "path": "app/[id]"},
+    {"pattern": "foo", "path": "build"},
+    {"pattern": "foo", "path": "build/o.js"},
+    {"pattern": "foo", "path": ".git"},
+    {"pattern": "foo", "path": "bin"},
+    {"pattern": "foo", "path": "u16"},
+    {"pattern": "foo", "path": "-dash"},
+    {"pattern": "-dash"},
+    {"pattern": "--files"},
+    {"pattern": "bar(", "literal": True},
+    {"pattern": "$", "path": "node"},
+    {"pattern": "def bar\\(\\):\\n    foo"},
+    {"pattern": "def bar\\(\\):\n    foo", "context": 1},
+    {"pattern": "def bar.*foo", "multiline": True},
+    {"pattern": "def bar.*foo", "multiline": True, "output_mode": "count"},
+    {"pattern": "foo(?=\\()"},
+    {"pattern": "(?<!= )foo\\b", "output_mode": "files"},
+    {"pattern": "(?P<x>f)oo", "path": "src"},
+    {"pattern": "(?<x>f)oo", "path": "src"},
+    {"pattern": "[[:upper:]]{3}"},
+    {"pattern": "main() {"},
+    {"pattern": "main\\(\\) {"},
+    {"pattern": "interface{}"},
+    {"pattern": "o{2}", "path": "src"},
+    {"pattern": "\\x{66}oo\\b", "path": "src"},
+    {"pattern": "zzz"},
+    {"pattern": "foo", "path": "nope"},
+    {"pattern": "foo", "path": "nope/*"},
+    {"pattern": "foo", "glob": "{a"},
+    {"pattern": "foo", "glob": "../*"},
+]
+
+
+@pytest.mark.covers("TOL-15")
+@pytest.mark.parametrize("arguments", GREPS, ids=str)
+async def test_grep_is_the_same_with_and_without_ripgrep(
+    both: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
+) -> None:
+    await same(both, grep, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"pattern": "bar("}, {"pattern": "*a"}, {"pattern": "[a"}, {"pattern": "a)"}], ids=str
+)
+async def test_a_wrong_pattern_is_told_by_both(
+    both: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
+) -> None:
+    for ctx in both:
+        result = await grep(ctx, **arguments)
+        assert result.code is ToolErrorCode.VALIDATION_ERROR
+        assert result.text.startswith("pattern is no valid regular expression: ")
+        assert "literal=true" in result.text
+        assert "\n" not in result.text
+
+
+@pytest.mark.covers("TOL-16")
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.py", ["src/a.py"]),
+        ("src/*.py", ["src/a.py"]),
+        ("./*.py", []),
+        ("src/**/*.{py,ts}", ["src/a.py", "src/sub/b.ts"]),
+        ("**/b.ts", ["src/sub/b.ts"]),
+        ("src/**", ["src/.gitignore", "src/a.py", "src/sub/b.ts", "src/top.txt"]),
+        ("src/", ["src/.gitignore", "src/a.py", "src/sub/b.ts", "src/top.txt"]),
+        ("top.txt", ["src/top.txt"]),
+        ("[!a-z.]*", ["-dash"]),
+        ("?in", ["bin"]),
+        ("app/[id]/p.tsx", ["app/[id]/p.tsx"]),
+        ("app/\\[id\\]/*", ["app/[id]/p.tsx"]),
+        ("build/*", ["build/o.js"]),
+        ("build/**", ["build/in/o.log", "build/o.js"]),
+        ("na*", ["na\\xffme"]),
+        ("-*", ["-dash"]),
+        ("**/sub", ["src/sub/"]),
+        (".*", [".gitignore", "node/.ignore", "src/.gitignore"]),
+        ("{keep.log,long}", ["keep.log", "long"]),
+        ("*.nope", []),
+    ],
+)
+async def test_glob(both: tuple[ToolContext, ToolContext], pattern: str, expected: list[str]) -> None:
+    result = await same(both, glob, pattern=pattern)
+    assert not result.is_error
+    lines = result.text.split("\n")
+    assert [line for line in lines if not line.startswith(("(", "No files"))] == expected
+
+
+@pytest.mark.covers("TOL-16")
+async def test_glob_comes_in_pages(both: tuple[ToolContext, ToolContext]) -> None:
+    first = await same(both, glob, pattern="*", limit=2)
+    assert first.text == "-dash\n.github/w.yml\n(files 1-2 of 21; continue with offset=2)"
+    assert (await same(both, glob, pattern="*", limit=2, offset=20)).text == "u16\n(files 21-21 of 21)"
+    assert "(21 files)" in (await same(both, glob, pattern="*", limit=0)).text
+
+
+@pytest.mark.parametrize("pattern", ["{a,b", "x[", "*/../../etc/*"])
+async def test_what_is_no_glob_is_told(both: tuple[ToolContext, ToolContext], pattern: str) -> None:
+    assert (await same(both, glob, pattern=pattern)).code is ToolErrorCode.VALIDATION_ERROR
+
+
+async def test_a_folder_that_is_not_there_is_told(both: tuple[ToolContext, ToolContext]) -> None:
+    result = await same(both, glob, pattern="nope/*.py")
+    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: there is no folder nope.")
+
+
+async def test_rules_of_a_folder_above_the_project_do_not_empty_it(
+    both: tuple[ToolContext, ToolContext], tree: Path
+) -> None:
+    (tree.parent / ".gitignore").write_text("*\n")  # As in a home folder under version control.
+    assert "src/a.py" in (await same(both, glob, pattern="*.py")).text
+    assert "src/a.py" in (await same(both, grep, pattern="foo", output_mode="files")).text
+
+
+@pytest.mark.covers("TOL-15")
+async def test_grep_says_what_it_left_out_and_how_to_go_on(ctx: ToolContext, tree: Path) -> None:
+    none = await grep(ctx, pattern="zzz")
+    assert none.text == (
+        "(no matches in .; not searched: ignored files, binary files and .git; include_ignored=true adds ignored files)"
+    )
+    assert (none.metadata["outcome"], none.is_error) == ("none", False)
+    page = await grep(ctx, pattern="foo", head_limit=2)
+    assert "lines 1-2 of 18 matching lines in 16 files; continue with offset=2" in page.text
+    long = await grep(ctx, pattern="foo", path="long")
+    assert long.text.startswith("1:…(2875 characters) aaa")
+    assert "…(2628 more characters)" in long.text
+
+
+@pytest.mark.covers("TOL-15")
+async def test_grep_takes_250_unless_told(ctx: ToolContext, project: Path) -> None:
+    (project / "many").write_text("x\n" * 300)
+    assert (await grep(ctx, pattern="x")).metadata["shown"] == 250
+    assert (await grep(ctx, pattern="x", head_limit=0)).metadata["shown"] == 300
+    assert (await grep(ctx, pattern="x", offset=290)).metadata["shown"] == 10
+
+
+async def test_context_is_told_from_matches(ctx: ToolContext, tree: Path) -> None:
+    result = await grep(ctx, pattern="foo", path="src/a.py", context=1)
+    assert result.text.startswith("1-import os\n2:foo = 1\n3-\n4-def bar():\n5:    foo()\n(2 matching lines")
+    gap = await grep(ctx, pattern="import|foo\\(", path="src/a.py", context=1)
+    assert gap.text.startswith("1:import os\n2-foo = 1\n--\n4-def bar():\n5:    foo()\n")
+
+
+async def test_what_a_policy_guards_is_withheld(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
+    for ctx in both:
+        ctx.env.guard = lambda path: not path.endswith("/src/a.py")
+    result = await same(both, grep, pattern="foo", path="src", output_mode="files")
+    assert "a.py" not in result.text
+    assert "1 file with matches withheld by the permission rules" in result.text
+    assert result.metadata["withheld"] == 1
+    assert "2:foo" in (await grep(both[0], pattern="foo", path="src/a.py")).text  # Permitted by name.
+
+
+class Answering(LocalEnv):
+    """A ripgrep that answers as it is told."""
+
+    answer = ProcessResult(exit_code=0)
+
+    async def run(self, *args: Any, **kwargs: Any) -> ProcessResult:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"exit_code": 143, "timed_out": True}, "INCOMPLETE: stopped after 30s"),
+        ({"exit_code": 137, "overflowed": True}, "INCOMPLETE: stopped because too much matches"),
+        ({"exit_code": 143, "cancelled": True}, "INCOMPLETE: cancelled"),
+        ({"exit_code": 139}, "INCOMPLETE: ripgrep ended with status 139"),
+    ],
+)
+async def test_a_search_that_was_broken_off_is_not_called_empty(tree: Path, answer: dict[str, Any], told: str) -> None:
+    env = Answering(tree)
+    env.answer = ProcessResult(**answer)
+    result = await grep(ToolContext(env=env), pattern="foo")
+    assert told in result.text
+    assert (result.is_error, result.metadata["outcome"]) == (True, "incomplete")
+    listed = await glob(ToolContext(env=env), pattern="*")
+    assert (listed.is_error, listed.metadata["outcome"]) == (True, "incomplete")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read everything")
+async def test_what_cannot_be_read_is_told(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
+    (tree / "src/sub").chmod(0)
+    try:
+        results = [await grep(ctx, pattern="foo", path="src") for ctx in both]
+    finally:
+        (tree / "src/sub").chmod(0o755)
+    for result in results:
+        assert result.metadata["outcome"] == "incomplete"
+        assert "sub: permission denied" in result.text
+
+
+async def test_a_search_can_be_cancelled(tree: Path) -> None:
+    token = CancelToken()
+    token.cancel()
+    for env in (LocalEnv(tree), NoRipgrep(tree)):
+        result = await grep(ToolContext(env=env, signal=token), pattern="foo")
+        assert result.metadata["outcome"] == "incomplete"
+        await env.aclose()
+
+
+async def test_the_search_without_ripgrep_does_not_hold_the_loop(without: NoRipgrep, tree: Path) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.ensure_future(tick())
+    await grep(ToolContext(env=without), pattern="foo")
+    ticking.cancel()
+    assert ticks > 20
+
+
+async def test_everything_works_in_memory() -> None:
+    files = {name: content for name, content in FILES.items() if name != "late"}
+    ctx = ToolContext(env=MemoryEnv(files))
+    assert "src/a.py\n2:foo = 1\n5:    foo()" in (await grep(ctx, pattern="foo", path="src")).text
+    assert (await glob(ctx, pattern="*.py")).text == "src/a.py\n(1 file)"
+    assert "b.ts" in (await list_files(ctx, path="src", depth=3)).text
+
+
+async def test_a_folder_is_listed_as_a_tree(ctx: ToolContext, tree: Path) -> None:
+    result = await list_files(ctx, path="src")
+    assert result.text == (".gitignore\na.py\nsub/\n  b.ts\ntop.txt\n(4 files, 1 folder; ignored: gen_x.py)")
+    top = await list_files(ctx, depth=1, limit=4)
+    assert top.text.startswith("-dash\n.github/ (1 inside)\n.gitignore\napp/ (1 inside)\n(14 files, 6 folders; ")
+    assert "16 more left out by limit; 9 entries further down, depth=2 shows them; ignored: .git/, build/" in top.text
+    assert "link.py@" in (await list_files(ctx, depth=1)).text
+    assert "(2 files, 1 folder)" in (await list_files(ctx, path="build")).text
+    assert (await list_files(ctx, path="app/[id]")).text == "p.tsx\n(1 file)"
+
+
+async def test_listing_needs_a_folder(ctx: ToolContext, tree: Path) -> None:
+    (tree / "empty").mkdir()
+    assert (await list_files(ctx, path="empty")).text == "(empty folder)"
+    assert "use read_file" in (await list_files(ctx, path="bin")).text
+    assert "use glob" in (await list_files(ctx, path="src/*")).text
+    assert (await list_files(ctx, path="nope")).code is ToolErrorCode.NOT_FOUND
