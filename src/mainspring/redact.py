@@ -29,7 +29,7 @@ _FIELDS = re.compile(
     r"""(?ix)
     ( ["']? \b [a-z0-9_-]* (?: api[_-]?key | secret | password | passwd | access[_-]?token | refresh[_-]?token
       | client[_-]?secret | private[_-]?key ) ["']? \s* [:=] \s* ["']? )
-    ( [^\s"',;&}\]]{6,} )"""
+    (?!\[redacted) ( [^\s"',;&}\]]{6,} )"""
 )
 _QUERY = re.compile(r"(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s\"']+")
 _USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@")

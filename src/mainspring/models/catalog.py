@@ -12,22 +12,23 @@ from mainspring.models.port import ModelInfo
 
 
 class CatalogEntry(Struct, frozen=True):
-    """One line of the catalogue; see `ModelInfo`."""
+    """One line of the catalogue; see `ModelInfo`. ``None`` is unknown."""
 
     provider: str
     id: str
     context_window: int | None = None
     max_output_tokens: int | None = None
-    vision: bool = False
-    reasoning: bool = False
+    vision: bool | None = None
+    reasoning: bool | None = None
     prices: tuple[float, float, float, float] | None = None
     label: str = ""
 
 
 class Catalog(Struct, frozen=True):
-    """All entries, and the day on which they were true."""
+    """All entries, the day on which they were true, and where they come from."""
 
     date: str
+    sources: str
     models: tuple[CatalogEntry, ...]
 
 
@@ -43,7 +44,7 @@ def look_up(provider: str, model: str) -> ModelInfo:
     A dated name (``gpt-5-mini-2025-08-07``) is the model without its date. Of an unknown model nothing is known: no window,
     no prices; it is taken to accept images until its host says no.
     """
-    entry = _find(provider, model)
+    entry = find_entry(provider, model)
     if entry is None:
         return ModelInfo(model, provider)
     return ModelInfo(
@@ -51,14 +52,15 @@ def look_up(provider: str, model: str) -> ModelInfo:
         provider=provider,
         context_window=entry.context_window,
         max_output_tokens=entry.max_output_tokens,
-        vision=entry.vision,
-        reasoning=entry.reasoning,
+        vision=entry.vision is not False,
+        reasoning=entry.reasoning is True,
         prices=entry.prices,
         label=entry.label,
     )
 
 
-def _find(provider: str, model: str) -> CatalogEntry | None:
+def find_entry(provider: str, model: str) -> CatalogEntry | None:
+    """The entry of a model, by its name or by its name without date."""
     known = {(e.provider, e.id): e for e in catalog().models}
     name = model
     while name:

@@ -29,7 +29,7 @@ from mainspring.redact import redact
 _ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
 _FINAL = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})
 """Reasons for which the same request fails again, whatever their code."""
-_DECISIVE = frozenset({402, 413, 429, 529})
+_DECISIVE = frozenset({402, 413, 429, 503, 529})
 """Statuses that mean one thing, whatever the text says."""
 
 

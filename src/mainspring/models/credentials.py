@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from mainspring.errors import ErrorCode, ProviderConfigError
+from mainspring.errors import ProviderConfigError
 from mainspring.models.proxies import is_loopback
+
+KEY_VARIABLES: dict[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "compatible": ("OPENAI_COMPATIBLE_API_KEY",),
+    "foundry": ("AZURE_FOUNDRY_API_KEY",),
+    "gemini": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "github": ("GITHUB_TOKEN",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+}
+"""Environment variables that may hold the key of a provider, in the order in which they are looked at."""
 
 
 def setting(value: str | None, *variables: str, environment: Mapping[str, str] | None = None) -> str | None:
@@ -24,26 +37,28 @@ def setting(value: str | None, *variables: str, environment: Mapping[str, str] |
 
 
 def require_key(
-    provider: str,
-    value: str | None,
-    variables: Sequence[str],
-    *,
-    base_url: str,
-    home: str,
-    environment: Mapping[str, str] | None = None,
+    provider: str, value: str | None, *, base_url: str, home: str, environment: Mapping[str, str] | None = None
 ) -> str:
     """The key for a provider at a base URL.
 
     A key of the configuration goes to the base URL of the configuration. One of the environment belongs to the provider's
     own host (``home``) and is not sent to another one, except on this machine.
 
+    Args:
+        provider: Name of the provider.
+        value: The key of the configuration, if there is one.
+        base_url: Where the key will be sent.
+        home: The provider's own base URL.
+        environment: The environment; the process's by default.
+
     Raises:
         ProviderConfigError: If there is none; the text names the variable and the setting.
     """
-    key = setting(value, environment=environment)
+    variables = KEY_VARIABLES.get(provider, ())
+    host = urlsplit(base_url).hostname or ""
+    key = setting(value)
     if key is not None:
         return key
-    host = urlsplit(base_url).hostname or ""
     known = setting(None, *variables, environment=environment)
     if known is not None and (is_loopback(host) or host == urlsplit(home).hostname):
         return known
@@ -53,14 +68,13 @@ def require_key(
     if known is not None:
         raise ProviderConfigError(
             f"No key for {provider} at {host}: {names} belongs to {urlsplit(home).hostname} and is not sent elsewhere. "
-            f"Give the key for {host} as `api_key` (setting providers.{provider}.apiKey)",
+            f"Give the key for {host} as the setting providers.{provider}.apiKey (in code: api_key=...)",
             reason="missing_key",
             provider=provider,
         )
     raise ProviderConfigError(
         f"No key for {provider}: set the environment variable {names}, or the setting providers.{provider}.apiKey "
         "(in code: api_key=...)",
-        code=ErrorCode.PROVIDER_NOT_CONFIGURED,
         reason="missing_key",
         provider=provider,
     )

@@ -89,11 +89,14 @@ class ProviderRegistry:
         return self._builder(config.provider)(config)
 
     def split(self, spec: str) -> tuple[str, str | None]:
-        """Provider and model of a spec: what stands before the first colon is a provider only if one has that name."""
+        """Provider and model of a spec: what stands before the first colon is a provider only if one has that name.
+
+        The name of a provider alone is its default model.
+        """
         name, colon, model = spec.partition(":")
         if colon and name in self:
             return name, model or None
-        if not colon and name in self and name != self.default:
+        if not colon and name in self:
             return name, None
         return self.default, spec
 

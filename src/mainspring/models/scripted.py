@@ -139,7 +139,7 @@ class ScriptedModel:
             reason: StopReason = reply.stop_reason or ("tool_use" if reply.calls else "end_turn")
             yield draft.done(reason)
             done = True
-        except ModelError:
+        except Exception:
             done = True
             raise
         finally:

@@ -72,16 +72,8 @@ async def serve(
             while (request := await _request(reader)) is not None:
                 seen.requests.append(request)
                 answer = left.pop(0) if len(left) > 1 else left[0]
-                for piece in answer(request) if callable(answer) else answer:
-                    if isinstance(piece, bytes):
-                        writer.write(piece)
-                        await writer.drain()
-                    elif isinstance(piece, str):
-                        if piece == "reset":
-                            writer.transport.abort()
-                        return
-                    elif not await _pause(piece, reader, writer):
-                        return
+                if not await _give(answer(request) if callable(answer) else answer, reader, writer):
+                    break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -95,6 +87,21 @@ async def serve(
         yield seen
     finally:
         server.close()
+
+
+async def _give(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Send an answer; false if the connection is over."""
+    for piece in answer:
+        if isinstance(piece, bytes):
+            writer.write(piece)
+            await writer.drain()
+        elif isinstance(piece, str):
+            if piece == "reset":
+                writer.transport.abort()
+            return False
+        elif not await _pause(piece, reader, writer):
+            return False
+    return True
 
 
 async def _pause(seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -17,6 +17,7 @@ from mainspring.messages import (
     Usage,
 )
 from mainspring.models.port import ModelRequest, Scratch
+from mainspring.models.prepare import pair
 from mainspring.models.profile import Dialect
 from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
 from tests.unit.models.wire import body, chunk, message, profile
@@ -298,10 +299,6 @@ def test_a_thinking_level_becomes_the_nearest_that_the_host_takes(
     assert body([Message.user("Hi")], using, thinking=level).get("reasoning_effort") == sent
 
 
-def test_a_model_known_not_to_reason_gets_no_thinking_level() -> None:
-    assert "reasoning_effort" not in body([Message.user("Hi")], profile(context_window=1000), thinking="high")
-
-
 def test_the_reply_cap_is_clamped_to_the_model_and_to_what_is_left_of_its_window() -> None:
     small = profile(context_window=10_000, max_output_tokens=4_000)
     long = [Message.user("x"), assistant(TextBlock("y"), usage=Usage(6_000, 500)), Message.user("z" * 4_000)]
@@ -364,7 +361,7 @@ def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPa
     from mainspring.models import history as module
 
     starts: list[int] = []
-    original = module.pair
+    original = pair
 
     def watched(messages: list[Message], start: int = 0) -> Any:
         starts.append(start)

@@ -10,7 +10,6 @@ from mainspring.models.profile import Dialect
 from mainspring.models.providers.openai_style import chat_model, given_key
 
 NAME = "compatible"
-KEY_VARIABLE = "OPENAI_COMPATIBLE_API_KEY"
 URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"
 
 
@@ -34,5 +33,5 @@ def build(config: ProviderConfig) -> HttpModel:
             reason="missing_model",
             provider=NAME,
         )
-    key = require_key(NAME, given_key(config), (KEY_VARIABLE,), base_url=base_url, home=home)
+    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
     return chat_model(config, provider=NAME, model=config.model, base_url=base_url, key=key, accepts=Dialect())

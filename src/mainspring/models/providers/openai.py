@@ -31,7 +31,7 @@ def build(config: ProviderConfig) -> HttpModel:
     """
     home = setting(None, URL_VARIABLE) or BASE_URL
     base_url = setting(config.base_url) or home
-    key = require_key(NAME, given_key(config), (KEY_VARIABLE,), base_url=base_url, home=home)
+    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
     own = base_url.rstrip("/") == BASE_URL
     return chat_model(
         config,

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.catalog import look_up
+from mainspring.models.catalog import find_entry, look_up
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import Credential, HttpModel
 from mainspring.models.port import ModelInfo
@@ -51,6 +51,9 @@ def dialect(config: ProviderConfig, defaults: Dialect) -> Dialect:
     Raises:
         ProviderConfigError: If a change names something unknown.
     """
+    entry = find_entry(config.provider, config.model or "")
+    if entry is not None and entry.reasoning is False:
+        defaults = replace(defaults, efforts=())
     if not config.dialect:
         return defaults
     try:

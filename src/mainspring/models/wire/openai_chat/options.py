@@ -47,12 +47,12 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
 
 
 def _effort(level: ThinkingLevel | None, profile: Profile) -> str | None:
-    """The level to send: the nearest that the host takes; none to a model that is known not to reason."""
-    info, accepted = profile.info, profile.dialect.efforts
-    if level is None or not accepted or (info.context_window and not info.reasoning):
+    """The level to send: the nearest that the host takes."""
+    accepted = profile.dialect.efforts
+    if level is None or not accepted:
         return None
     if level == "off":
-        return ("none" if "none" in accepted else min(accepted, key=_LEVELS.index)) if info.reasoning else None
+        return min(accepted, key=_LEVELS.index) if profile.info.reasoning else None
     wanted = _LEVELS.index(level)
     return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - wanted), default=None)
 

@@ -1,0 +1,244 @@
+"""`LLMClient`: results instead of exceptions, callbacks, a model made when needed."""
+
+from typing import Any
+
+import pytest
+
+from mainspring.errors import AuthenticationError, ErrorCode, ModelError, NetworkError, RateLimitedError
+from mainspring.events import StreamError
+from mainspring.messages import Message, Usage
+from mainspring.models import (
+    Call,
+    Failure,
+    LLMClient,
+    ModelCallbacks,
+    ProviderConfig,
+    ProviderRegistry,
+    Reply,
+    RetryConfig,
+    ScriptedModel,
+    Success,
+    is_model_error,
+    is_model_success,
+)
+
+QUICK = RetryConfig(base_delay_ms=1, jitter=0)
+
+
+def client(*script: Any, retry: RetryConfig = QUICK, callbacks: ModelCallbacks | None = None) -> LLMClient:
+    return LLMClient(ScriptedModel(*script), retry_config=retry, callbacks=callbacks)
+
+
+def recorded() -> tuple[list[Any], ModelCallbacks]:
+    told: list[Any] = []
+    return told, ModelCallbacks(
+        on_stream_start=lambda: told.append("start"),
+        on_stream_chunk=lambda event: told.append(event.type),
+        on_stream_end=lambda usage: told.append(usage),
+        on_error=lambda failure: told.append(failure.error),
+        on_retry=lambda info: told.append((info.attempt, info.max_retries, info.delay, info.message)),
+    )
+
+
+@pytest.mark.covers("MOD-18", "MOD-12", "MOD-13")
+async def test_invoke_takes_text_or_messages_and_gives_content_and_usage() -> None:
+    own = client(Reply("Hello", usage=Usage(3, 2)), "Again")
+
+    first = await own.invoke("Hi", system="Be kind.")
+    second = await own.invoke([Message.user("Hi"), Message.assistant("Hello"), Message.user("Once more")])
+
+    assert isinstance(first, Success)
+    assert is_model_success(first)
+    assert not is_model_error(first)
+    assert (first.result.text, first.result.usage, first.success) == ("Hello", Usage(3, 2), True)
+    assert isinstance(second, Success)
+    assert second.result.text == "Again"
+
+
+@pytest.mark.covers("MOD-17", "MOD-15")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (AuthenticationError("no key"), ErrorCode.AUTHENTICATION_ERROR),
+        (RateLimitedError("slow", retry_after=99.0), ErrorCode.RATE_LIMITED),
+        (ModelError("odd"), ErrorCode.UNKNOWN),
+        (ConnectionRefusedError("refused"), ErrorCode.NETWORK_ERROR),
+        (ValueError("odd"), ErrorCode.UNKNOWN),
+    ],
+)
+async def test_nothing_is_raised_at_the_boundary(error: Exception, code: ErrorCode) -> None:
+    own = LLMClient(ScriptedModel(error, loop=True), retry_config=QUICK)
+
+    for result in (await own.invoke("Hi"), await own.stream("Hi")):
+        assert isinstance(result, Failure)
+        assert is_model_error(result)
+        assert (result.error, result.success) == (code, False)
+        assert str(error) in result.message
+        assert result.cause is not None
+    assert isinstance(await own.invoke(5), Failure)  # type: ignore[arg-type]
+
+
+@pytest.mark.covers("MOD-17")
+async def test_a_wait_that_is_too_long_is_told_in_the_failure() -> None:
+    result = await client(RateLimitedError("slow", retry_after=99.0)).invoke("Hi")
+
+    assert isinstance(result, Failure)
+    assert result.retry_after == 99.0
+
+
+@pytest.mark.covers("MOD-19", "MOD-24", "MOD-25", "MOD-26", "MOD-27")
+async def test_callbacks_come_in_order() -> None:
+    told, callbacks = recorded()
+    own = client(NetworkError("gone"), Reply("Hello", usage=Usage(3, 2), pieces=2), callbacks=callbacks)
+
+    result = await own.stream("Hi")
+
+    assert isinstance(result, Success)
+    assert told == ["start", (1, 3, 0.001, "gone")]
+    assert [e.type async for e in result.result] == told[2:-1]
+    assert told[2:] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done", Usage(3, 2)]
+
+
+@pytest.mark.covers("MOD-24", "MOD-28", "MOD-27")
+async def test_an_error_is_told_once_when_nothing_is_tried_any_more() -> None:
+    told, callbacks = recorded()
+    own = client(
+        NetworkError("a"), NetworkError("b"), retry=RetryConfig(max_retries=1, base_delay_ms=1), callbacks=callbacks
+    )
+
+    assert isinstance(await own.stream("Hi"), Failure)
+
+    assert [t if isinstance(t, str) else t[0] for t in told] == ["start", 1, "NETWORK_ERROR"]
+
+
+@pytest.mark.covers("MOD-17", "MOD-19", "STR-09", "STR-13")
+async def test_a_stream_that_breaks_ends_with_an_error_event_and_the_partial_message() -> None:
+    told, callbacks = recorded()
+    result = await client(Reply("Hello", pieces=5, cut_after=2), callbacks=callbacks).stream("Hi")
+
+    assert isinstance(result, Success)
+    events = [event async for event in result.result]
+
+    last = events[-1]
+    assert isinstance(last, StreamError)
+    assert (last.reason, last.message.text, last.message.stop_reason) == ("error", "He", "error")
+    assert isinstance(last.error, NetworkError)
+    assert told[-1] is ErrorCode.NETWORK_ERROR
+    assert [event async for event in result.result] == []
+
+
+async def test_a_callback_may_be_async_and_its_failure_is_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    async def start() -> None:
+        told.append("start")
+
+    def broken(_: object) -> None:
+        raise RuntimeError("callback")
+
+    result = await client("Hi", callbacks=ModelCallbacks(on_stream_start=start, on_stream_chunk=broken)).stream("Hi")
+
+    assert isinstance(result, Success)
+    assert len([e async for e in result.result]) == 5
+    assert told == ["start"]
+    assert "a model callback failed" in caplog.text
+
+
+async def test_closing_the_result_closes_the_stream() -> None:
+    model = ScriptedModel(Reply("Hello", pieces=5))
+    result = await LLMClient(model).stream("Hi")
+
+    assert isinstance(result, Success)
+    await anext(result.result)
+    await result.result.aclose()
+
+    assert model.closed == 1
+    assert [e async for e in result.result] == []
+
+
+@pytest.mark.covers("MOD-23")
+async def test_the_retry_settings_can_be_given() -> None:
+    model = ScriptedModel(NetworkError("a"), loop=True)
+
+    await LLMClient(model, retry_config=RetryConfig(enabled=False)).invoke("Hi")
+    assert len(model.requests) == 1
+    await LLMClient(model, retry_config=RetryConfig(max_retries=2, base_delay_ms=1)).invoke("Hi")
+    assert len(model.requests) == 4
+
+
+def registry(made: list[ScriptedModel]) -> ProviderRegistry:
+    own = ProviderRegistry("one")
+
+    def build(config: ProviderConfig) -> ScriptedModel:
+        made.append(ScriptedModel("Hi", loop=True, provider=config.provider, model=config.model or "default-1"))
+        return made[-1]
+
+    own.register("one", build=build)
+    own.register("two", build=build)
+    return own
+
+
+@pytest.mark.covers("MOD-20", "MOD-21", "MOD-22")
+async def test_the_model_is_made_on_the_first_call_kept_and_made_anew_when_the_default_changes() -> None:
+    made: list[ScriptedModel] = []
+    current: dict[str, Any] = {"provider": "one"}
+    own = LLMClient(lambda: current, registry=registry(made))
+
+    assert (own.get_provider_name(), own.get_model_name()) == ("one", "")
+    assert made == []
+    await own.invoke("Hi")
+    await own.invoke("Hi")
+    assert len(made) == 1
+    assert (own.get_provider_name(), own.get_model_name()) == ("one", "default-1")
+
+    current = {"provider": "two", "model": "m2"}
+    assert (own.get_provider_name(), own.get_model_name()) == ("two", "m2")
+    await own.invoke("Hi")
+    assert [m.provider for m in made] == ["one", "two"]
+    await own.aclose()
+
+
+@pytest.mark.covers("RET-20")
+async def test_a_provider_that_cannot_be_made_is_a_failure() -> None:
+    for config, code in (
+        ({"provider": "three"}, ErrorCode.PROVIDER_NOT_SUPPORTED),
+        ({}, ErrorCode.PROVIDER_NOT_CONFIGURED),
+        ({"provider": "openai"}, ErrorCode.PROVIDER_NOT_CONFIGURED),
+    ):
+        result = await LLMClient(config).invoke("Hi")
+        assert isinstance(result, Failure)
+        assert result.error is code
+
+
+def test_a_model_given_directly_has_its_names() -> None:
+    own = client("Hi")
+
+    assert (own.get_provider_name(), own.get_model_name()) == ("scripted", "scripted-1")
+
+
+async def test_a_scripted_model_says_what_it_is_told() -> None:
+    model = ScriptedModel(
+        Call("look", {"at": "x"}),
+        [Call("a"), Call("b", raw='{"x": ', id="own")],
+        lambda request: f"You said {request.messages[-1].text}",
+        Reply("Hm", thinking="Well", stop_reason="max_tokens"),
+    )
+    own = LLMClient(model)
+    answers = [await own.invoke(f"{n}") for n in range(4)]
+    messages = [a.result.message for a in answers if isinstance(a, Success)]
+
+    assert [(c.id, c.name, c.input, c.raw_input) for c in messages[0].tool_uses] == [
+        ("call_1_0", "look", {"at": "x"}, None)
+    ]
+    assert [(c.id, c.name, c.raw_input) for c in messages[1].tool_uses] == [
+        ("call_2_0", "a", None),
+        ("own", "b", '{"x": '),
+    ]
+    assert messages[2].text == "You said 2"
+    assert (messages[3].thinking, messages[3].text, messages[3].stop_reason) == ("Well", "Hm", "max_tokens")
+    assert [m.stop_reason for m in messages[:3]] == ["tool_use", "tool_use", "end_turn"]
+    assert [seen.messages[0].text for seen in model.requests] == ["0", "1", "2", "3"]
+    assert model.remaining == 0
+    over = await own.invoke("more")
+    assert isinstance(over, Failure)
+    assert "has 4 answers" in over.message

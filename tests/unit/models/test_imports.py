@@ -1,0 +1,39 @@
+"""What importing the model layer loads, in a fresh process."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+HEAVY = ("httpx2", "aiohttp", "jsonschema", "pydantic", "requests", "xllamacpp", "rich")
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.covers("PKG-08")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import mainspring.models",
+        "from mainspring.models import *",
+        "from mainspring.models import create_model\ncreate_model('openai:gpt-5-mini', api_key='k')",
+        "from mainspring.models import classify_error, ScriptedModel, replay_exchange, LLMClient, detect_local_servers",
+    ],
+)
+def test_importing_and_making_a_model_loads_no_http_library(code: str) -> None:
+    assert loaded_by(code) == set()
+
+
+def test_every_exported_name_exists() -> None:
+    import mainspring.models as models
+
+    assert models.__all__ == sorted(models.__all__)
+    for name in models.__all__:
+        assert not isinstance(getattr(models, name), ModuleType)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = models.nothing

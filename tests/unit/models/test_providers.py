@@ -1,0 +1,370 @@
+"""Providers by name: specs, settings, keys, local servers, the catalogue."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ErrorCode, ModelError, NetworkError, ProviderConfigError
+from mainspring.messages import Message
+from mainspring.models import (
+    Dialect,
+    HttpModel,
+    LocalServer,
+    ModelProvider,
+    ProviderConfig,
+    ProviderRegistry,
+    ScriptedModel,
+    Timeouts,
+    create_model,
+    create_model_provider,
+    default_registry,
+    detect_local_servers,
+    get_provider_factory,
+    get_supported_providers,
+    is_provider_supported,
+    look_up,
+)
+from mainspring.models.catalog import catalog
+from mainspring.models.config import as_config
+from mainspring.models.credentials import KEY_VARIABLES, require_key, setting
+from mainspring.models.port import ModelRequest
+from mainspring.models.providers.local import KNOWN_SERVERS
+from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from tests.unit.models.server import plain, serve
+from tests.unit.models.wire import chunk, sse
+
+
+def http(model: ModelProvider) -> HttpModel:
+    assert isinstance(model, HttpModel)
+    return model
+
+
+async def key_of(model: ModelProvider) -> str:
+    return await http(model)._key()
+
+
+# --- the registry ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("PRV-01", "PRV-34")
+async def test_providers_are_known_by_name() -> None:
+    assert is_provider_supported("openai")
+    assert not is_provider_supported("nobody")
+    assert {"openai", "local", "compatible"} <= set(get_supported_providers())
+    assert get_supported_providers() == sorted(get_supported_providers())
+    with pytest.raises(ProviderConfigError, match="no provider 'nobody'; known are compatible") as caught:
+        get_provider_factory("nobody")
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
+
+
+@pytest.mark.covers("PRV-01", "PRV-03", "MOD-02")
+@pytest.mark.parametrize(
+    "config",
+    [
+        ProviderConfig(provider="openai", api_key="k", model="m"),
+        {"provider": "openai", "apiKey": "k", "model": "m"},
+        {"provider": "openai", "api_key": "k", "model": "m"},
+    ],
+)
+async def test_a_factory_takes_a_typed_configuration_or_a_dict(config: Any) -> None:
+    made = await get_provider_factory("openai")(config)
+    also = await create_model_provider(config)
+
+    for model in (made, also):
+        assert (model.provider, model.model) == ("openai", "m")
+        assert await key_of(model) == "k"
+
+
+@pytest.mark.covers("PRV-02", "MOD-02")
+async def test_the_provider_is_chosen_by_its_name_and_never_by_the_models() -> None:
+    model = await create_model_provider({"provider": "local", "model": "gpt-5-mini"})
+
+    assert model.provider == "local"
+    with pytest.raises(ProviderConfigError, match="names no provider") as caught:
+        await create_model_provider({"model": "gpt-5-mini"})
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+
+
+async def test_registries_do_not_share_anything() -> None:
+    own = default_registry()
+
+    async def factory(_: Any) -> ModelProvider:
+        return ScriptedModel("Hi")
+
+    own.register("mine", factory)
+    own.register("openai", build=lambda _: ScriptedModel("Hi"))
+
+    assert "mine" in own
+    assert "mine" not in default_registry()
+    assert (await create_model_provider({"provider": "mine"}, registry=own)).provider == "scripted"
+    assert create_model("openai:x", registry=own).provider == "scripted"
+    with pytest.raises(ProviderConfigError, match="await create_model_provider"):
+        create_model("mine:x", registry=own)
+    with pytest.raises(ValueError, match="factory or a builder"):
+        own.register("nothing")
+
+
+@pytest.mark.parametrize(
+    ("spec", "provider", "model"),
+    [
+        ("openai:gpt-5-mini", "openai", "gpt-5-mini"),
+        ("gpt-5-mini", "openai", "gpt-5-mini"),
+        ("llama3.3:latest", "openai", "llama3.3:latest"),
+        ("local:llama3.3:latest", "local", "llama3.3:latest"),
+        ("local:org/model:q4", "local", "org/model:q4"),
+        ("org/model", "openai", "org/model"),
+        ("nobody:model", "openai", "nobody:model"),
+        ("local", "local", None),
+        ("local:", "local", None),
+    ],
+)
+def test_only_the_name_of_a_provider_counts_as_one(spec: str, provider: str, model: str | None) -> None:
+    assert default_registry().split(spec) == (provider, model)
+
+
+def test_the_default_provider_can_be_another() -> None:
+    own = ProviderRegistry("local")
+    own.register("local", build=lambda config: ScriptedModel("Hi", model=config.model or "?"))
+
+    assert create_model("llama3.3:latest", registry=own).model == "llama3.3:latest"
+
+
+# --- configuration and keys --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("PRV-06", "MOD-10", "PRV-36")
+async def test_openai_has_its_defaults_and_an_empty_text_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    model = http(create_model("openai", base_url="", api_key=" ", model=""))
+
+    assert (model.provider, model.model) == ("openai", "gpt-5-mini")
+    assert model.profile.base_url == "https://api.openai.com/v1"
+    assert model.profile.dialect.max_tokens_field == "max_completion_tokens"
+    assert await key_of(model) == "from-environment"
+    other = http(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
+    assert other.profile.base_url == "http://127.0.0.1:1/v1"
+    assert other.profile.dialect == Dialect()
+
+
+@pytest.mark.covers("PRV-05")
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [
+        ("openai", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("azure", "AZURE_OPENAI_API_KEY"),
+        ("gemini", "GOOGLE_API_KEY"),
+        ("github", "GITHUB_TOKEN"),
+        ("foundry", "AZURE_FOUNDRY_API_KEY"),
+    ],
+)
+def test_the_environment_may_hold_the_key_and_the_configuration_wins(provider: str, variable: str) -> None:
+    home = "https://api.example.com/v1"
+
+    def key(value: str | None, environment: Mapping[str, str]) -> str:
+        return require_key(provider, value, base_url=home, home=home, environment=environment)
+
+    assert key(None, {variable: "env"}) == "env"
+    assert key("", {variable: " env\n"}) == "env"
+    assert key("own", {variable: "env"}) == "own"
+    with pytest.raises(ProviderConfigError, match=f"{variable}.*providers.{provider}.apiKey") as caught:
+        key(None, {variable: "  "})
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+    assert variable in KEY_VARIABLES[provider]
+
+
+@pytest.mark.covers("PRV-04")
+async def test_what_is_missing_is_said_before_anything_is_asked() -> None:
+    for config in ({"provider": "openai"}, {"provider": "openai", "api_key": ""}):
+        with pytest.raises(ProviderConfigError, match="OPENAI_API_KEY") as caught:
+            await create_model_provider(config)
+        assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+    with pytest.raises(ProviderConfigError, match="OPENAI_COMPATIBLE_BASE_URL"):
+        create_model("compatible:m", api_key="k")
+    with pytest.raises(ProviderConfigError, match="needs a model"):
+        create_model("compatible", base_url="http://h/v1", api_key="k")
+    with pytest.raises(ProviderConfigError, match="must begin with http"):
+        create_model("openai:m", base_url="api.openai.com", api_key="k")
+
+
+async def test_a_key_of_the_environment_stays_at_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+    with pytest.raises(ProviderConfigError, match="belongs to api.openai.com and is not sent elsewhere"):
+        create_model("openai:m", base_url="https://gateway.example/v1")
+    assert await key_of(create_model("openai:m", base_url="http://localhost:9/v1")) == "secret"
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example/v1")
+    model = http(create_model("openai:m"))
+    assert model.profile.base_url == "https://gateway.example/v1"
+    assert await key_of(model) == "secret"
+
+
+async def test_a_key_may_be_a_function() -> None:
+    async def fetch() -> str:
+        return "fetched"
+
+    assert await key_of(create_model("openai:m", api_key=fetch)) == "fetched"
+
+
+def test_settings_reach_the_model() -> None:
+    model = http(
+        create_model(
+            "openai:some-model",
+            api_key="k",
+            base_url="http://h/v1/chat/completions?api-version=1",
+            headers={"x-team": "blue"},
+            contextWindow=1000,
+            max_output_tokens=50,
+            vision=False,
+            connect_timeout=1,
+            firstByteTimeout=0,
+            idle_timeout=2,
+            dialect={"stream_usage": False},
+            region="eu",
+        )
+    )
+
+    profile = model.profile
+    assert (profile.base_url, profile.query) == ("http://h/v1", "api-version=1")
+    assert (profile.info.context_window, profile.info.vision, profile.max_output_tokens) == (1000, False, 50)
+    assert profile.headers == {"x-team": "blue"}
+    assert profile.dialect == Dialect(stream_usage=False)
+    assert model._timeouts == Timeouts(1, None, 2)
+    assert as_config({"region": "eu", "extra": {"a": 1}}).extra == {"region": "eu", "a": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"base_url": 5},
+        {"headers": "x"},
+        {"idle_timeout": "soon"},
+        {"dialect": {"strem_usage": True}},
+        {"dialect": {"stop": "x"}},
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProviderConfigError, match="openai"):
+        create_model("openai:m", api_key="k", **wrong)
+
+
+def test_a_setting_comes_from_the_first_place_that_has_one() -> None:
+    assert setting(" own ", "A", environment={"A": "a"}) == "own"
+    assert setting("", "A", "B", environment={"A": " ", "B": "b"}) == "b"
+    assert setting(None, "A", environment={}) is None
+
+
+# --- local servers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("PRV-19")
+async def test_local_needs_nothing() -> None:
+    model = http(create_model("local"))
+
+    assert (model.provider, model.model) == ("local", "llama3.3:latest")
+    assert model.profile.base_url == "http://localhost:11434/v1"
+    assert await key_of(model) == "not-needed"
+    assert model._timeouts.idle is None
+
+
+@pytest.mark.covers("PRV-20")
+@pytest.mark.parametrize("path", ["/v1", "/engines/llama.cpp/v1"])
+async def test_any_server_that_speaks_the_protocol_will_do(path: str) -> None:
+    answer = sse(chunk({"content": "Hi"}), chunk({}, "stop"))
+    async with serve(plain(answer, **{"content-type": "text/event-stream"})) as server:
+        model = create_model("local:some-model", base_url=f"{server.url}{path}")
+        assert (await model.complete(ModelRequest([Message.user("Hi")]))).text == "Hi"
+
+    [request] = server.requests
+    assert request.target == f"{path}/chat/completions"
+    assert request.headers["authorization"] == "Bearer not-needed"
+    assert json.loads(request.body)["model"] == "some-model"
+
+
+@pytest.mark.covers("PRV-31")
+async def test_a_local_server_that_does_not_run_is_a_network_error() -> None:
+    with pytest.raises(NetworkError) as caught:
+        await create_model("local", base_url="http://127.0.0.1:1/v1").complete(ModelRequest([Message.user("Hi")]))
+
+    assert caught.value.code is ErrorCode.NETWORK_ERROR
+    assert caught.value.provider == "local"
+
+
+@pytest.mark.covers("PRV-20")
+async def test_running_servers_are_found_all_at_once() -> None:
+    models = plain(b'{"object":"list","data":[{"id":"a"},{"id":"b"}]}')
+    async with (
+        serve(models) as first,
+        serve([5.0]) as slow,
+        serve(plain(b"<html>not a model server</html>")) as other,
+        serve(plain(b"{}")) as empty,
+        serve(plain(b'{"data":[]}', "401 Unauthorized")) as closed,
+        serve(plain(b'{"data":[]}')) as bare,
+    ):
+        servers = [
+            LocalServer(n, f"{s.url}/v1")
+            for n, s in zip("123456", (slow, first, other, empty, closed, bare), strict=True)
+        ]
+        begun = time.monotonic()
+        found = await detect_local_servers([*servers, LocalServer("none", "http://127.0.0.1:1/v1")], timeout=0.5)
+
+    assert found == [LocalServer("2", f"{first.url}/v1", ("a", "b")), LocalServer("6", f"{bare.url}/v1", ())]
+    assert time.monotonic() - begun < 2
+    assert first.requests[0].target == "/v1/models"
+    assert "authorization" not in first.requests[0].headers
+
+
+@pytest.mark.covers("PRV-20")
+def test_the_usual_servers_are_looked_for() -> None:
+    assert {s.base_url for s in KNOWN_SERVERS} >= {
+        "http://localhost:11434/v1",
+        "http://localhost:1234/v1",
+        "http://localhost:8080/v1",
+        "http://model-runner.docker.internal/engines/llama.cpp/v1",
+    }
+
+
+async def test_looking_for_servers_uses_the_transport_it_is_given() -> None:
+    transport = MemoryTransport(MemoryResponse(b'{"data":[{"id":"a"}]}'))
+
+    found = await detect_local_servers([LocalServer("x", "http://h/v1")], transport=transport)
+
+    assert found == [LocalServer("x", "http://h/v1", ("a",))]
+    assert not transport.closed
+    await asyncio.sleep(0)
+
+
+# --- the catalogue -----------------------------------------------------------------------------------------------------
+
+
+def test_facts_are_known_or_unknown_but_never_made_up() -> None:
+    mini = look_up("openai", "gpt-5-mini")
+    assert (mini.context_window, mini.reasoning, mini.vision) == (400_000, True, True)
+    assert mini.prices == (0.25, 2.0, 0.025, 0.25)
+    dated = look_up("openai", "gpt-5-mini-2025-08-07")
+    assert (dated.id, dated.context_window) == ("gpt-5-mini-2025-08-07", 400_000)
+    for provider, model in (("openai", "gpt-99"), ("openai", "gpt-5-mini-turbo"), ("other", "gpt-5-mini")):
+        unknown = look_up(provider, model)
+        assert (unknown.context_window, unknown.max_output_tokens, unknown.prices) == (None, None, None)
+
+
+def test_the_catalogue_is_dated_sorted_and_has_no_free_models() -> None:
+    entries = catalog().models
+
+    assert catalog().date.startswith("20")
+    assert len({(e.provider, e.id) for e in entries}) == len(entries)
+    assert all(e.prices is None or min(e.prices) > 0 for e in entries)
+
+
+def test_a_model_known_not_to_reason_is_not_asked_to() -> None:
+    assert http(create_model("openai:gpt-4o", api_key="k")).profile.dialect.efforts == ()
+    assert http(create_model("openai:gpt-5", api_key="k")).profile.dialect.efforts != ()
+
+
+def test_errors_of_the_configuration_are_model_errors() -> None:
+    with pytest.raises(ModelError):
+        create_model("openai:m")
