@@ -265,6 +265,17 @@ def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
         assert "nothing came" in process.stderr.read()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_slow_producer_of_a_pipeline_is_waited_for(command: Command) -> None:
+    command.server.script += ["1", "2"]
+
+    assert command.shell("(sleep 2; echo late) | $MAINSPRING -p x").out == "1\n"
+    assert command.shell("(sleep 2; echo later) | $MAINSPRING").out == "2\n"
+
+    assert "late" in texts(command.server.requests[0])
+    assert "later" in texts(command.server.requests[1])
+
+
 def test_without_prompt_and_with_a_silent_stdin_usage_is_shown(command: Command) -> None:
     with command.start(stdin=-1) as process:
         assert process.wait(10) == 2

@@ -7,10 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import Struct
 
 from mainspring.errors import ConfigError, ModelNotFoundError, ProviderConfigError
-from mainspring.models import ModelProvider, ProviderRegistry, create_model, default_registry, detect_local_servers
+from mainspring.models import (
+    ModelProvider,
+    ProviderRegistry,
+    create_model,
+    default_registry,
+    detect_local_servers,
+    embedded,  # loads its parts on use
+)
 from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import KEY_VARIABLES
-from mainspring.models.embedded.engine import engine_installed, missing_engine
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
 from mainspring.models.providers import local, openai
@@ -60,7 +66,7 @@ async def choose_model(
     environ: Mapping[str, str],
     *,
     servers: Callable[[], Awaitable[Sequence[local.LocalServer]]] = running_servers,
-    has_engine: Callable[[], bool] = engine_installed,
+    has_engine: Callable[[], bool] | None = None,
 ) -> Choice:
     """The model for a run. Nothing is fetched or started yet.
 
@@ -68,7 +74,7 @@ async def choose_model(
         settings: What is set.
         environ: The environment.
         servers: Finds the servers of this machine; asked only where nothing is set.
-        has_engine: Says whether the embedded model can run.
+        has_engine: Says whether the embedded model can run; by default whether its engine is installed.
 
     Raises:
         ConfigError: If there is none; the text has the commands that give one.
@@ -93,7 +99,7 @@ async def choose_model(
         if model:
             found = create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
             return Choice(found, f"{server.name} runs on this machine")
-    if has_engine():
+    if (has_engine or embedded.engine_installed)():
         return Choice(make(f"{EMBEDDED}:", config, registry), "no key is set and no local server runs")
     raise ConfigError(nothing_configured())
 
@@ -175,4 +181,4 @@ def _told(settings: Settings, name: str) -> str:
 
 def nothing_configured() -> str:
     """What to do where there is no model."""
-    return f"no model: nothing is configured and no local server runs. {missing_engine()}"
+    return f"no model: nothing is configured and no local server runs. {embedded.missing_engine()}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mainspring.events import CancelToken
-from mainspring.models.embedded.fetch import fetch, present
-from mainspring.models.embedded.weights import Weights, models_dir
+from mainspring.models import embedded  # loads its parts on use
 from mainspring.runtime.outcome import Notice, Progress, Reporter
+
+if TYPE_CHECKING:
+    from mainspring.models.embedded import Weights
 
 _STAGES = {
     "waiting": "waiting for another process that fetches it",
@@ -56,14 +58,14 @@ async def prepare(model: object, report: Reporter, signal: CancelToken, *, offli
 
 async def get(weights: Weights, report: Reporter, signal: CancelToken, *, offline: bool) -> str:
     """Fetch weights by themselves; where they lie then. Raises as `prepare`."""
-    if not offline and not present(weights, models_dir()):
+    if not offline and not embedded.present(weights, embedded.models_dir()):
         report(Notice(announcement(weights)))
-    return str(await fetch(weights.name, None, progress_of(weights, report), signal, offline=offline))
+    return str(await embedded.fetch(weights.name, None, progress_of(weights, report), signal, offline=offline))
 
 
 def announcement(weights: Weights) -> str:
     """What is said before anything is fetched."""
-    return f"fetching {weights.announcement} into {models_dir()}"
+    return f"fetching {weights.announcement} into {embedded.models_dir()}"
 
 
 def progress_of(weights: Weights, report: Reporter) -> Callable[[int, int, str], None]:

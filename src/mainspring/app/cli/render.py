@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Protocol
 
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import code_of
 from mainspring.app.cli.failures import in_full, in_words
-from mainspring.app.cli.render_json import JsonRenderer, StreamJsonRenderer
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
@@ -32,9 +32,9 @@ def renderer(form: str, console: Console) -> Renderer:
     """The renderer of an ``--output`` form."""
     match form:
         case "json":
-            return JsonRenderer(console)
+            return import_module("mainspring.app.cli.render_json").JsonRenderer(console)
         case "stream-json":
-            return StreamJsonRenderer(console)
+            return import_module("mainspring.app.cli.render_json").StreamJsonRenderer(console)
         case _:
             return TextRenderer(console)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 import time
@@ -14,13 +15,45 @@ MOST = 4 << 20
 """Bytes that are taken; more than any model reads."""
 
 PATIENCE = 1.0
-"""Seconds in which something has to come where nobody asked for stdin."""
+"""Seconds in which something has to come where nobody asked for stdin and nobody in sight is going to write to it."""
 
 _SLOW = 3.0
 _STEP = 0.1
 
 
 def _never() -> bool:
+    return False
+
+
+def has_producer(descriptor: int) -> bool:
+    """Whether a sibling process holds the other end of the pipe, as in ``producer | mainspring``: then it is worth waiting.
+
+    A stdin that is merely inherited (from ssh, CI, another program) has its other end somewhere else. Only Linux can tell;
+    elsewhere the answer is no.
+    """
+    try:
+        pipe = os.fstat(descriptor)
+        parent = os.getppid()
+        tasks = os.listdir(f"/proc/{parent}/task")
+        siblings = {pid for task in tasks for pid in _words(f"/proc/{parent}/task/{task}/children")}
+    except OSError:
+        return False
+    return stat.S_ISFIFO(pipe.st_mode) and any(_writes(pid, pipe) for pid in siblings - {str(os.getpid())})
+
+
+def _words(path: str) -> list[str]:
+    with open(path, encoding="ascii") as file:
+        return file.read().split()
+
+
+def _writes(pid: str, pipe: os.stat_result) -> bool:
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            path = f"/proc/{pid}/fd/{name}"
+            if os.lstat(path).st_mode & stat.S_IWUSR and os.path.samestat(os.stat(path), pipe):
+                return True
+    except OSError:
+        pass  # it has ended, or is none of ours
     return False
 
 
@@ -58,8 +91,8 @@ class Piped:
         self._first.set()
 
     def ready(self, seconds: float = PATIENCE) -> bool:
-        """Whether something (or the end) came within some time."""
-        return self._first.wait(seconds)
+        """Whether something (or the end) came within some time, or is going to come."""
+        return self._first.wait(0.0) or has_producer(self._descriptor) or self._first.wait(seconds)
 
     @property
     def empty(self) -> bool:
