@@ -145,6 +145,7 @@ async def _prompt(run: Run, messages: Sequence[AgentMessage]) -> None:
 async def _resume(run: Run, pending: Pending) -> bool:
     """Take up the calls that a paused run left."""
     run.context.pending = None
+    run.turn_id = run.config.steps.new_id()
     return await _answer(run, pending.message, pending)
 
 

@@ -451,6 +451,7 @@ async def test_a_paused_run_is_taken_up_and_nothing_runs_twice() -> None:
         return f"did {n}"
 
     def permit(ctx: Any) -> None:
+        assert ctx.turn_id
         if ctx.input["n"] == "2" and ctx.call_id not in answers:
             ctx.pause("may it?")
 
