@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ import pytest
 from mainspring.env import LocalEnv, OutputLimits
 from mainspring.events import CancelToken
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="daemons are found through /proc")
 
 
@@ -40,7 +40,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
     def wait() -> None:
         while not happened():
-            time.sleep(0.01)
+            threading.Event().wait(0.01)
 
     await asyncio.to_thread(wait)
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainspring.env import LocalEnv, MemoryEnv, ProcessResult
+from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
 from mainspring.events import CancelToken
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
@@ -73,8 +72,7 @@ def without(tree: Path) -> NoRipgrep:
 
 @pytest.fixture
 async def both(ctx: ToolContext, without: NoRipgrep) -> AsyncIterator[tuple[ToolContext, ToolContext]]:
-    if await ctx.env.find_program("rg") is None:
-        pytest.skip("needs ripgrep")
+    assert await ctx.env.find_program("rg"), "a package that is installed with this one has it"
     yield ctx, ToolContext(env=without)
     await without.aclose()
 
@@ -285,16 +283,22 @@ async def test_a_search_that_was_broken_off_is_not_called_empty(tree: Path, answ
     assert (listed.is_error, listed.metadata["outcome"]) == (True, "incomplete")
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read everything")
-async def test_what_cannot_be_read_is_told(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
-    (tree / "src/sub").chmod(0)
-    try:
-        results = [await grep(ctx, pattern="foo", path="src") for ctx in both]
-    finally:
-        (tree / "src/sub").chmod(0o755)
-    for result in results:
+async def test_what_cannot_be_read_is_told(tree: Path, without: NoRipgrep, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = Answering(tree)
+    message = b"rg: ./sub: Permission denied (os error 13)\n"
+    env.answer = ProcessResult(exit_code=2, stderr=Output(message, b"", len(message)))
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if path.endswith("/sub"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for made in (env, without):
+        result = await grep(ToolContext(env=made), pattern="foo", path="src")
         assert result.metadata["outcome"] == "incomplete"
-        assert "sub: permission denied" in result.text
+        assert "INCOMPLETE: sub: permission denied" in result.text
 
 
 async def test_a_search_can_be_cancelled(tree: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
 from mainspring.tools.builtin.terminal.screen import Screen
 from mainspring.tools.builtin.terminal.tail import Tail, from_character, shares
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shell")
 
 
 @pytest.mark.covers("TOL-08")
