@@ -1,0 +1,142 @@
+"""The commands beside a run, as processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import KEY, Command, command
+
+__all__ = ["command"]
+
+
+def test_tools_call_prints_the_result_as_json(command: Command) -> None:
+    (command.folder / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
+
+    done = command.run("tools", "call", "read_file", '{"path": "a.txt", "limit": "1"}')
+
+    [result] = done.lines
+    assert done.code == 0
+    assert "one" in result["output"]
+    assert "two" not in result["output"]
+    assert (result["is_error"], result["code"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["read_file", '{"path": "none.txt"}'], 1),
+        (["read_file", "{}"], 1),
+        (["raed_file", "{}"], 2),
+        (["write_file", '{"path": "b.txt", "content": "x"}', "--deny", "write_file"], 4),
+        (["write_file", '{"path": "b.txt", "content": "x"}'], 0),
+        (["shell", '{"command": "echo hello"}'], 0),
+    ],
+)
+def test_tools_call_exits_as_the_call_went(command: Command, arguments: list[str], code: int) -> None:
+    done = command.run("tools", "call", *arguments)
+
+    assert done.code == code, done.err
+    assert (done.out == "") == (code == 2)
+
+
+def test_tools_call_reads_arguments_from_stdin(command: Command) -> None:
+    done = command.run("tools", "call", "write_file", "-", piped=json.dumps({"path": "b.txt", "content": "piped"}))
+
+    assert done.code == 0
+    assert (command.folder / "b.txt").read_text(encoding="utf-8") == "piped"
+
+
+def test_a_call_without_a_name_shows_how(command: Command) -> None:
+    done = command.run("tools", "call")
+
+    assert done.code == 2
+    assert "tools call read_file" in done.err
+
+
+def test_tools_list(command: Command) -> None:
+    names = [tool["name"] for tool in json.loads(command.run("tools", "list", "--json").out)]
+
+    assert names == ["read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell"]
+    assert command.run("tools").out.splitlines()[0].startswith("read_file")
+
+
+def test_config_from_set_to_unset(command: Command) -> None:
+    assert command.run("config", "set", "providers.openai.apiKey", "-", piped=f"{KEY}\n").code == 0
+    assert command.run("config", "set", "agent.maxTurns", "7").code == 0
+
+    shown = command.run("config", "show", "--origin")
+    assert KEY not in shown.out + shown.err
+    assert f"agent.maxTurns = 7   # {command.home}" in shown.out
+    assert command.run("config", "unset", "agent.maxTurns").code == 0
+    assert "maxTurns" not in command.run("config", "show").out
+    assert command.run("config", "path").out.strip().endswith("settings.json")
+    assert command.run("config", "set", "agent.maxTurn", "7").code == 2
+    assert command.run("config", "set", "agent.maxTurns").code == 2
+
+
+def test_check_exits_as_a_run_would(command: Command) -> None:
+    fine = command.run("check", "--json")
+    assert fine.code == 0
+    assert json.loads(fine.out)["model"] == "openai:gpt-5-mini"
+
+    command.variables["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
+    unreachable = command.run("check")
+    assert unreachable.code == 5
+    assert "FAIL  reachable" in unreachable.out
+    assert command.run("check", "--model", "mine:x", "--offline").code == 0
+
+
+def test_models(command: Command) -> None:
+    found = {view["spec"]: view for view in json.loads(command.run("models", "--json").out)}
+
+    assert found["openai:gpt-5-mini"]["chosen"] is True
+    assert "embedded:qwen-coder-0.5b" in found
+    assert command.run("models").out.startswith("* ready")
+
+
+def test_replay(command: Command) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]})
+    recording = {"provider": "openai", "api": "chat_completions", "response": {"status": 200, "body_text": body}}
+    file = command.folder / "one.json"
+    file.write_text(json.dumps(recording), encoding="utf-8")
+
+    [result] = command.run("replay", "traffic", str(file), "--json").lines
+
+    assert set(result) == {"file", "text", "thinking", "tool_calls", "usage", "stop_reason", "error"}
+    assert (result["file"], result["text"]) == (str(file), "hello")
+    assert command.run("replay", "traffic", "none.json").code == 2
+
+
+def test_version_and_help(command: Command) -> None:
+    assert command.run("--version").out == command.run("-V", "-v").out
+    assert command.run("--version").out.startswith("mainspring 0.")
+    assert "exit codes" in command.run("--help").out
+    assert "NAME" in command.run("tools", "--help").out.upper()
+
+
+def test_help_imports_no_third_party_package() -> None:
+    probe = """
+import sys
+before = set(sys.modules)
+from mainspring.app.cli.main import main
+try:
+    main(["--help"])
+except SystemExit as stop:
+    assert not stop.code
+tops = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(sorted(tops - sys.stdlib_module_names - {"mainspring"}))
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_installed_script_is_the_same(command: Command) -> None:
+    script = Path(sys.executable).with_name("mainspring")
+
+    done = subprocess.run([str(script), "--version"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == command.run("--version").out
