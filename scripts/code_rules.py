@@ -1,7 +1,7 @@
 """Rules about imports that no linter has.
 
 An import inside a function is for heavy or optional packages, imported on use. Our own modules are imported at the top of a
-file, where a reader looks for them; only the command's dispatch and a lazy `__init__.py` may load them later.
+file, where a reader looks for them; only what dispatches by a name, and a lazy `__init__.py`, may load them later.
 `importlib.import_module("mainspring...")` counts as an import.
 """
 
@@ -14,10 +14,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "mainspring"
 
 
+# Besides the command: a provider by its name, a transport by what is installed.
+DISPATCHERS = {"models/registry.py", "models/shared_transport.py"}
+
+
 def may_import_late(path: Path) -> bool:
-    """Whether a file dispatches: the command's modules, `python -m mainspring` and every `__init__.py`."""
+    """Whether a file dispatches: the command's modules, `python -m mainspring`, every `__init__.py`, and DISPATCHERS."""
     name = path.relative_to(SOURCE).as_posix()
-    return name.startswith("app/cli/") or path.name in {"__init__.py", "__main__.py"}
+    return name.startswith("app/cli/") or name in DISPATCHERS or path.name in {"__init__.py", "__main__.py"}
 
 
 def imported_names(node: ast.AST) -> Iterator[str]:

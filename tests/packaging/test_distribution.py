@@ -69,8 +69,8 @@ def test_everything_imported_is_declared(project: dict[str, Any], third_party: s
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     declared = {module_of(line) for line in (*project["dependencies"], *extras)}
 
-    # pytest: the plugin of mainspring.testing, imported by pytest itself
-    assert third_party - declared - {"pytest"} == set()
+    # pytest: the plugin of mainspring.testing, imported by pytest itself; annotationlib: of the standard library since 3.14
+    assert third_party - declared - {"pytest", "annotationlib"} == set()
 
 
 def test_the_extra_all_is_every_extra(project: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def test_the_wheel_has_the_data_and_nothing_else(repository: Path, tmp_path: Pat
     expected = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and path.suffix in {".py", ".json", ".md", ".typed"}
+        if path.is_file() and path.suffix in {".py", ".json", ".md", ".txt", ".typed"}
     }
     assert "mainspring/py.typed" in expected
     assert expected <= names

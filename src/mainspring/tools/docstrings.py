@@ -33,10 +33,10 @@ def read_docstring(text: str | None) -> Docs:
     clean = inspect.cleandoc(text)
     if _OTHER_STYLE.search(clean):
         return _read_with_parser(clean)
-    return _read_google(clean)
+    return _read_sections(clean)
 
 
-def _read_google(text: str) -> Docs:
+def _read_sections(text: str) -> Docs:
     description: list[str] = []
     parameters: dict[str, str] = {}
     section, name, entry_indent = "", "", 0

@@ -81,27 +81,32 @@ class CompiledSchema:
             return False
 
 
-_compiled: dict[int, CompiledSchema] = {}
+class _Memo:
+    """Compiled schemas by the object they were compiled from; the oldest go when it is full."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: dict[int, CompiledSchema] = {}
+
+    def get(self, schema: Any) -> CompiledSchema:
+        found = self._made.get(id(schema))
+        if found is not None and found.schema is schema:
+            return found
+        made = CompiledSchema(schema)
+        if len(self._made) >= _CACHED_SCHEMAS:
+            for oldest in list(self._made)[: _CACHED_SCHEMAS // 8]:
+                self._made.pop(oldest, None)
+        self._made[id(schema)] = made
+        return made
 
 
-def compile_validator(schema: Any) -> CompiledSchema:
-    """The checker of a schema, from the cache if the same object was compiled before.
+compile_validator: Callable[[Any], CompiledSchema] = _Memo().get
+"""The checker of a schema, made once for each schema object.
 
-    It is a function from a value to the list of everything that is wrong with it. A schema that is not valid gives one
-    that says so about every value.
-
-    Args:
-        schema: JSON Schema as Python data. The dialect is the one that `$schema` names, else 2020-12.
-    """
-    found = _compiled.get(id(schema))
-    if found is not None and found.schema is schema:
-        return found
-    made = CompiledSchema(schema)
-    if len(_compiled) >= _CACHED_SCHEMAS:
-        for oldest in list(_compiled)[: _CACHED_SCHEMAS // 8]:
-            _compiled.pop(oldest, None)
-    _compiled[id(schema)] = made
-    return made
+It is a function from a value to the list of everything that is wrong with it. A schema that is not valid gives one that
+says so about every value. The dialect is the one that ``$schema`` names, else 2020-12.
+"""
 
 
 def validate(schema: Any, value: Any) -> list[str]:
