@@ -23,7 +23,7 @@ _BUILT_IN = {
     "openai": "mainspring.models.providers.openai",
     "compatible": "mainspring.models.providers.compatible",
     "local": "mainspring.models.providers.local",
-    "embedded": "mainspring.models.providers.embedded",
+    "embedded": "mainspring.models.embedded.provider",
 }
 """Each module has a function ``build(config) -> ModelProvider``; it is imported when the provider is used."""
 
