@@ -13,6 +13,7 @@ from mainspring.models.classify import classify_error
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireProtocol
+from mainspring.models.refused_images import without_images
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport, TransportResponse
 from mainspring.models.transport_errors import host_of
@@ -132,18 +133,23 @@ class HttpModel:
         key = await self._key()
         timeouts = self._limits(request)
         profile, body = self._profile, self._protocol.encode(request, self._profile)
-        for adaptations_left in range(_MAX_ADAPTATIONS, -1, -1):
+        adaptations_left, fresh_key = _MAX_ADAPTATIONS, False
+        while True:
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
                 if response.status < 300:
                     yield response, AnswerReader(self._protocol.decoder(profile))
                     return
                 refusal = await self._refusal(response, url, key)
+            if refusal.status == 401 and not fresh_key and (newer := await self._key()) != key:
+                key, fresh_key = newer, True  # The old one had expired.
+                continue
             adapted = self._adapted(request, profile, body, refusal) if adaptations_left else None
             if adapted is None:
                 raise refusal
             profile, body = adapted
             self._profile = profile
+            adaptations_left -= 1
 
     def _adapted(
         self, request: ModelRequest, profile: Profile, sent: bytes, refusal: ModelError
@@ -151,7 +157,10 @@ class HttpModel:
         """A profile without what was refused, and the request by it; nothing is ever sent again unchanged."""
         if refusal.reason != "bad_request":
             return None
-        for changed in self._protocol.without(profile, refusal.message):
+        for changed in (
+            *without_images(profile, request.messages, refusal),
+            *self._protocol.without(profile, refusal.message),
+        ):
             body = self._protocol.encode(request, changed)
             if body != sent:
                 return changed, body

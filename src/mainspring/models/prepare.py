@@ -123,20 +123,23 @@ def _without_results(message: Message) -> list[Message]:
     return [replace(message, content=content)] if content else []
 
 
-def clean(message: Message, provider: str, model: str, *, vision: bool) -> Message | None:
+def clean(
+    message: Message, provider: str, model: str, *, vision: bool, unreadable: frozenset[int] = frozenset()
+) -> Message | None:
     """One message as its receiver can take it.
 
-    Reasoning and signatures of another provider or model are dropped, empty text too; without ``vision`` an image becomes
-    a line of text; ids of calls get a form that every host takes.
+    Reasoning and signatures of another provider or model are dropped, empty text too; an image becomes a line of text where
+    ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that every host takes.
 
     Returns:
         The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
     """
+    eyes = _Eyes(vision, unreadable)
     own = message.role != "assistant" or (message.provider == provider and message.model == model)
     content: list[ContentBlock] = []
     changed = False
     for block in message.content:
-        kept = _clean_block(block, own, vision)
+        kept = _clean_block(block, own, eyes)
         changed = changed or kept is not block
         if kept is not None:
             content.append(kept)
@@ -145,7 +148,30 @@ def clean(message: Message, provider: str, model: str, *, vision: bool) -> Messa
     return replace(message, content=tuple(content)) if changed else message
 
 
-def _clean_block(block: ContentBlock, own: bool, vision: bool) -> ContentBlock | None:
+class _Eyes:
+    """What a receiver can see."""
+
+    __slots__ = ("unreadable", "vision")
+
+    def __init__(self, vision: bool, unreadable: frozenset[int]) -> None:
+        self.vision = vision
+        self.unreadable = unreadable
+
+    def seen(self, block: ImageBlock) -> ImageBlock | TextBlock:
+        """The image, or the text that stands for it."""
+        if not self.vision:
+            return TextBlock(f"[{block.media_type} image left out: this model takes no images]")
+        if self.unreadable and image_key(block) in self.unreadable:
+            return TextBlock(f"[{block.media_type} image left out: the provider could not read it]")
+        return block
+
+
+def image_key(block: ImageBlock) -> int:
+    """A number by which an image is known again."""
+    return crc32(block.data.encode("ascii", "replace"))
+
+
+def _clean_block(block: ContentBlock, own: bool, eyes: _Eyes) -> ContentBlock | None:
     match block:
         case TextBlock():
             if not block.text or block.text.isspace():
@@ -154,29 +180,25 @@ def _clean_block(block: ContentBlock, own: bool, vision: bool) -> ContentBlock |
         case ThinkingBlock() | RedactedThinkingBlock():
             return block if own else None
         case ImageBlock():
-            return block if vision else TextBlock(image_marker(block))
+            return eyes.seen(block)
         case ToolUseBlock():
             id = safe_id(block.id)
             if id == block.id and (own or block.signature is None):
                 return block
             return replace(block, id=id, signature=block.signature if own else None)
         case ToolResultBlock():
-            return _clean_result(block, vision)
+            return _clean_result(block, eyes)
 
 
-def _clean_result(block: ToolResultBlock, vision: bool) -> ToolResultBlock:
+def _clean_result(block: ToolResultBlock, eyes: _Eyes) -> ToolResultBlock:
     id = safe_id(block.tool_use_id)
     content = block.content
-    if not isinstance(content, str) and not vision:
-        content = tuple([TextBlock(image_marker(b)) if isinstance(b, ImageBlock) else b for b in content])
+    if not isinstance(content, str):
+        seen = tuple([eyes.seen(b) if isinstance(b, ImageBlock) else b for b in content])
+        content = content if all(a is b for a, b in zip(seen, content, strict=True)) else seen
     if id == block.tool_use_id and content is block.content:
         return block
     return replace(block, tool_use_id=id, content=content)
-
-
-def image_marker(block: ImageBlock) -> str:
-    """What stands for an image where the receiver takes none."""
-    return f"[{block.media_type} image left out: this model takes no images]"
 
 
 def safe_id(id: str) -> str:

@@ -59,6 +59,7 @@ class Profile(Struct, frozen=True):
         key_header: Header that carries the key; ``authorization`` puts ``Bearer`` before it.
         query: Query string of each request, without the question mark.
         max_output_tokens: Reply cap where a request names none; ``None`` leaves it to the host.
+        unreadable: Images that the host could not read (`image_key`); they are not sent again.
     """
 
     info: ModelInfo
@@ -68,6 +69,7 @@ class Profile(Struct, frozen=True):
     key_header: str = "authorization"
     query: str = ""
     max_output_tokens: int | None = None
+    unreadable: frozenset[int] = frozenset()
 
     @property
     def provider(self) -> str:

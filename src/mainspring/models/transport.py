@@ -75,8 +75,9 @@ class Transport(Protocol):
 
 def safe_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers that every server and library takes: printable ASCII, nothing around it, no line breaks."""
-    return {
-        name.strip(): "".join([c for c in value.strip() if " " <= c <= "~"])
-        for name, value in headers.items()
-        if name.strip()
-    }
+    return {name.strip(): _safe(value) for name, value in headers.items() if name.strip()}
+
+
+def _safe(value: str) -> str:
+    value = value.strip()
+    return value if value.isascii() and value.isprintable() else "".join([c for c in value if " " <= c <= "~"])

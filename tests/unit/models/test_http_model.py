@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import (
+    AuthenticationError,
     ContextExceededError,
     InvalidResponseError,
     ModelError,
@@ -16,9 +17,9 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.events import StreamEvent
-from mainspring.messages import Message
+from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import ModelProvider, ModelRequest
+from mainspring.models.port import ModelProvider, ModelRequest, Scratch
 from mainspring.models.profile import Profile
 from mainspring.models.transport import Timeouts
 from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
@@ -105,6 +106,56 @@ async def test_a_key_may_be_fetched_for_each_request() -> None:
 
     with pytest.raises(ProviderConfigError, match="vault is closed"):
         await model(MemoryResponse(GOOD), key=broken).complete(ModelRequest(HI))
+
+
+async def test_a_key_that_has_expired_is_fetched_anew_once() -> None:
+    keys = iter(["old", "new", "newer", "newest"])
+    refusal = MemoryResponse(b'{"error":{"message":"expired"}}', 401)
+    own = model(refusal, MemoryResponse(GOOD), key=lambda: next(keys))
+    assert (await own.complete(ModelRequest(HI))).text == "Hello"
+    assert [r.headers["authorization"] for r in sent(own)] == ["Bearer old", "Bearer new"]
+
+    always = model(refusal, key=lambda: next(keys))
+    with pytest.raises(AuthenticationError):
+        await always.complete(ModelRequest(HI))
+    assert len(sent(always)) == 2
+
+    fixed = model(refusal)
+    with pytest.raises(AuthenticationError):
+        await fixed.complete(ModelRequest(HI))
+    assert len(sent(fixed)) == 1
+
+
+async def test_an_image_that_the_host_cannot_read_is_left_out_and_the_others_stay() -> None:
+    good, bad = ImageBlock("image/png", "R09PRA=="), ImageBlock("image/png", "QkFE")
+    history = [
+        Message.user([good]),
+        Message.assistant("Nice."),
+        Message("assistant", (ToolUseBlock("c1", "shot"),)),
+        Message("user", (ToolResultBlock("c1", "shot", (bad,)),)),
+    ]
+    refusal = MemoryResponse(b'{"error":{"message":"You uploaded an unsupported image. Make sure it is valid."}}', 400)
+    own = model(refusal, MemoryResponse(GOOD))
+
+    for _ in range(2):
+        assert (await own.complete(ModelRequest(history, scratch=Scratch()))).text == "Hello"
+
+    bodies = [r.body.decode() for r in sent(own)]
+    assert ["QkFE" in body for body in bodies] == [True, False, False]
+    assert ["R09PRA==" in body for body in bodies] == [True, True, True]
+    assert "image left out: the provider could not read it" in bodies[1]
+
+
+async def test_a_refused_signature_drops_the_reasoning_and_not_the_session() -> None:
+    history = [
+        Message("assistant", (ThinkingBlock("Hm.", "reasoning"), TextBlock("So.")), provider="host", model="m1"),
+        *HI,
+    ]
+    refusal = MemoryResponse(b'{"error":{"message":"Invalid `signature` in `thinking` block"}}', 400)
+    own = model(refusal, MemoryResponse(GOOD))
+
+    assert (await own.complete(ModelRequest(history))).text == "Hello"
+    assert ["Hm." in r.body.decode() for r in sent(own)] == [True, False]
 
 
 async def test_refusals_are_classified_and_name_the_host_but_not_the_key() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, NetworkError
+from mainspring.errors import ContextExceededError, ErrorCode, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import TextDelta, ToolCallEnd
 from mainspring.messages import Cost, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock, Usage
 from mainspring.models.wire.openai_chat import decode_response
@@ -497,6 +497,13 @@ def test_a_filtered_answer_is_an_error_that_keeps_what_came() -> None:
     assert (caught.value.reason, caught.value.retryable) == ("content_filter", False)
     assert caught.value.partial is not None
     assert caught.value.partial.text == "Well, "
+
+
+def test_a_full_window_may_be_told_as_a_reason_to_stop() -> None:
+    with pytest.raises(ContextExceededError) as caught:
+        message(chunk({"content": "a"}), chunk({}, "model_context_window_exceeded"))
+
+    assert caught.value.partial is not None
 
 
 @pytest.mark.parametrize("by", [1, 7, None])

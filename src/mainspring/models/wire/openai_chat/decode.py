@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.errors import InvalidResponseError, ModelError, NetworkError
+from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import Message, StopReason
 from mainspring.models.classify import classify_error
@@ -26,6 +26,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "stop_sequence": "stop_sequence",
 }
 _FILTERED = frozenset({"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive"})
+_OVERFLOWN = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
 _BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
 
 
@@ -119,7 +120,11 @@ class ChatDecoder:
             out.append(self.draft.open_text())
             self._close_text(out)
         if self._finish in _FILTERED:
-            raise self._filtered()
+            raise self._ended(
+                ModelError, f"{self._profile.provider} stopped the answer with its content filter", "content_filter"
+            )
+        if self._finish in _OVERFLOWN:
+            raise self._ended(ContextExceededError, "The conversation does not fit the model's window", "overflow")
         if self._finish in _BROKEN:
             raise self._broken(f"The provider broke off the answer (finish reason {self._finish})")
         out.append(self.draft.done(self._stop_reason()))
@@ -249,11 +254,11 @@ class ChatDecoder:
         error.partial = self._partial()
         return error
 
-    def _filtered(self) -> ModelError:
+    def _ended(self, kind: type[ModelError], text: str, reason: str) -> ModelError:
         profile = self._profile
-        return ModelError(
-            f"{profile.provider} stopped the answer with its content filter (finish reason {self._finish})",
-            reason="content_filter",
+        return kind(
+            f"{text} (finish reason {self._finish})",
+            reason=reason,
             provider=profile.provider,
             model=profile.model,
             partial=self._partial(),

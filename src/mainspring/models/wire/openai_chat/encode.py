@@ -46,7 +46,7 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
 
 def encode_message(message: Message, profile: Profile) -> bytes:
     """One message as the JSON objects it becomes, each with a comma before it."""
-    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision)
+    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
     if cleaned is None:
         return b""
     if cleaned.role == "assistant":
@@ -65,8 +65,8 @@ def to_json(value: Any) -> bytes:
 
 
 def _key(profile: Profile) -> str:
-    d, info = profile.dialect, profile.info
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}"
+    d, info, unreadable = profile.dialect, profile.info, hash(profile.unreadable)
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
 
 
 def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:

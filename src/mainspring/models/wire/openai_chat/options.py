@@ -88,6 +88,8 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
     text = refusal.lower()
     if re.search(r"tool.?call.?id|length of 9", text):
         yield _changed(profile, {"short_ids": True})
+    if "signature" in text or "thinking block" in text:
+        yield _changed(profile, {"reasoning": "none"})
     if not _REFUSES.search(text):
         return
     if "max_completion_tokens" in text or "max_tokens" in text:
