@@ -78,7 +78,7 @@ class Command:
             capture_output=True,
             encoding="utf-8",
             stdin=subprocess.DEVNULL,
-            timeout=15,
+            timeout=60,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
@@ -93,7 +93,7 @@ class Command:
 def finish(process: "subprocess.Popen[str]", piped: str | None = None) -> Done:
     """Wait for the end of a process."""
     try:
-        out, err = process.communicate(piped, timeout=15)
+        out, err = process.communicate(piped, timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

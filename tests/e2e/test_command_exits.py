@@ -14,6 +14,8 @@ from tests.e2e.servers.chat import Reply, call, error
 
 __all__ = ["command"]
 
+pytestmark = pytest.mark.timeout(120)
+
 FORMS = ["text", "json", "stream-json"]
 
 
@@ -26,6 +28,8 @@ FORMS = ["text", "json", "stream-json"]
         ([], ["--tools", "nonsense"], 2, "error"),
         ([call("list_files")] * 3, ["--max-turns", "2"], 3, "max_turns"),
         ([Reply("half an ans", finish="length")], [], 3, "completed"),
+        ([Reply("so slow", stall=True)], ["--max-seconds", "0.5"], 3, "max_seconds"),
+        ([call("list_files")] * 3, ["--max-tokens", "20"], 3, "max_tokens"),
         ([call("write_file", path="x", content="y"), "ok"], ["--on-deny", "stop"], 4, "denied"),
         ([error(400)], [], 5, "error"),
         ([Reply("part of", cut=True)], [], 5, "error"),
@@ -99,7 +103,7 @@ def test_a_signal_ends_the_run_cleanly(command: Command, form: str, number: sign
     command.server.script += [Reply("half", stall=True), "the rest"]
 
     with command.start("-p", "the question", "--output", form) as process:
-        assert command.server.stalled.wait(10)
+        assert command.server.stalled.wait(30)
         process.send_signal(number)
         done = finish(process)
 
@@ -124,7 +128,7 @@ def alive(marker: str) -> bool:
     return False
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 8.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Whether something becomes true in time."""
     limit = time.monotonic() + seconds
     while not condition():
@@ -173,7 +177,7 @@ def test_a_signal_while_stdin_is_awaited(command: Command) -> None:
         assert process.stderr is not None
         assert "waiting for the end of stdin" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 143
+        assert process.wait(30) == 143
         assert process.stdout is not None
         assert json.loads(process.stdout.read())["status"] == "aborted"
 
@@ -190,7 +194,7 @@ def test_a_reader_that_leaves_ends_the_run(command: Command) -> None:
         process.stdout.close()
         assert process.stderr is not None
         err = process.stderr.read()
-        assert process.wait(10) == 141
+        assert process.wait(30) == 141
 
     assert err == ""
 

@@ -11,6 +11,8 @@ from tests.e2e.command import KEY, Command, command
 
 __all__ = ["command"]
 
+pytestmark = pytest.mark.timeout(120)
+
 
 def test_tools_call_prints_the_result_as_json(command: Command) -> None:
     (command.folder / "a.txt").write_text("one\ntwo\n", encoding="utf-8")

@@ -11,6 +11,8 @@ from tests.e2e.servers.chat import Reply, call, error
 
 __all__ = ["command"]
 
+pytestmark = pytest.mark.timeout(120)
+
 SCHEMA = Path(__file__).resolve().parent.parent.parent / "docs" / "stream-json.schema.json"
 
 
@@ -260,7 +262,7 @@ def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
     with command.start("-p", "x", stdin=-1) as process:
         assert process.stdout is not None
         assert process.stdout.read() == "1\n"
-        assert process.wait(5) == 0
+        assert process.wait(30) == 0
         assert process.stderr is not None
         assert "nothing came" in process.stderr.read()
 
@@ -278,7 +280,7 @@ def test_a_slow_producer_of_a_pipeline_is_waited_for(command: Command) -> None:
 
 def test_without_prompt_and_with_a_silent_stdin_usage_is_shown(command: Command) -> None:
     with command.start(stdin=-1) as process:
-        assert process.wait(10) == 2
+        assert process.wait(30) == 2
         assert process.stderr is not None
         assert "usage:" in process.stderr.read()
 
