@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 _PROVIDERS = (
     "ANTHROPIC",
+    "AZURE_FOUNDRY",
     "AZURE_OPENAI",
     "CEREBRAS",
     "CODEX",

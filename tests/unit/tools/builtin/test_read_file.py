@@ -1,6 +1,7 @@
 """`read_file`."""
 
 import base64
+import hashlib
 import os
 import struct
 import zlib
@@ -218,6 +219,14 @@ async def test_names_that_look_the_same_are_found(name: str, asked: str) -> None
 async def test_the_given_name_comes_first() -> None:
     ctx = memory({"@a": "at\n", "a": "plain\n"})
     assert "at" in (await read_file(ctx, path="@a")).text
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"a\nb", b"\xef\xbb\xbfa\n", "a\r\n".encode("utf-16"), "größer\n".encode("cp1252")]
+)
+async def test_the_hash_is_that_of_the_whole_file(data: bytes) -> None:
+    result = await read_file(memory({"x": data}), path="x", limit=1)
+    assert result.metadata["hash"] == hashlib.sha256(data).hexdigest()
 
 
 async def test_the_path_that_was_permitted_is_the_one_that_is_read() -> None:

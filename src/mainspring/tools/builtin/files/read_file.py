@@ -57,9 +57,10 @@ async def _text(ctx: ToolContext, found: Found, head: bytes, arguments: Mapping[
         if document is None:
             return _binary(found, head)
         form = document.form
-        await asyncio.to_thread(window.feed, document.text.encode("utf-8", "replace"))
+        await asyncio.to_thread(window.feed, document.text.encode("utf-8", "replace"), data)
         counted_all = len(data) >= found.stat.size
     else:
+        window.feed(b"", mark)
         counted_all = await _feed(ctx, found, window, len(mark))
         form = "UTF-8 with byte order mark" if mark else ""
     if offset > max(window.lines, 1) and counted_all:
@@ -113,7 +114,7 @@ def _result(found: Found, window: Window, shown: Shown, counted_all: bool) -> To
             "last_line": shown.last,
             "total_lines": window.lines,
             "bytes": found.stat.size,
-            "hash": window.digest,
+            "hash": window.digest if counted_all else None,
             "mtime_ns": found.stat.mtime_ns,
             "form": shown.form,
             "truncated": not at_end or shown.first > 1 or bool(shown.cut_at),

@@ -57,12 +57,12 @@ class Window:
         self.size = 0
         self.ends_open = False
 
-    def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+    def feed(self, data: bytes, raw: bytes | None = None) -> None:
+        """Take the next piece; ``raw`` is what the file has for it, where that is something else."""
+        self._hash.update(data if raw is None else raw)
         if not data:
             return
         self.size += len(data)
-        self._hash.update(data)
         self.ends_open = data[-1:] != b"\n"
         count = data.count(b"\n")
         first, last = self._offset - 1, self._offset - 1 + self._limit
@@ -85,7 +85,7 @@ class Window:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what has come."""
+        """SHA-256 of what the file has, up to here."""
         return self._hash.hexdigest()
 
     @property

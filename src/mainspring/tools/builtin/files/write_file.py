@@ -61,7 +61,7 @@ async def _write(ctx: ToolContext, real: str, name: str, content: str) -> ToolRe
     verb = "Created" if stat is None else "Updated"
     kept = f", {document.form} kept" if document and document.form else ""
     return ToolResult(
-        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} bytes{kept}).{_note(stat, document, content)}",
+        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_note(stat, document, content)}",
         title=f"{verb} {name}",
         metadata={
             "path": real,

@@ -34,7 +34,6 @@ QUIET = {
 }
 """Variables that keep programs from asking, paging and colouring. An environment's own variables come over them."""
 
-_LIMITS = OutputLimits(head=0, tail=MAX_BYTES, spool=True)
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
 
@@ -70,9 +69,10 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not command.strip():
         return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
     collector = _Collector(ctx, limit)
+    limits = OutputLimits(head=0, tail=limit or MAX_BYTES, spool=True)
     try:
         result = await ctx.env.run(
-            command, env=QUIET, timeout=timeout, on_output=collector.feed, signal=ctx.signal, limits=_LIMITS
+            command, env=QUIET, timeout=timeout, on_output=collector.feed, signal=ctx.signal, limits=limits
         )
     except OSError as e:
         about = f" {e.filename}" if e.filename else ""
