@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+import httpcore2  # noqa: F401 - its files are read on import, which must not be inside a test
 import pytest
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
@@ -16,6 +17,8 @@ from mainspring.models.transport import Timeouts, Transport
 from mainspring.models.transport_aiohttp import AiohttpTransport
 from mainspring.models.transport_httpx2 import Httpx2Transport
 from tests.unit.models.server import chunked, head, plain, serve
+
+pytestmark = pytest.mark.usefixtures("no_blocking")
 
 TRANSPORTS: list[type[AiohttpTransport] | type[Httpx2Transport]] = [AiohttpTransport, Httpx2Transport]
 SOON = Timeouts(connect=5, first_byte=5, idle=5)

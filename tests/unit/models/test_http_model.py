@@ -27,6 +27,8 @@ from mainspring.models.wire.openai_chat import ChatCompletions
 from tests.unit.models.server import chunked, serve
 from tests.unit.models.wire import chunk, profile, sse
 
+pytestmark = pytest.mark.usefixtures("no_blocking")
+
 HI = [Message.user("Hi")]
 GOOD = sse(chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop"))
 
