@@ -25,3 +25,8 @@ def project(local_env: LocalEnv) -> Path:
 async def ctx(local_env: LocalEnv) -> AsyncIterator[ToolContext]:
     yield ToolContext(env=local_env)
     await local_env.aclose()
+
+
+@pytest.fixture(autouse=True)
+def _never_blocking(no_blocking: None) -> None:
+    """A tool that blocks the event loop fails its test."""

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
-from mainspring.events import CancelToken
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
 
@@ -53,6 +52,15 @@ class NoRipgrep(LocalEnv):
         return None if name == "rg" else await super().find_program(name)
 
 
+class Answering(LocalEnv):
+    """A ripgrep that answers as it is told."""
+
+    answer = ProcessResult(exit_code=0)
+
+    async def run(self, *args: Any, **kwargs: Any) -> ProcessResult:
+        return self.answer
+
+
 @pytest.fixture
 def tree(local_env: LocalEnv, project: Path) -> Path:
     for name, content in FILES.items():
@@ -68,6 +76,11 @@ def tree(local_env: LocalEnv, project: Path) -> Path:
 @pytest.fixture
 def without(tree: Path) -> NoRipgrep:
     return NoRipgrep(tree)
+
+
+@pytest.fixture
+def answering(tree: Path) -> Answering:
+    return Answering(tree)
 
 
 @pytest.fixture
@@ -255,15 +268,6 @@ async def test_what_a_policy_guards_is_withheld(both: tuple[ToolContext, ToolCon
     assert "2:foo" in (await grep(both[0], pattern="foo", path="src/a.py")).text  # Permitted by name.
 
 
-class Answering(LocalEnv):
-    """A ripgrep that answers as it is told."""
-
-    answer = ProcessResult(exit_code=0)
-
-    async def run(self, *args: Any, **kwargs: Any) -> ProcessResult:
-        return self.answer
-
-
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -273,20 +277,22 @@ class Answering(LocalEnv):
         ({"exit_code": 139}, "INCOMPLETE: ripgrep ended with status 139"),
     ],
 )
-async def test_a_search_that_was_broken_off_is_not_called_empty(tree: Path, answer: dict[str, Any], told: str) -> None:
-    env = Answering(tree)
-    env.answer = ProcessResult(**answer)
-    result = await grep(ToolContext(env=env), pattern="foo")
+async def test_a_search_that_was_broken_off_is_not_called_empty(
+    answering: Answering, answer: dict[str, Any], told: str
+) -> None:
+    answering.answer = ProcessResult(**answer)
+    result = await grep(ToolContext(env=answering), pattern="foo")
     assert told in result.text
     assert (result.is_error, result.metadata["outcome"]) == (True, "incomplete")
-    listed = await glob(ToolContext(env=env), pattern="*")
+    listed = await glob(ToolContext(env=answering), pattern="*")
     assert (listed.is_error, listed.metadata["outcome"]) == (True, "incomplete")
 
 
-async def test_what_cannot_be_read_is_told(tree: Path, without: NoRipgrep, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = Answering(tree)
+async def test_what_cannot_be_read_is_told(
+    answering: Answering, without: NoRipgrep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     message = b"rg: ./sub: Permission denied (os error 13)\n"
-    env.answer = ProcessResult(exit_code=2, stderr=Output(message, b"", len(message)))
+    answering.answer = ProcessResult(exit_code=2, stderr=Output(message, b"", len(message)))
     scandir = os.scandir
 
     def refuse(path: str) -> Any:
@@ -295,19 +301,16 @@ async def test_what_cannot_be_read_is_told(tree: Path, without: NoRipgrep, monke
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    for made in (env, without):
+    for made in (answering, without):
         result = await grep(ToolContext(env=made), pattern="foo", path="src")
         assert result.metadata["outcome"] == "incomplete"
         assert "INCOMPLETE: sub: permission denied" in result.text
 
 
-async def test_a_search_can_be_cancelled(tree: Path) -> None:
-    token = CancelToken()
-    token.cancel()
-    for env in (LocalEnv(tree), NoRipgrep(tree)):
-        result = await grep(ToolContext(env=env, signal=token), pattern="foo")
-        assert result.metadata["outcome"] == "incomplete"
-        await env.aclose()
+async def test_a_search_can_be_cancelled(both: tuple[ToolContext, ToolContext]) -> None:
+    for ctx in both:
+        ctx.signal.cancel()
+        assert (await grep(ctx, pattern="foo")).metadata["outcome"] == "incomplete"
 
 
 async def test_the_search_without_ripgrep_does_not_hold_the_loop(without: NoRipgrep, tree: Path) -> None:
