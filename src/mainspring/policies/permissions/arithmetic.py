@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mainspring.policies.permissions.words import Word
 
-_NUMBER = re.compile(r"[-+]?\d+(_0[-+]?\d+)*")
+_NUMBER = re.compile(r"[-+]?\d+")
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _NAMES = frozenset(("variable_name", "word", "special_variable_name"))
 _EVALUATING = frozenset(
@@ -64,7 +64,12 @@ class Arithmetic:
                 self.expression(part.parent or node)
 
     def expression(self, node: Node) -> None:
-        """An arithmetic expression."""
+        """An arithmetic expression, or the index of an array in one."""
+        if node.type == "subscript":
+            index = node.child_by_field_name("index")
+            if index is None or index.text in (b"@", b"*"):
+                return
+            node = index
         for part in _descendants(node):
             text = (part.text or b"").decode("utf-8", "replace")
             if part.type in ("command_substitution", "raw_string", "ansi_c_string", "translated_string"):

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from mainspring.policies.permissions import globs, suggest
 from mainspring.policies.permissions.commandpattern import compile_command
 from mainspring.policies.permissions.decision import Outcome, Verdict
+from mainspring.policies.permissions.expand import expand
 from mainspring.policies.permissions.judge import Finding, Judge
+from mainspring.policies.permissions.line import Redirect
 from mainspring.policies.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
 from mainspring.policies.permissions.paths import Resolver, Target, look_at_word
-from mainspring.policies.permissions.reader import Redirect
 from mainspring.policies.permissions.rules import Rule
 from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.units import CommandLine, Unit
@@ -42,6 +43,7 @@ class CommandJudge:
         self.free: set[int] = set()
         self.verdicts: list[Verdict] = []
         self._targets: dict[tuple[str, str | None], Target] = {}
+        self._expansions: dict[str, list[Target]] = {}
         self._too_many = False
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
@@ -68,7 +70,7 @@ class CommandJudge:
             for touch in inner.touches:
                 await self._touch(touch.scope, touch.word, cover)
         for text in dict.fromkeys(text for inner in unit.walk() for text in paths_of(inner)):
-            for target in await self._look(text):
+            for target in [*await self._look(text), *await self._expanded(text)]:
                 self._add(self.paths.seen(target))
         for host in dict.fromkeys(hosts_of(unit)):
             self._host(host, seen=True)
@@ -160,8 +162,10 @@ class CommandJudge:
         if word.text == PIPE or _HARMLESS_DEVICE.fullmatch(word.text):
             return
         for target in await self._look(word.text):
+            self._add(self.paths.verdict(scope, target, cover))
+        for target in await self._expanded(word.text):
             verdict = self.paths.verdict(scope, target, cover)
-            self._add(verdict)
+            self._add(None if verdict.outcome == "allow" else verdict)
 
     async def _look(self, text: str) -> list[Target]:
         found: list[Target] = []
@@ -174,6 +178,18 @@ class CommandJudge:
                 self._targets[key] = await look_at_word(self.env, text, self.judge.place, folder)
             found.append(self._targets[key])
         return found
+
+    async def _expanded(self, text: str) -> list[Target]:
+        """What the wildcards of a word stand for right now."""
+        if globs.ONE not in text or globs.MANY in text:
+            return []
+        if text not in self._expansions:
+            found: list[Target] = []
+            for target in await self._look(text):
+                paths = await expand(self.env, target.real) or ()
+                found += [await look_at_word(self.env, path, self.judge.place, None) for path in paths]
+            self._expansions[text] = found
+        return self._expansions[text]
 
     def _host(self, host: str, *, seen: bool) -> None:
         verdict = host_verdict(self.judge, self.mode, host, self.grants, by_tool=False)

@@ -78,7 +78,7 @@ class Engine(Struct, frozen=True):
         first = Call(call.tool, original, call.definition)
         if accesses(first) is None and call.definition is not None and call.definition.access is not None:
             return decision  # it says nothing in that form; what runs was judged
-        return stricter(decision, await _Case(self, first, env, place, grants).decide())
+        return stricter(decision, await _Case(self, first, env, place, grants, final=False).decide())
 
     def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
         """Whether a search through a folder may show what is in a file.
@@ -118,7 +118,10 @@ def argument_of(arguments: Mapping[str, Any]) -> str:
 class _Case:
     """One call on its way to a decision."""
 
-    def __init__(self, engine: Engine, call: Call, env: Resolver, place: Place, grants: Collection[Key]) -> None:
+    def __init__(
+        self, engine: Engine, call: Call, env: Resolver, place: Place, grants: Collection[Key], *, final: bool = True
+    ) -> None:
+        self.final = final
         self.engine = engine
         self.call = call
         self.env = env
@@ -161,6 +164,8 @@ class _Case:
         try:
             target = await look(self.env, access.resource, self.place)
         except (OSError, ValueError) as error:
+            if not self.final:
+                return  # arguments of any form; what runs was judged
             reason = f"the path cannot be resolved ({type(error).__name__}: {visible(str(error), limit=200)})"
             self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300), "deny", reason))
             return

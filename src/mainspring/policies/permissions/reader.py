@@ -10,77 +10,37 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-
 from mainspring.policies.permissions.arithmetic import Arithmetic
-from mainspring.policies.permissions.text import named, odd_character
+from mainspring.policies.permissions.checks import Source, leaf_problem, unreadable
+from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
 from mainspring.policies.permissions.words import Word, WordReader, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_LENGTH = 20_000
-"""Longer lines are not analysed."""
-
 MAX_PARTS = 300
 """Lines with more commands and redirections are not analysed."""
 
-RESERVED = frozenset(
-    "! { } [[ ]] (( )) if then else elif fi for while until do done case esac in select function time coproc".split()
-) - {"time"}
-"""Words that a shell reads as its grammar; as a command's name they show that it was read otherwise here."""
+TOGETHER = "it holds words that cannot be told apart"
 
-
-class Assignment(Struct, frozen=True):
-    """``NAME=value``, before a command or alone."""
-
-    name: str
-    value: Word
-    text: str
-
-
-class Command(Struct, frozen=True):
-    """A simple command.
-
-    Attributes:
-        words: Its name and arguments.
-        assignments: What stands before it; alone if there are no words.
-        text: Its source.
-        fed: The text of a here-document that it reads, if that is known.
-    """
-
-    words: tuple[Word, ...]
-    assignments: tuple[Assignment, ...] = ()
-    text: str = ""
-    fed: str | None = None
-
-
-class Redirect(Struct, frozen=True):
-    """A redirection to or from a file."""
-
-    target: Word
-    writes: bool
-    text: str
-
-
-class Line(Struct):
-    """What a line holds, in the order of its source.
-
-    Attributes:
-        parts: Commands and redirections.
-        doubts: Why it cannot be judged; empty if it can.
-        functions: Names that it defines as functions.
-    """
-
-    parts: list[Command | Redirect] = field(default_factory=list[Command | Redirect])
-    doubts: list[str] = field(default_factory=list[str])
-    functions: list[str] = field(default_factory=list[str])
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_CONTAINERS = frozenset(
+    (
+        "program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause", "while_statement",
+        "negated_command", "case_statement", "case_item", "for_statement", "variable_assignments", "process_substitution",
+    )
+)  # fmt: skip
+_STATEMENTS = _CONTAINERS | {"command", "redirected_statement", "function_definition"}
+_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+_WRITES = frozenset((">", ">>", ">|", "&>", "&>>", ">&"))
+_WORDS = frozenset(("word", "string", "raw_string", "number", "concatenation", "simple_expansion", "expansion"))
+_DECLARES = frozenset(("export", "local", "declare", "typeset", "readonly", "unset"))
 
 
 def read_line(text: str) -> Line:
     """Read a line. Never raises."""
     line = Line()
-    problem = _unreadable(text)
+    problem = unreadable(text)
     if problem:
         line.doubts.append(problem)
         return line
@@ -88,7 +48,7 @@ def read_line(text: str) -> Line:
 
     source = text.encode()
     root = tree_sitter.Parser(_bash()).parse(source).root_node
-    reader = _Reader(source, line)
+    reader = _Reader(Source(source), line)
     if root.has_error:
         line.doubts.append("it cannot be parsed")
     try:
@@ -107,60 +67,22 @@ def _bash() -> Any:
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
-def _unreadable(text: str) -> str:
-    if len(text) > MAX_LENGTH:
-        return f"it is longer than {MAX_LENGTH} characters"
-    odd = odd_character(text)
-    if odd:
-        return f"it holds the character {named(odd)}, which cannot be seen"
-    if _DESCRIPTOR.search(text):
-        return "it opens a file under a name of its own"
-    if _JOINED.search(text):
-        return "it holds a backslash at the end of a line in the middle of a word"
-    return ""
-
-
-_JOINED = re.compile(r"\S\\\n\S")
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_DESCRIPTOR = re.compile(r"\{\w+\}[<>]")
-_DELIMITER = re.compile(r"\\?[\w.-]+|'[^'\n]+'|\"[\w. -]+\"")
-_DIGITS = re.compile(r"(?<![^\s;&|()<>])\d+$")
-_BLANKS = re.compile(r"(?:[ \t\n]|\\\n)*")
-_HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(`|\$[({\[]|[<>]\()")
-_KEYWORDS = RESERVED - {"[[", "]]", "((", "))"}
-_METACHARACTERS = frozenset(("", " ", "\t", "\n", ";", "&", "|", "(", ")", "<", ">"))
-_QUOTED = frozenset(("command_substitution", "process_substitution", "string", "expansion", "arithmetic_expansion"))
-_STATEMENTS = frozenset(
-    ("command", "redirected_statement", "do_group", "list", "pipeline", "subshell", "function_definition")
-)
-_CONTAINERS = frozenset(
-    (
-        "program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause", "while_statement",
-        "negated_command", "case_statement", "case_item", "for_statement", "variable_assignments", "process_substitution",
-    )
-)  # fmt: skip
-_OPAQUE_LEAVES = frozenset(("raw_string", "ansi_c_string", "comment", "heredoc_body", "heredoc_start", "heredoc_end"))
-_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
-_WRITES = frozenset((">", ">>", ">|", "&>", "&>>", ">&"))
-
-
 class _Reader:
     """Walks the syntax tree of one line."""
 
-    def __init__(self, source: bytes, line: Line) -> None:
+    def __init__(self, source: Source, line: Line) -> None:
         self.source = source
         self.line = line
         self.words = WordReader(self.inside, self.doubt)
         self.arithmetic = Arithmetic()
 
     def doubt(self, reason: str) -> None:
-        if reason not in self.line.doubts:
+        if reason and reason not in self.line.doubts:
             self.line.doubts.append(reason)
 
     def finish(self, root: Node) -> None:
         """What can be said only at the end."""
-        outside = self.source[: root.start_byte] + self.source[root.end_byte :]
-        if not _BLANKS.fullmatch(outside.decode("utf-8", "replace")):
+        if not self.source.blank_around(root):
             self.doubt("a part of it was not understood")
         if self.arithmetic.unsafe():
             self.doubt("it computes with values that are not plain numbers, which can run commands")
@@ -202,43 +124,12 @@ class _Reader:
             case "compound_statement" | "c_style_for_statement":
                 self._computes(node)
             case "comment":
-                self._comment(node)
+                if not self.source.comment(node):
+                    self.doubt("it holds a '#' that may or may not begin a comment")
+            case _ if node.is_named:
+                self.words.read(node)
             case _:
-                self._word_or_doubt(node)
-
-    def _computes(self, node: Node) -> None:
-        """``((...))`` and ``for ((...))``; only the body of the latter holds statements."""
-        self._gaps(node)
-        for child in node.children:
-            if child.type in ("do_group", "compound_statement"):
-                self.visit(child)
-            else:
-                self.arithmetic.expression(child)
-                self.inside(child)
-
-    def _test(self, node: Node) -> None:
-        """``[ ... ]`` and ``[[ ... ]]``; without blanks inside, a shell takes it for the name of a command."""
-        first, last = node.children[0], node.children[-1]
-        inner = self.source[first.end_byte : last.start_byte].decode("utf-8", "replace")
-        if not inner[:1].isspace() or not inner[-1:].isspace() or (first.type == "[" and "\n" in inner):
-            self.doubt("it holds brackets that a shell takes for the name of a command")
-        if self._ended_early(node, double=first.type == "[["):
-            self.doubt("it holds an operator inside brackets that ends the command there")
-        self.arithmetic.test(node)
-        self.inside(node)
-
-    def _ended_early(self, node: Node, *, double: bool) -> bool:
-        """Whether something inside brackets ends the command for a shell, though the parser takes it for an operator."""
-        if node.type in _QUOTED:
-            return False
-        if not node.children and not node.is_named:
-            ends = set("&|;") if double else set("&|;<>()")
-            return not (double and node.type in ("&&", "||")) and not ends.isdisjoint(node.type)
-        return any(self._ended_early(c, double=double) for c in node.children)
-
-    def _word_or_doubt(self, node: Node) -> None:
-        if node.is_named:
-            self.words.read(node)
+                pass
 
     def _children(self, node: Node) -> None:
         self._gaps(node)
@@ -250,46 +141,56 @@ class _Reader:
         """Nothing but blanks may stand between the parts of a statement."""
         end = node.start_byte
         for child in node.children:
-            between = self.source[end : child.start_byte].decode("utf-8", "replace")
-            if not _BLANKS.fullmatch(between):
+            if not self.source.blank(end, child.start_byte):
                 self.doubt("a part of it was not understood")
             end = child.end_byte
-            if child.type in _KEYWORDS and not self._apart(child):
-                self.doubt(f"it holds {child.type!r} in the middle of a word")
+        torn = self.source.torn(node)
+        if torn:
+            self.doubt(f"it holds {torn!r} in the middle of a word")
 
-    def _apart(self, node: Node) -> bool:
-        """Whether a word of the grammar stands by itself, as a shell requires."""
-        before = self.source[node.start_byte - 1 : node.start_byte].decode("latin-1")
-        after = self.source[node.end_byte : node.end_byte + 1].decode("latin-1")
-        return before in _METACHARACTERS and after in _METACHARACTERS
+    def _computes(self, node: Node) -> None:
+        """``((...))`` and ``for ((...))``; only the body of the latter holds statements."""
+        if node.type == "compound_statement":
+            self.doubt("it holds '((', which some shells read as commands; use $((...))")
+        self._gaps(node)
+        for child in node.children:
+            if child.type in ("do_group", "compound_statement"):
+                self.visit(child)
+            else:
+                self.arithmetic.expression(child)
+                self.inside(child)
+
+    def _test(self, node: Node) -> None:
+        """``[ ... ]`` and ``[[ ... ]]``."""
+        if not self.source.plain_test(node):
+            self.doubt("it holds brackets that a shell may read as commands")
+        self.arithmetic.test(node)
+        self.inside(node)
 
     def _for_variable(self, node: Node) -> None:
-        if node.type != "for_statement":
-            return
-        name = node.child_by_field_name("variable")
-        values = [text_of(n) for n in node.children_by_field_name("value")]
+        name = node.child_by_field_name("variable") if node.type == "for_statement" else None
         if name is not None:
-            self.arithmetic.assign(text_of(name), None if not values else " ".join(values).replace(" ", "_0"))
-            self._emit((), (Assignment(text_of(name), Word("", ""), f"{text_of(name)}="),), f"{text_of(name)}=")
+            values = [text_of(n) for n in node.children_by_field_name("value")]
+            for value in values or [None]:
+                self.arithmetic.assign(text_of(name), value)
+            text = f"{text_of(name)}="
+            self._emit((), (Assignment(text_of(name), Word("", ""), text),), text)
 
     def _substitution(self, node: Node) -> None:
         if "`" in text_of(node)[:2] and "\\" in text_of(node):
             self.doubt("it holds a backslash inside backticks; use $(...) instead")
         self._children(node)
 
-    def _comment(self, node: Node) -> None:
-        before = self.source[max(0, node.start_byte - 2) : node.start_byte].decode("latin-1")
-        if before and (before[-1] not in " \t\n;&|()" or before[:-1] == "\\"):
-            self.doubt("it holds a '#' that may or may not begin a comment")
-
     # --- commands ---------------------------------------------------------------------------------------------------
 
     def _command(self, node: Node, more: tuple[Word, ...] = (), fed: str | None = None) -> None:
         words: list[Word] = []
         assignments: list[Assignment] = []
-        end, previous = node.start_byte, ""
+        end, first = node.start_byte, True
         for child in node.children:
-            between = self.source[end : child.start_byte].decode("utf-8", "replace")
+            between = self.source.between(end, child.start_byte)
+            if not self.source.blank(end, child.start_byte) or "\n" in between.replace("\\\n", ""):
+                self.doubt("a part of it was not understood")
             end = child.end_byte
             kind = child.type
             if kind in _REDIRECTS:
@@ -303,12 +204,10 @@ class _Reader:
                 self.doubt("it holds a '(' in the middle of a command")
                 self.visit(child)
             else:
-                if previous and not (" " in between or "\t" in between):
-                    self.doubt("it holds words that cannot be told apart")
+                if not first and not (" " in between or "\t" in between):
+                    self.doubt(TOGETHER)
                 words += self.words.read(child)
-            previous = kind
-            if not _BLANKS.fullmatch(between) or "\n" in between.replace("\\\n", ""):
-                self.doubt("a part of it was not understood")
+            first = False
         if more:
             self._timed(words)
         self._emit((*words, *more), tuple(assignments), text_of(node), fed)
@@ -330,7 +229,6 @@ class _Reader:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is not None and name.type != "variable_name":
             self.inside(name)
-            self.arithmetic.expression(name)
         word = Word("", "") if value is None else self.words.one(value)
         plain = "" if name is None else text_of(name).partition("[")[0]
         if not _NAME.fullmatch(plain):
@@ -343,9 +241,10 @@ class _Reader:
         words: list[Word] = []
         assignments: list[Assignment] = []
         end = -1
+        self._gaps(node)
         for child in node.children:
             if child.start_byte == end:
-                self.doubt("it holds words that cannot be told apart")
+                self.doubt(TOGETHER)
             end = child.end_byte
             if child.type == "variable_assignment":
                 assignments.append(self._assignment(child))
@@ -353,8 +252,9 @@ class _Reader:
                 assignments.append(Assignment(text_of(child), Word("", ""), text_of(child)))
             else:
                 words += self.words.read(child)
-        harmless = len(words) == 1 and words[0].text in ("export", "local", "declare", "typeset", "readonly")
-        self._emit(() if harmless and assignments else tuple(words), tuple(assignments), text_of(node))
+        plain = len(words) == 1 and words[0].text in _DECLARES
+        self.arithmetic.command(words)
+        self._emit(() if plain and assignments else tuple(words), tuple(assignments), text_of(node))
 
     # --- redirections -----------------------------------------------------------------------------------------------
 
@@ -385,109 +285,92 @@ class _Reader:
         """Note a redirection; the words behind it that belong to the command, and the text that it feeds."""
         if node.type == "heredoc_redirect":
             return self._heredoc(node)
+        if self.source.number_before(node):
+            self.doubt("it holds a number right before a redirection")
         words: list[Word] = []
         operator, end = "", -1
-        if _DIGITS.search(self.source[max(0, node.start_byte - 20) : node.start_byte].decode("latin-1")):
-            self.doubt("it holds a number right before a redirection")
+        self._gaps(node)
         for child in node.children:
             if child.type == "file_descriptor":
-                if not text_of(child).isdigit():
-                    self.doubt("it holds words that cannot be told apart")
-                continue
-            if not child.is_named:
+                self.doubt("" if text_of(child).isdigit() else TOGETHER)
+            elif not child.is_named:
                 operator = operator or child.type
-                continue
-            if child.start_byte == end:
-                self.doubt("it holds words that cannot be told apart")
-            end = child.end_byte
-            words += self.words.read(child)
+            else:
+                self.doubt(TOGETHER if child.start_byte == end else "")
+                end = child.end_byte
+                words += self.words.read(child)
         if node.type == "herestring_redirect":
             fed = words[0].text + "\n" if len(words) == 1 and words[0].literal else None
             return [], fed
-        if not words:
-            return [], None  # closes a descriptor
-        target = words[0]
-        if not (operator in (">&", "<&") and (target.text.isdigit() or target.text.rstrip("-").isdigit())):
-            self.line.parts.append(Redirect(target, operator in _WRITES, text_of(node)))
-        if operator not in _WRITES and operator not in ("<", "<&"):
-            self.doubt(f"it holds the redirection {operator!r}, which is not understood")
+        if words:
+            self._target(node, operator, words)
         return words[1:], None
+
+    def _target(self, node: Node, operator: str, words: list[Word]) -> None:
+        target = words[0]
+        if operator in ("&>", "&>>") and (len(words) > 1 or not self.source.last(node)):
+            self.doubt("it holds words behind '&>', which some shells read as a command; use '> file 2>&1'")
+        if operator in (">&", "<&") and target.literal and target.text.removesuffix("-").isdigit():
+            return
+        if (operator not in _WRITES and operator != "<") or target.text.startswith("-"):
+            self.doubt(f"it holds a redirection {operator!r} that is not understood")
+        self.line.parts.append(Redirect(target, operator in _WRITES, text_of(node)))
 
     def _heredoc(self, node: Node) -> tuple[list[Word], str | None]:
         words: list[Word] = []
         start = body = end = None
+        operator = node.children[0].type
+        self.doubt("" if operator in ("<<", "<<-") else TOGETHER)
+        at = node.start_byte
         for child in node.children:
-            match child.type:
-                case "heredoc_start":
-                    start = child
-                case "heredoc_body":
-                    body = child
-                case "heredoc_end":
-                    end = child
-                case "file_redirect" | "herestring_redirect":
-                    words += self._redirect(child)[0]
-                case "word" | "string" | "raw_string" | "number" | "concatenation" | "simple_expansion" | "expansion":
-                    words += self.words.read(child)
-                case _ if child.is_named:
-                    self.visit(child)
-                case _:
-                    pass
+            if child.type not in ("heredoc_body", "heredoc_end") and not self.source.blank(at, child.start_byte):
+                self.doubt("a part of it was not understood")
+            at = child.end_byte
+            if child.type == "heredoc_start":
+                start = child
+            elif child.type == "heredoc_body":
+                body = child
+            elif child.type == "heredoc_end":
+                end = child
+            elif child.type in ("file_redirect", "herestring_redirect"):
+                words += self._redirect(child)[0]
+            elif child.type in _WORDS:
+                self.doubt(TOGETHER if start is not None and child.start_byte == start.end_byte else "")
+                words += self.words.read(child)
+            elif child.is_named:
+                self.visit(child)
         if start is None or body is None or end is None:
             self.doubt("it holds a here-document without an end")
             return words, None
-        return words, self._document(start, body, end, tabs=text_of(node).startswith("<<-"))
+        return words, self._document(start, body, end, tabs=operator == "<<-")
 
     def _document(self, start: Node, body: Node, end: Node, *, tabs: bool) -> str | None:
-        """Check that a here-document ends where a shell would end it; its text, if nothing in it is evaluated."""
-        spelled = text_of(start)
-        delimiter = re.sub(r"['\"\\]", "", spelled)
-        region = self.source[body.start_byte : end.start_byte].decode("utf-8", "replace")
-        lines = region.split("\n")
-        after = self.source[end.end_byte : end.end_byte + 1]
-        before_end = lines.pop().lstrip("\t") if tabs else lines.pop()
-        if before_end or text_of(end).rstrip("\n") != delimiter or after not in (b"", b"\n"):
-            self.doubt("it holds a here-document whose end is not clear")
-        if not _DELIMITER.fullmatch(spelled):
-            self.doubt("it holds a here-document whose delimiter is not plain")
-        if not delimiter or any(row.lstrip("\t ").startswith(delimiter) for row in lines):
-            self.doubt("it holds a here-document whose end is not clear")
-        if spelled != delimiter:
-            return "\n".join(row.lstrip("\t") if tabs else row for row in lines) + "\n"
+        """The text of a here-document, if nothing in it is evaluated."""
+        lines, problem = self.source.document(start, body, end, tabs=tabs)
+        self.doubt(problem)
+        text = "\n".join(lines) + "\n"
+        if text_of(start)[0] in "'\"\\":
+            return text
         self.inside(body)
-        plain, at = "", body.start_byte
-        for child in body.named_children:
-            if child.type != "heredoc_content":
-                plain += self.source[at : child.start_byte].decode("utf-8", "replace") + " "
-                at = child.end_byte
-        plain += self.source[at : end.start_byte].decode("utf-8", "replace")
-        if _HIDDEN.search(re.sub(r"[<>]\(", "", plain)):
+        if self.source.document_hides(body, end):
             self.doubt("it holds a here-document with a substitution that is not understood; quote its delimiter")
-        return None if body.named_children or "$" in plain else "\n".join(lines) + "\n"
+        return None if body.named_children or "$" in text or "\\" in text else text
 
     # --- inside words -----------------------------------------------------------------------------------------------
 
     def inside(self, node: Node) -> None:
         """Judge the commands inside a word, an expansion or an expression; nothing evaluated may go unseen."""
-        kind = node.type
-        if kind in _STATEMENTS:
-            self.visit(node)
-            return
-        if kind == "command_substitution":
-            self._substitution(node)
-            return
-        if kind == "process_substitution":
-            self._children(node)
-            return
-        if kind in ("arithmetic_expansion", "subscript"):
-            self.arithmetic.expression(node)
-        elif kind == "expansion":
-            self.arithmetic.expansion(node)
+        match node.type:
+            case kind if kind in _STATEMENTS or kind in ("command_substitution", "variable_assignment"):
+                self.visit(node)
+                return
+            case "arithmetic_expansion" | "subscript":
+                self.arithmetic.expression(node)
+            case "expansion":
+                self.arithmetic.expansion(node)
+            case _:
+                pass
         if not node.children:
-            if kind not in _OPAQUE_LEAVES and node.is_named and _HIDDEN.search(text_of(node)):
-                self.doubt("it holds a substitution that is not understood")
-            return
-        if kind == "variable_assignment":
-            self._emit((), (self._assignment(node),), text_of(node))
-            return
+            self.doubt(leaf_problem(node))
         for child in node.children:
             self.inside(child)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from mainspring.policies.permissions import globs
-from mainspring.policies.permissions.pathpattern import ANY_DEPTH, compile_path, fold, matches
+from mainspring.policies.permissions.pathpattern import ANY_DEPTH, compile_path, fold, is_absolute, matches
 
 SECRET_FOLDERS = (
     ".ssh", ".gnupg", ".gpg", ".aws", ".azure", ".kube", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
@@ -57,10 +57,12 @@ class SensitivePaths(Struct, frozen=True):
     @classmethod
     def standard(cls, *, secret: Iterable[str] = (), guarded: Iterable[str] = ()) -> SensitivePaths:
         """The built-in patterns and some more, each anchored at the root, or matched at any depth."""
+        named = [*SECRET_NAMES, *secret]
+        placed = [text for text in named if is_absolute(text)]
         return cls(
-            anywhere=tuple(_patterns(f"{f}/**" for f in SECRET_FOLDERS)) + tuple(_patterns(SECRET_PLACES)),
-            below=tuple(_patterns(SECRET_NAMES)) + tuple(_patterns(secret)),
-            guarded=tuple(_patterns(GUARDED_NAMES)) + tuple(_patterns(guarded)),
+            anywhere=tuple(_patterns([*(f"{f}/**" for f in SECRET_FOLDERS), *SECRET_PLACES, *placed])),
+            below=tuple(_patterns(text for text in named if not is_absolute(text))),
+            guarded=tuple(_patterns([*GUARDED_NAMES, *guarded])),
         )
 
     def why(self, full: tuple[str, ...], relative: tuple[str, ...], *, changes: bool, maybe: bool = False) -> str:
@@ -80,14 +82,14 @@ class SensitivePaths(Struct, frozen=True):
             any(_could_be(p, full) for p in self.anywhere) or any(_could_be(p, relative) for p in self.below)
         ):
             return "what it stands for may hold keys or passwords"
-        if changes and any(matches(p, relative, below=True) for p in self.guarded):
+        if changes and any(matches(p, parts, below=True) for p in self.guarded for parts in {relative, full}):
             return "what stands there decides what runs later or what is allowed"
         return ""
 
 
 def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether unknown pieces make a sensitive path likely: a piece alone could be anything, which would ask for every
-    variable, so that only a component of which something is known counts.
+    """Whether unknown pieces make a sensitive path likely. A piece alone could be anything, which would ask for every
+    variable, so that only a component whose beginning is known counts.
     """
     core = [p for p in pattern if p != ANY_DEPTH]
     for start in range(len(parts) - len(core) + 1):
@@ -100,10 +102,7 @@ def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 def _likely(pattern: str, part: str) -> bool:
     if globs.is_literal(part):
         return globs.matches(pattern, part)
-    known = "".join(c for c in part if c not in globs.UNKNOWN)
-    if not known or pattern.startswith(globs.MANY):
-        return False
-    if part.startswith(globs.ONE) and pattern.startswith("."):  # the shell's wildcards leave hidden files out
+    if part[0] in globs.UNKNOWN or pattern.startswith(globs.MANY):
         return False
     return globs.could_match(pattern, part)
 

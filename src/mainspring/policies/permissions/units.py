@@ -12,7 +12,8 @@ from mainspring.policies.permissions import globs, programs
 from mainspring.policies.permissions.commandpattern import program
 from mainspring.policies.permissions.effects import Touch, find_touches, touches
 from mainspring.policies.permissions.inline import code_risk
-from mainspring.policies.permissions.reader import RESERVED, Assignment, Command, Line, Redirect, read_line
+from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
+from mainspring.policies.permissions.reader import read_line
 from mainspring.policies.permissions.words import Word
 
 MAX_DEPTH = 6

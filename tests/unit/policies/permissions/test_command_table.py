@@ -62,7 +62,7 @@ for i in 1 2 3; do echo $((i + 1)); done
 while git status; do break; done
 if git diff; then echo a; elif npm test; then echo b; else echo c; fi
 if [ -f README.md ]; then cat README.md; fi
-[[ -n $x && $x == y* ]] && echo yes
+[[ $x == y* ]] && echo yes
 case $x in a|b) echo 1;; *) git status;; esac
 cd src && git status
 cd src; cd deep; cat er.py
@@ -341,6 +341,9 @@ cd - && rm build/out.o
 pushd /tmp && rm a
 echo a > /dev/tcp/example.com/80
 echo ((
+((whoami))
+[[ a && whoami ]]
+[[ a > notes.txt ]]
 if ls
 ls 'open
 ls "open
