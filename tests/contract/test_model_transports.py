@@ -298,3 +298,26 @@ async def test_errors_are_only_ever_ours(transport: Transport) -> None:
         async with serve([*answer, 0.05, "close"]) as server:
             with pytest.raises(ModelError):
                 await ask(transport, server.url, b"x")
+
+
+async def test_a_server_that_closes_after_each_answer_costs_nothing_but_connections(transport: Transport) -> None:
+    """It promises to keep the connection and closes it right behind the answer: the next request may meet it half closed."""
+    answered = 0
+
+    async def one_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        writer.write(b"HTTP/1.1 200 OK\r\nkeep-alive: timeout=5, max=100\r\ncontent-length: 2\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+        answered += 1
+
+    server = await asyncio.start_server(one_each, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+        for _ in range(30):
+            assert await ask(transport, url, b"body") == (200, b"ok")
+
+    assert answered == 30

@@ -140,7 +140,10 @@ class AiohttpTransport:
         try:
             try:
                 response = await session.request(method, url, **options)
-            except (aiohttp.ServerDisconnectedError, ConnectionError):
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+                # The last: the server closed it just now and the pool has not heard of it yet.
                 if loop.time() - self._used.pop(host, -KEEP_ALIVE) >= KEEP_ALIVE:
                     raise
                 response = await session.request(method, url, **options)  # The pooled connection was stale.
@@ -178,6 +181,7 @@ def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
             return url_error(url, error)
         case (
             aiohttp.ServerDisconnectedError()
+            | aiohttp.ClientOSError()
             | aiohttp.ClientPayloadError()
             | ConnectionResetError()
             | BrokenPipeError()
