@@ -41,6 +41,10 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 """Parts of the names of models that cannot answer."""
 
 
+Servers = Callable[[], Awaitable[Sequence[local.LocalServer]]]
+"""Finds the model servers that run on this machine."""
+
+
 class Choice(Struct, frozen=True):
     """A model, and why it is this one."""
 
@@ -65,7 +69,7 @@ async def choose_model(
     settings: Settings,
     environ: Mapping[str, str],
     *,
-    servers: Callable[[], Awaitable[Sequence[local.LocalServer]]] = running_servers,
+    servers: Servers = running_servers,
     has_engine: Callable[[], bool] | None = None,
 ) -> Choice:
     """The model for a run. Nothing is fetched or started yet.
@@ -80,12 +84,41 @@ async def choose_model(
         ConfigError: If there is none; the text has the commands that give one.
         ProviderConfigError: If the one asked for lacks a setting.
     """
+    registry = registry_of(settings.config)
+    set_up = await _set(settings, registry, servers) or _named(settings.config, registry, environ)
+    if set_up is not None:
+        return set_up
+    for server in await servers():
+        model = next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
+        if model:
+            return Choice(_served(server, model, registry), f"{server.name} runs on this machine")
+    if (has_engine or embedded.engine_installed)():
+        why = "no key is set and no local server runs"
+        return Choice(make(f"{EMBEDDED}:", settings.config, registry), why)
+    raise ConfigError(nothing_configured())
+
+
+async def _set(settings: Settings, registry: ProviderRegistry, servers: Servers) -> Choice | None:
+    """The model that flags, environment or settings ask for."""
     config = settings.config
-    registry = registry_of(config)
-    if config.model:
-        return Choice(make(config.model, config, registry), f"set by {_told(settings, 'model')}")
-    if config.providers.default:
+    if not config.model:
+        if not config.providers.default:
+            return None
         return Choice(make(None, config, registry), f"set by {_told(settings, 'providers.default')}")
+    why = f"set by {_told(settings, 'model')}"
+    try:
+        return Choice(make(config.model, config, registry), why)
+    except ProviderConfigError:
+        if registry.split(config.model)[1] != config.model:
+            raise
+        for server in await servers():  # no provider is named: a local server may have it
+            if config.model in server.models:
+                return Choice(_served(server, config.model, registry), f"{why}; {server.name} has it")
+        raise
+
+
+def _named(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
+    """The provider that something is set for: a section of the settings, a key or an address in the environment."""
     for name, section in config.providers.sections.items():
         if section.api_key or section.base_url or section.model:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
@@ -94,14 +127,11 @@ async def choose_model(
         given = next((v for v in variables if env_str(environ, v)), None)
         if given and name in registry:
             return Choice(make(f"{name}:", config, registry), f"{given} is set")
-    for server in await servers():
-        model = next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
-        if model:
-            found = create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
-            return Choice(found, f"{server.name} runs on this machine")
-    if (has_engine or embedded.engine_installed)():
-        return Choice(make(f"{EMBEDDED}:", config, registry), "no key is set and no local server runs")
-    raise ConfigError(nothing_configured())
+    return None
+
+
+def _served(server: local.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
+    return create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
 
 
 def registry_of(config: AppConfig) -> ProviderRegistry:

@@ -65,6 +65,17 @@ async def test_a_local_server_needs_a_model_that_can_answer() -> None:
     assert choice.model.profile.base_url == OLLAMA.base_url
 
 
+async def test_a_model_without_a_provider_may_be_that_of_a_local_server() -> None:
+    choice = await choose(AppConfig(model="qwen3:8b"), servers=[OLLAMA], origins={"model": "flags"})
+
+    assert choice.name.spec == "local:qwen3:8b"
+    assert choice.why == "set by --model; Ollama has it"
+    with pytest.raises(ProviderConfigError):
+        await choose(AppConfig(model="qwen3:70b"), servers=[OLLAMA])
+    with pytest.raises(ProviderConfigError):
+        await choose(AppConfig(model="openai:qwen3:8b"), servers=[OLLAMA])
+
+
 async def test_nothing_at_all_gives_the_commands_to_run() -> None:
     with pytest.raises(ConfigError) as caught:
         await choose(servers=[EMPTY])
