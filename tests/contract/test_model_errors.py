@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.models import classify_error, classify_exception
@@ -287,3 +289,44 @@ def test_native_errors_are_understood_by_what_they_carry() -> None:
     assert classify_exception(ValueError("odd")).code is UNKNOWN
     known = ModelError("x")
     assert classify_exception(known) is known
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "error",
+                    "errors",
+                    "message",
+                    "code",
+                    "type",
+                    "status",
+                    "details",
+                    "metadata",
+                    "headers",
+                    "retry_after",
+                    "retryDelay",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(["retry-after", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-tokens", "x-request-id"]),
+    st.text(max_size=12),
+)
+
+
+@settings(max_examples=300)
+@given(st.none() | st.integers(100, 599), HEADERS, JSON | st.binary(max_size=60) | st.text(max_size=60))
+def test_anything_at_all_is_classified(status: int | None, headers: dict[str, str], body: Any) -> None:
+    error = classify_error(status, headers, body if isinstance(body, bytes | str) else json.dumps(body), provider="p")
+
+    assert error.message
+    assert error.retry_after is None or error.retry_after >= 0

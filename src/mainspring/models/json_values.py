@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -24,8 +25,14 @@ def as_objects(value: object) -> list[dict[str, Any]]:
 
 
 def as_number(value: object) -> float | None:
-    """The value if it is a number (true and false are none)."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """The value if it is a finite number (true and false are none)."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def as_int(value: object) -> int | None:

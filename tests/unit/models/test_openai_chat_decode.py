@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mainspring.errors import ContextExceededError, ErrorCode, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import TextDelta, ToolCallEnd
@@ -555,3 +557,82 @@ def test_a_known_price_makes_a_cost() -> None:
 
     assert answer.usage is not None
     assert answer.usage.cost == Cost(10 / 1e6, 10 / 1e6)
+
+
+# --- anything at all ---------------------------------------------------------------------------------------------------
+
+SCALARS = st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_nan=False) | st.text(max_size=5)
+ANY = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "thinking", "message", "code", "name", "arguments", "id"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+
+
+def some(*names: str, of: st.SearchStrategy[Any] = ANY) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(names), of, max_size=4)
+
+
+FUNCTIONS = some("name", "arguments")
+PIECES = some("id", "index", "type", of=SCALARS) | st.fixed_dictionaries(
+    {}, optional={"id": SCALARS, "index": SCALARS, "function": FUNCTIONS | ANY, "custom": ANY, "extra_content": ANY}
+)
+DELTAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": ANY,
+        "reasoning": ANY,
+        "reasoning_content": ANY,
+        "reasoning_details": ANY | st.lists(some("type", "text", "summary", "data", "signature", "index"), max_size=2),
+        "refusal": ANY,
+        "tool_calls": ANY | st.lists(PIECES, max_size=3),
+        "function_call": ANY | FUNCTIONS,
+        "extra_content": ANY,
+    },
+)
+CHOICES = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": st.just(0) | SCALARS,
+        "delta": DELTAS | ANY,
+        "message": DELTAS | ANY,
+        "finish_reason": st.sampled_from(["stop", "length", "tool_calls"]) | ANY,
+        "usage": ANY,
+    },
+)
+COUNTS_OF_ANY = some("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "cost")
+CHUNKS = st.fixed_dictionaries(
+    {},
+    optional={"id": ANY, "choices": st.lists(CHOICES, max_size=2) | ANY, "usage": COUNTS_OF_ANY | ANY, "x_groq": ANY},
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(CHUNKS, max_size=5), st.booleans())
+def test_any_objects_give_a_message_or_a_model_error(objects: list[dict[str, Any]], done: bool) -> None:
+    body = sse(*objects, done=done)
+    try:
+        events = read(body)
+    except ModelError:
+        return
+
+    last = events[-1].partial
+    assert events[-1].type == "done"
+    assert last.content
+    assert last.stop_reason in ("end_turn", "tool_use", "max_tokens", "stop_sequence")
+    assert len({c.id for c in last.tool_uses}) == len(last.tool_uses)
+    assert all(e.partial is not None for e in events)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=80))
+def test_any_bytes_give_a_model_error(body: bytes) -> None:
+    with pytest.raises(ModelError):
+        read(body)

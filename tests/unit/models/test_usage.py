@@ -43,7 +43,15 @@ def test_counts_have_one_form(raw: dict[str, Any], usage: Usage) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [{}, {"prompt_tokens": None}, {"prompt_tokens": "10"}, {"cost": 1}, {"prompt_tokens": -1}]
+    "raw",
+    [
+        {},
+        {"prompt_tokens": None},
+        {"prompt_tokens": "10"},
+        {"cost": 1},
+        {"prompt_tokens": -1},
+        {"prompt_tokens": float("inf")},
+    ],
 )
 def test_nothing_told_is_nothing_known(raw: dict[str, Any]) -> None:
     assert normalize_usage(raw) is None
