@@ -122,25 +122,23 @@ class Permissions:
 
     async def permit(self, context: ToolPermit) -> None:
         """Decide about a call that is about to run. The handler of `tool:permit`."""
-        async with self._session.lock:  # one question after the other; a grant serves the call behind it
-            await self._permit(context)
-
-    async def _permit(self, context: ToolPermit) -> None:
-        decision = await self.decide(
-            context.name,
-            context.input,
-            env=context.env,
-            definition=context.tool,
-            original=context.original,
-        )
+        decision = await self._decide(context)
+        if decision.outcome == "ask":
+            async with self._session.queue():  # one question after the other; a grant serves the call behind it
+                decision = await self._decide(context)
+                if decision.outcome == "ask" and not await self._answered(decision, context):
+                    return
         if decision.outcome == "deny":
             context.deny(denial(decision), stop=self.on_deny == "stop")
-            return
-        if decision.outcome == "ask" and not await self._answered(decision, context):
             return
         self._guard(context.env, await self._find_place(context.env))
         for spelled, real in decision.paths.items():
             context.allow_path(spelled, real)
+
+    async def _decide(self, context: ToolPermit) -> Decision:
+        return await self.decide(
+            context.name, context.input, env=context.env, definition=context.tool, original=context.original
+        )
 
     async def _answered(self, decision: Decision, context: ToolPermit) -> bool:
         """Whether a person says yes; otherwise the call is refused."""
@@ -155,7 +153,7 @@ class Permissions:
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
         except TimeoutError:
-            context.deny(f"{question(decision)}, and nobody answered within {self.ask_timeout:g} s.", stop=stop)
+            context.deny(f"{question(decision)}, and nobody answered in time.", stop=stop)
             return False
         except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
             context.deny(f"{question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop)
@@ -182,7 +180,14 @@ class _Session:
 
     def __init__(self) -> None:
         self.grants: set[Key] = set()
-        self.lock = asyncio.Lock()
+        self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def queue(self) -> asyncio.Lock:
+        """The lock that a question takes; one for each event loop, as runs one after the other may have their own."""
+        loop = asyncio.get_running_loop()
+        if self._queue is None or self._queue[0] is not loop:
+            self._queue = (loop, asyncio.Lock())
+        return self._queue[1]
 
     def remember(self, decision: Decision, *, everything: bool) -> None:
         for verdict in decision.asked:
@@ -219,7 +224,7 @@ async def _ask(callback: Ask, request: PermissionRequest) -> Answer:
 def request_for(decision: Decision, arguments: Mapping[str, Any]) -> PermissionRequest:
     """What a person is asked about a decision."""
     asked = decision.asked
-    first = asked[0]
+    first = next((v for v in asked if v.scope == "shell-run"), asked[0])
     resource = first.resource
     if first.scope == "shell-run" and isinstance(arguments.get("command"), str):
         resource = visible(arguments["command"])
