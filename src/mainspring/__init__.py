@@ -11,92 +11,231 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mainspring.errors import (
         AgentAbortedError as AgentAbortedError,
+    )
+    from mainspring.errors import (
         AgentBusyError as AgentBusyError,
+    )
+    from mainspring.errors import (
         AgentContextExceededError as AgentContextExceededError,
+    )
+    from mainspring.errors import (
         AgentError as AgentError,
+    )
+    from mainspring.errors import (
         AgentProviderError as AgentProviderError,
+    )
+    from mainspring.errors import (
         ConfigError as ConfigError,
+    )
+    from mainspring.errors import (
         ErrorCode as ErrorCode,
+    )
+    from mainspring.errors import (
         MainspringError as MainspringError,
+    )
+    from mainspring.errors import (
         ModelError as ModelError,
+    )
+    from mainspring.errors import (
         PermissionDeniedError as PermissionDeniedError,
+    )
+    from mainspring.errors import (
         SessionError as SessionError,
+    )
+    from mainspring.errors import (
         ToolError as ToolError,
     )
     from mainspring.events import (
         AgentEnd as AgentEnd,
+    )
+    from mainspring.events import (
         AgentEvent as AgentEvent,
+    )
+    from mainspring.events import (
         AgentStart as AgentStart,
+    )
+    from mainspring.events import (
         CancelToken as CancelToken,
+    )
+    from mainspring.events import (
         Done as Done,
+    )
+    from mainspring.events import (
         EventStream as EventStream,
+    )
+    from mainspring.events import (
         Hook as Hook,
+    )
+    from mainspring.events import (
         MessageEnd as MessageEnd,
+    )
+    from mainspring.events import (
         MessageStart as MessageStart,
+    )
+    from mainspring.events import (
         MessageUpdate as MessageUpdate,
+    )
+    from mainspring.events import (
         ModelRetry as ModelRetry,
+    )
+    from mainspring.events import (
         StreamError as StreamError,
+    )
+    from mainspring.events import (
         StreamEvent as StreamEvent,
+    )
+    from mainspring.events import (
         TextDelta as TextDelta,
+    )
+    from mainspring.events import (
         ThinkingDelta as ThinkingDelta,
+    )
+    from mainspring.events import (
         ToolAfter as ToolAfter,
+    )
+    from mainspring.events import (
         ToolBefore as ToolBefore,
+    )
+    from mainspring.events import (
         ToolCallDelta as ToolCallDelta,
+    )
+    from mainspring.events import (
         ToolCallEnd as ToolCallEnd,
+    )
+    from mainspring.events import (
         ToolCallStart as ToolCallStart,
+    )
+    from mainspring.events import (
         ToolExecutionEnd as ToolExecutionEnd,
+    )
+    from mainspring.events import (
         ToolExecutionStart as ToolExecutionStart,
+    )
+    from mainspring.events import (
         ToolExecutionUpdate as ToolExecutionUpdate,
+    )
+    from mainspring.events import (
         ToolGate as ToolGate,
+    )
+    from mainspring.events import (
         ToolPermit as ToolPermit,
+    )
+    from mainspring.events import (
         TurnAfter as TurnAfter,
+    )
+    from mainspring.events import (
         TurnBefore as TurnBefore,
+    )
+    from mainspring.events import (
         TurnEnd as TurnEnd,
+    )
+    from mainspring.events import (
         TurnStart as TurnStart,
     )
     from mainspring.loop import (
         AgentRun as AgentRun,
+    )
+    from mainspring.loop import (
         AgentStats as AgentStats,
+    )
+    from mainspring.loop import (
         Behavior as Behavior,
+    )
+    from mainspring.loop import (
         CoreAgent as CoreAgent,
+    )
+    from mainspring.loop import (
         HookBus as HookBus,
+    )
+    from mainspring.loop import (
         LoopConfig as LoopConfig,
+    )
+    from mainspring.loop import (
         LoopContext as LoopContext,
+    )
+    from mainspring.loop import (
         LoopResult as LoopResult,
+    )
+    from mainspring.loop import (
         Plug as Plug,
+    )
+    from mainspring.loop import (
         RunResult as RunResult,
+    )
+    from mainspring.loop import (
         Steps as Steps,
+    )
+    from mainspring.loop import (
         agent_loop as agent_loop,
     )
     from mainspring.messages import (
         AgentMessage as AgentMessage,
+    )
+    from mainspring.messages import (
         ContentBlock as ContentBlock,
+    )
+    from mainspring.messages import (
         Cost as Cost,
+    )
+    from mainspring.messages import (
         CustomMessage as CustomMessage,
+    )
+    from mainspring.messages import (
         ImageBlock as ImageBlock,
+    )
+    from mainspring.messages import (
         Message as Message,
+    )
+    from mainspring.messages import (
         TextBlock as TextBlock,
+    )
+    from mainspring.messages import (
         ThinkingBlock as ThinkingBlock,
+    )
+    from mainspring.messages import (
         ToolResultBlock as ToolResultBlock,
+    )
+    from mainspring.messages import (
         ToolUseBlock as ToolUseBlock,
+    )
+    from mainspring.messages import (
         Usage as Usage,
     )
     from mainspring.models import (
         LLMClient as LLMClient,
+    )
+    from mainspring.models import (
         ModelProvider as ModelProvider,
+    )
+    from mainspring.models import (
         ModelRequest as ModelRequest,
+    )
+    from mainspring.models import (
         RetryConfig as RetryConfig,
+    )
+    from mainspring.models import (
         create_model as create_model,
     )
     from mainspring.policies.permissions import Permissions as Permissions
-    from mainspring.runtime.agent import Agent as Agent, create_agent as create_agent
+    from mainspring.runtime.agent import Agent as Agent
+    from mainspring.runtime.agent import create_agent as create_agent
     from mainspring.sessions import Session as Session
     from mainspring.tools import (
         Tool as Tool,
+    )
+    from mainspring.tools import (
         ToolContext as ToolContext,
+    )
+    from mainspring.tools import (
         ToolRegistry as ToolRegistry,
+    )
+    from mainspring.tools import (
         ToolResult as ToolResult,
+    )
+    from mainspring.tools import (
         define_tool as define_tool,
+    )
+    from mainspring.tools import (
         tool as tool,
     )
 

@@ -40,8 +40,9 @@ from mainspring.events import (
 )
 from mainspring.loop.dispatch import sound_ids
 from mainspring.loop.run import Interrupt, Run
+from mainspring.loop.steps import ReplayError
 from mainspring.messages import Message, Usage
-from mainspring.models import ModelRequest, RetryInfo, retry_stream
+from mainspring.models import ModelRequest, RetryInfo, classify_exception, retry_stream
 
 MODEL_ERROR_ANSWERS = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
@@ -75,7 +76,10 @@ async def take_turn(run: Run) -> tuple[Message, TurnAfter | None]:
         try:
             message = await _ask(run, request)
             break
-        except ModelError as error:
+        except (TurnFailed, ReplayError):
+            raise
+        except Exception as raised:
+            error = classify_exception(raised)
             attempt += 1
             if not await _answered(run, error, attempt):
                 await _fail(run, error, error.partial, error)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from mainspring.errors import ModelError
+from mainspring.errors import MainspringError, ModelError
 from mainspring.events import CancelToken, StreamEvent, StreamStart
 from mainspring.events import sleep as cancellable_sleep
 from mainspring.models.classify import classify_exception
@@ -136,6 +136,8 @@ async def with_retry(
         try:
             return await call()
         except Exception as error:
+            if isinstance(error, MainspringError) and not isinstance(error, ModelError):
+                raise  # not the provider's failure: a record that does not fit the run, say
             failure = classify_exception(error)
             waited = await _wait(failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng)
             if not waited and failure is error:
@@ -184,6 +186,8 @@ async def retry_stream(
                     yield event
             return
         except Exception as error:
+            if isinstance(error, MainspringError) and not isinstance(error, ModelError):
+                raise  # not the provider's failure: a record that does not fit the run, say
             failure = classify_exception(error)
             waited = not begun and await _wait(
                 failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng
