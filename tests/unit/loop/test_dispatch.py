@@ -104,7 +104,7 @@ async def test_an_unknown_tool_is_an_error_the_model_can_mend() -> None:
     assert (result.text, seen) == ("try add", [])
 
 
-@pytest.mark.covers("TEX-09", "TEX-01", "TEX-04")
+@pytest.mark.covers("TEX-09", "TEX-01", "TEX-04", "PKG-07")
 async def test_arguments_that_do_not_fit_are_told_and_nothing_fires_after() -> None:
     seen: list[str] = []
     hooks = {

@@ -469,6 +469,7 @@ def test_an_error_as_the_whole_body_is_raised(body: bytes) -> None:
     assert caught.value.code is ErrorCode.MODEL_NOT_FOUND
 
 
+@pytest.mark.covers("PKG-07", "RET-21")
 @pytest.mark.parametrize(
     ("body", "reason", "text"),
     [

@@ -146,7 +146,7 @@ def test_empty_values_set_nothing(project: Path, home: Path) -> None:
     assert settings.origins == {}
 
 
-@pytest.mark.covers("CFG-05")
+@pytest.mark.covers("CFG-05", "PKG-07")
 @pytest.mark.parametrize(
     ("text", "where", "why"),
     [
