@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-KEPT = {"errors.py", "redact.py", "messages", "events", "models", "env", "tools", "loop", "testing", "__init__.py", "py.typed"}
+KEPT = {
+    "errors.py",
+    "redact.py",
+    "messages",
+    "events",
+    "models",
+    "env",
+    "tools",
+    "loop",
+    "testing",
+    "__init__.py",
+    "py.typed",
+}
 
 
 @pytest.mark.covers("PKG-12")

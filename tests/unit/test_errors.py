@@ -20,6 +20,7 @@ from mainspring.errors import (
     ToolError,
     model_error,
 )
+from mainspring.events import AgentDone, TurnAfter
 from mainspring.loop import Behavior, LoopContext, agent_loop
 from mainspring.messages import Message
 from mainspring.models import LLMClient, RetryConfig
@@ -94,7 +95,7 @@ async def test_what_on_error_gets_is_structured() -> None:
     assert failure.retry_after == 90.0
     ended: list[BaseException | None] = []
     bus_config = config(Script(fail(NetworkError("down", retryable=False, status=503))))
-    bus_config.bus.on("agent:done", lambda ctx: ended.append(ctx.error))
+    bus_config.bus.on(AgentDone, lambda ctx: ended.append(ctx.error))
     with pytest.raises(AgentProviderError):
         await agent_loop("go", LoopContext(), bus_config)
     (seen,) = ended
@@ -112,7 +113,11 @@ async def test_a_tool_error_goes_to_the_model_and_a_fatal_one_ends_the_run(caplo
 
     ctx = LoopContext(tools=ToolRegistry([broken]))
     setup = config(Script(call("broken"), say("I see.")))
-    setup.bus.on("turn:after", lambda ctx: 1 / 0)  # an observer that fails: logged, and the run goes on
+
+    def observe(ctx: TurnAfter) -> None:
+        raise ZeroDivisionError  # logged, and the run goes on
+
+    setup.bus.on(TurnAfter, observe)
     result = await agent_loop("go", ctx, setup)
     assert result.status == "completed"
     assert said(ctx.messages[2]).tool_results[0].text == "no such city"
