@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 MASK = "[redacted]"
 
-_KEYS = re.compile(
-    r"""(?x)
+_KEYS = r"""(?x)
     \b(?:
         sk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{6,}   # OpenAI, Anthropic, OpenRouter and those who copy them
       | (?:gsk|csk|xai|nvapi|hf|r8|tgp|pplx|fw|key|lsv2_pt|lsv2_sk)[-_][A-Za-z0-9_-]{16,}
@@ -17,25 +17,28 @@ _KEYS = re.compile(
       | xox[abprs]-[A-Za-z0-9-]{10,}
       | eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}
     )"""
-)
-_HEADERS = re.compile(
-    r"""(?ix)
+_HEADERS = r"""(?ix)
     ( ["']? (?: (?:proxy-)?authorization | x-api-key | api-key | x-goog-api-key | ocp-apim-subscription-key | (?:set-)?cookie )
       ["']? \s* [:=] \s* ["']? (?: (?:bearer|basic|token) \s+ )? )
     ( [^\s"',;}\]]+ )"""
-)
-_BEARER = re.compile(r"(?i)\b(bearer\s+)(?=[A-Za-z0-9._~+/=-]*\d)[A-Za-z0-9._~+/=-]{12,}")
-_FIELDS = re.compile(
-    r"""(?ix)
+_BEARER = r"(?i)\b(bearer\s+)(?=[A-Za-z0-9._~+/=-]*\d)[A-Za-z0-9._~+/=-]{12,}"
+_FIELDS = r"""(?ix)
     ( ["']? \b [a-z0-9_-]* (?: api[_-]?key | secret | password | passwd | access[_-]?token | refresh[_-]?token
       | client[_-]?secret | private[_-]?key ) ["']? \s* [:=] \s* ["']? )
     (?!\[redacted) ( [^\s"',;&}\]]{6,} )"""
-)
-_QUERY = re.compile(r"(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s\"']+")
-_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@")
+_QUERY = r"(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s\"']+"
+_USERINFO = r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@"
 
-_SURE = re.compile(
-    r"""(?x)
+_ALL = (
+    (_KEYS, MASK),
+    (_HEADERS, rf"\g<1>{MASK}"),
+    (_BEARER, rf"\g<1>{MASK}"),
+    (_FIELDS, rf"\g<1>{MASK}"),
+    (_QUERY, rf"\g<1>{MASK}"),
+    (_USERINFO, rf"\g<1>{MASK}@"),
+)
+
+_SURE = r"""(?x)
     \b(?:
         (?:sk|gsk|csk|xai|nvapi|hf|r8|tgp|pplx|fw|lsv2_pt|lsv2_sk)[-_](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{24,}
       | (?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{30,} | github_pat_[A-Za-z0-9_]{30,}
@@ -44,7 +47,6 @@ _SURE = re.compile(
       | xox[abprs]-(?=[A-Za-z-]*\d)[A-Za-z0-9-]{20,}
       | eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}
     )"""
-)
 KEY_MARKS = (
     b"sk-", b"sk_", b"xai-", b"nvapi-", b"hf_", b"r8_", b"tgp_", b"pplx-", b"fw_", b"lsv2_pt", b"ghp_", b"gho_", b"ghu_", b"ghs_",
     b"ghr_", b"github_pat_", b"AIza", b"ya29.", b"AKIA", b"ASIA", b"xox", b"eyJ",
@@ -61,7 +63,13 @@ def redact_keys(text: str, *secrets: str) -> str:
         text: Any text.
         secrets: Values known to be secret, masked wherever they stand.
     """
-    return _SURE.sub(MASK, _without(text, secrets))
+    return _compiled(_SURE).sub(MASK, _without(text, secrets))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: most runs start without any secret to mask, and compiling takes milliseconds."""
+    return re.compile(pattern)
 
 
 def _without(text: str, secrets: tuple[str, ...]) -> str:
@@ -78,9 +86,7 @@ def redact(text: str, *secrets: str) -> str:
         text: Any text.
         secrets: Values known to be secret, masked wherever they stand.
     """
-    text = _KEYS.sub(MASK, _without(text, secrets))
-    text = _HEADERS.sub(rf"\g<1>{MASK}", text)
-    text = _BEARER.sub(rf"\g<1>{MASK}", text)
-    text = _FIELDS.sub(rf"\g<1>{MASK}", text)
-    text = _QUERY.sub(rf"\g<1>{MASK}", text)
-    return _USERINFO.sub(rf"\g<1>{MASK}@", text)
+    text = _without(text, secrets)
+    for pattern, replacement in _ALL:
+        text = _compiled(pattern).sub(replacement, text)
+    return text

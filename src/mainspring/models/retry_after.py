@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from mainspring.models.json_values import as_number, as_object, as_objects
@@ -69,6 +68,8 @@ def _from_header(headers: Mapping[str, str], now: float) -> float | None:
     value = headers.get("retry-after", "").strip()
     seconds = _seconds(value, now) if value else None
     if seconds is None and value:
+        from email.utils import parsedate_to_datetime  # 10 ms, and most servers give seconds
+
         try:
             seconds = parsedate_to_datetime(value).timestamp() - now
         except (ValueError, TypeError, OverflowError):
