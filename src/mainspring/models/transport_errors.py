@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from urllib.parse import urlsplit
 
@@ -27,8 +28,9 @@ def connect_error(url: str, error: BaseException) -> ModelError:
 def lost_error(url: str, error: BaseException, *, begun: bool) -> ModelError:
     """The connection broke; ``begun`` says whether an answer had begun."""
     when = "before the answer was complete" if begun else "before it answered"
+    system = _system_error(error)
     return NetworkError(
-        f"{host_of(url)} closed the connection {when}: {_said(error)}",
+        f"{host_of(url)} closed the connection {when}{f': {system}' if system else ''}",
         reason="stream_cut" if begun else "connection_lost",
     )
 
@@ -67,7 +69,21 @@ def url_error(url: str, error: BaseException) -> ModelError:
 
 
 def _said(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    """What the system said, else what the library said; a library wraps it in details of its own."""
+    return _system_error(error) or str(error) or type(error).__name__
+
+
+def _system_error(error: BaseException) -> str:
+    """The text of the innermost error of the operating system, as in ``Connection refused``."""
+    found = ""
+    seen: BaseException | None = error
+    for _ in range(5):
+        if seen is None:
+            break
+        if isinstance(seen, OSError) and isinstance(seen.errno, int):
+            found = os.strerror(seen.errno) if seen.errno > 0 else seen.strerror or found
+        seen = getattr(seen, "os_error", None) or seen.__cause__ or seen.__context__
+    return found
 
 
 def _cause(error: BaseException, kind: type[BaseException]) -> bool:
