@@ -8,7 +8,7 @@ from mainspring.policies.permissions.decision import Decision, Outcome, Permissi
 from mainspring.policies.permissions.engine import Call, Engine
 from mainspring.policies.permissions.pathjudge import Mode
 from mainspring.policies.permissions.plug import Answer, Ask, OnDeny, Permissions
-from mainspring.policies.permissions.rules import Effect, Origin, Rule, RuleSet, parse_rule
+from mainspring.policies.permissions.rules import Effect, Origin, Rule, RuleSet, parse_rule, rules_without_tool
 from mainspring.policies.permissions.units import CommandLine, Unit, analyse
 
 __all__ = [
@@ -31,4 +31,5 @@ __all__ = [
     "Verdict",
     "analyse",
     "parse_rule",
+    "rules_without_tool",
 ]

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mainspring.policies.permissions import globs
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -19,7 +21,7 @@ _NUMBER = re.compile(r"[-+]?\d+")
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _NAMES = frozenset(("variable_name", "word", "special_variable_name"))
 _EVALUATING = frozenset(
-    ("let", "unset", "wait", "read", "mapfile", "readarray", "getopts", "printf", "test", "declare", "typeset", "local")
+    "let unset read mapfile readarray getopts printf test declare typeset local export readonly".split()
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -43,15 +45,19 @@ class Arithmetic:
 
     def command(self, words: Iterable[Word]) -> None:
         """A command that sets names, or that evaluates its arguments as names."""
-        listed = list(words)
+        listed = tuple(words)
         if not listed or listed[0].text not in _EVALUATING:
             return
-        for word in listed[1:]:
-            if "[" in word.text and ("$(" in word.text or "`" in word.text):
-                self._unknown = True
-            self._set.update(_NAME.findall(word.text) if listed[0].text != "test" else ())
-        if listed[0].text == "let":
-            self._unknown = True
+        name, arguments = listed[0], listed[1:]
+        if name.text == "printf":
+            arguments = arguments[1:2] if arguments and arguments[0].text == "-v" else ()
+        elif name.text == "test" and not any(word.text in ("-v", "-R") for word in arguments):
+            return
+        for word in arguments:
+            target = word.text.partition("=")[0]
+            if not globs.is_literal(target) or "[" in target or name.text == "let":
+                self._unknown = True  # a name with an index is computed, and so is what is in a name that is not known
+            self._set.update(_NAME.findall(target))
 
     def test(self, node: Node) -> None:
         """``[ ... ]`` or ``[[ ... ]]``: its comparisons of numbers, and ``-v``."""

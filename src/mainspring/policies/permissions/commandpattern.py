@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.pathpattern import fold
+from mainspring.policies.permissions.words import Word
 
 ANY_WORDS = "**"
 """The token that stands for any number of words."""
 
 Certainty = Literal["yes", "maybe", "no"]
 """Whether a rule that tightens is about a command, as far as can be known."""
-
-
-class WordLike(Protocol):
-    """A word of a command: its text, whether all of it is known, whether it may become several words or none."""
-
-    @property
-    def text(self) -> str: ...  # noqa: D102
-    @property
-    def literal(self) -> bool: ...  # noqa: D102
-    @property
-    def splits(self) -> bool: ...  # noqa: D102
 
 
 class CommandPattern(Struct, frozen=True):
@@ -122,12 +112,12 @@ class _Reader:
         return piece, i
 
 
-def allows(pattern: CommandPattern, words: Sequence[WordLike]) -> bool:
+def allows(pattern: CommandPattern, words: Sequence[Word]) -> bool:
     """Whether a pattern is about a command for certain, to the letter."""
     return _run(pattern.tokens, words, _surely)
 
 
-def concerns(pattern: CommandPattern, words: Sequence[WordLike]) -> Certainty:
+def concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
     """Whether a pattern is about a command, for rules that tighten: it names how the command begins, and what is unknown
     in the command may be just what it names.
     """
@@ -137,16 +127,16 @@ def concerns(pattern: CommandPattern, words: Sequence[WordLike]) -> Certainty:
     return "maybe" if _run(tokens, words, _possibly) else "no"
 
 
-_Matches = Callable[[str, "WordLike", bool], bool]
+_Matches = Callable[[str, Word, bool], bool]
 
 
-def _surely(token: str, word: WordLike, first: bool) -> bool:
+def _surely(token: str, word: Word, first: bool) -> bool:
     if token == globs.MANY:
         return not word.splits
     return word.literal and globs.matches(token, word.text)
 
 
-def _likely(token: str, word: WordLike, first: bool) -> bool:
+def _likely(token: str, word: Word, first: bool) -> bool:
     if token == globs.MANY:
         return not word.splits
     if not word.literal:
@@ -154,7 +144,7 @@ def _likely(token: str, word: WordLike, first: bool) -> bool:
     return globs.matches(token, word.text) or (first and globs.matches(fold(token), program(word.text)))
 
 
-def _possibly(token: str, word: WordLike, first: bool) -> bool:
+def _possibly(token: str, word: Word, first: bool) -> bool:
     if token == globs.MANY or globs.could_match(token, word.text):
         return True
     return first and globs.could_match(fold(token), program(word.text))
@@ -169,7 +159,7 @@ def program(text: str) -> str:
     return name.removesuffix(".exe")
 
 
-def _run(tokens: tuple[str, ...], words: Sequence[WordLike], matches_word: _Matches) -> bool:
+def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
     guessing = matches_word is _possibly
     states = _closure({0}, tokens)
     for number, word in enumerate(words):

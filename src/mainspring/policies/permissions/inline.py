@@ -9,16 +9,28 @@ from mainspring.policies.permissions import globs, programs
 from mainspring.policies.permissions.words import Word
 
 _AWK_DANGER = re.compile(r"system|getline|(?<!\|)\|(?!\|)|@|print[^;}]*>")
-_SED_ADDRESS = r"(?:\d+|\$|/[^/\n]*/)(?:,(?:\d+|\$|\+\d+|/[^/\n]*/))?"
-_SED_COMMAND = rf"(?:{_SED_ADDRESS})?\s*!?\s*(?:[pdqQ=nNgGhHxDPl]|y(?P<y>[/|#,])(?:(?!(?P=y)).)*(?P=y)(?:(?!(?P=y)).)*(?P=y)|SUBST)"
-_SED_SUBSTITUTE = re.compile(
-    r"s([/|#,:@!])(?:\\.|(?!\1)[^\\\n])*\1(?:\\.|(?!\1)[^\\\n])*\1[gpiI0-9]*(?=\s*(?:;|$|\n|\}))"
+_SED_ADDRESS = r"(?:\d+|\$|/(?:\\.|[^/\\\n])*/)"
+_SED_END = r"(?=\s*(?:[;\n}]|$))"
+_SED_STEP = re.compile(
+    rf"[\s;]*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d+))?)?\s*!?\s*(?:"
+    rf"[pdq=nNgGhHxDPl]{_SED_END}"
+    rf"|s(?P<s>[/|#,:@!])(?:\\.|(?!(?P=s))[^\\\n])*(?P=s)(?:\\.|(?!(?P=s))[^\\\n])*(?P=s)[gpiI0-9]*{_SED_END}"
+    rf"|y(?P<y>[/|#,])(?:(?!(?P=y))[^\\\n])*(?P=y)(?:(?!(?P=y))[^\\\n])*(?P=y){_SED_END}"
+    r"|$)"
 )
-_SED_SIMPLE = re.compile(rf"\s*(?:{_SED_COMMAND})?\s*")
 
 
-def code_risk(name: str, words: Sequence[Word]) -> bool:
-    """Whether arguments of a command are code, or make it run other programs, so that a wildcard must not cover them."""
+def named_words(name: str, words: Sequence[Word]) -> int:
+    """How many words of a command a pattern has to name before a wildcard may cover the rest.
+
+    All, where arguments are code or make it run other programs; else its name.
+    """
+    if name == "git" and len(words) > 1 and words[1].text == "config":
+        return 2  # what it sets may run
+    return len(words) if _runs_code(name, words) else 1
+
+
+def _runs_code(name: str, words: Sequence[Word]) -> bool:
     if name in programs.AWK:
         return _awk(words)
     if name in programs.SED:
@@ -91,5 +103,10 @@ def _sed(words: Sequence[Word]) -> bool:
 
 def _harmless_sed(script: str) -> bool:
     """Whether a sed script only prints, deletes and substitutes."""
-    reduced = _SED_SUBSTITUTE.sub("SUBST", script)
-    return all(_SED_SIMPLE.fullmatch(part) for part in re.split(r"[;\n]", reduced))
+    at = 0
+    while at < len(script):
+        step = _SED_STEP.match(script, at)
+        if step is None or step.end() == at:
+            return False
+        at = step.end()
+    return True

@@ -11,7 +11,6 @@ from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import (
     Certainty,
     CommandPattern,
-    WordLike,
     allows,
     compile_command,
     concerns,
@@ -221,14 +220,14 @@ def host_matches(pattern: str, host: str) -> bool:
     return globs.matches(globs.marked(pattern), host)
 
 
-def _concerns(pattern: CommandPattern, words: Sequence[WordLike]) -> Certainty:
+def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
     answer = concerns(pattern, words)
     if answer == "maybe" and words and _ASSIGNS.match(words[0].text):
         return "no"  # what follows the assignment is asked about by itself
     return answer
 
 
-def _forms(unit: Unit) -> Iterable[tuple[WordLike, ...]]:
+def _forms(unit: Unit) -> Iterable[tuple[Word, ...]]:
     """The forms of a command in which rules that tighten look for what they name."""
     words = unit.words
     yield words

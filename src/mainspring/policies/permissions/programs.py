@@ -15,6 +15,7 @@ class Wrapper(Struct, frozen=True):
         flags: Options without a value that change nothing about what is run.
         valued: Options with a value of which that holds too.
         operands: How many words stand before the command.
+        optional: Options with a value only behind ``=``.
         numeric: Whether ``-10`` is an option.
         plain: Whether the command runs as it would without the wrapper, so that a rule for it is enough.
     """
@@ -22,6 +23,7 @@ class Wrapper(Struct, frozen=True):
     flags: frozenset[str] = frozenset()
     valued: frozenset[str] = frozenset()
     operands: int = 0
+    optional: frozenset[str] = frozenset()
     numeric: bool = False
     plain: bool = True
 
@@ -51,7 +53,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "env": Wrapper(_set("-i - -v -0 --ignore-environment --debug"), _set("-u --unset")),
     "xargs": Wrapper(
         _set("-0 -r -t -x --null --no-run-if-empty --verbose --exit"),
-        _set("-n -P -I -L -d -E -s --max-args --max-procs --replace --max-lines --delimiter --max-chars"),
+        _set("-n -P -I -L -d -E -s --max-args --max-procs --delimiter --max-chars"),
+        optional=_set("--replace --max-lines"),
     ),
     "sudo": Wrapper(_set("-n -E -H -k -S -b -i -s"), _set("-u -g -p -C -D -h --user --group"), plain=False),
     "doas": Wrapper(_set("-n -s"), _set("-u -C"), plain=False),
@@ -149,12 +152,11 @@ GLOB_WARY = _set("tar bsdtar gtar rsync zip scp find")
 MESSAGE_OPTIONS = _set("-m -am -sm --message --title --body -t -b -F --file")
 """Options whose value is text, so that an unknown value cannot be an option."""
 
-FREE = _set(": true false break continue return shift")
+FREE = _set(": true false break continue return shift exit")
 """Builtins that do nothing by themselves; they need no rule."""
 
-PREFIX_BUILTINS = _set(
-    "alias unalias hash enable complete compgen bind fc history shopt ulimit umask caller dirs disown fg bg jobs"
-)
+PREFIX_BUILTINS = _set("alias unalias hash enable complete compgen bind fc history shopt")
+"""Builtins that change what names mean to the shell."""
 
 HARMLESS_VARIABLES = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED|"

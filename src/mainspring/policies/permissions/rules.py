@@ -16,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import compile_command
 from mainspring.policies.permissions.pathpattern import compile_path
 from mainspring.policies.permissions.text import named, odd_character, visible
@@ -147,6 +148,14 @@ class RuleSet(Struct, frozen=True):
     def effective(self, effect: Effect) -> tuple[Rule, ...]:
         """The rules of one effect that count; those that would loosen from an untrusted place do not."""
         return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
+
+
+def rules_without_tool(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
+    known = tuple(tools)
+    return tuple(
+        rule for rule in rules if rule.tool and not any(globs.matches(globs.marked(rule.tool), name) for name in known)
+    )
 
 
 def parse_rule(text: str, effect: Effect, origin: Origin | None = None) -> Rule:

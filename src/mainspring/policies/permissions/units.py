@@ -11,7 +11,7 @@ from msgspec import Struct
 from mainspring.policies.permissions import globs, programs
 from mainspring.policies.permissions.commandpattern import program
 from mainspring.policies.permissions.effects import Touch, find_touches, touches
-from mainspring.policies.permissions.inline import code_risk
+from mainspring.policies.permissions.inline import named_words
 from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
 from mainspring.policies.permissions.reader import read_line
 from mainspring.policies.permissions.words import Word
@@ -36,6 +36,7 @@ class Unit(Struct, frozen=True, kw_only=True):
         inner: The commands that it runs.
         unknown: Why what it runs cannot be known; empty if it can. No pattern allows such a command.
         scan: Whether its arguments may be a command, so that rules that tighten look at each of them.
+        code: Whether its arguments may be code, in which paths are looked for.
         free: Whether it needs no rule.
         moves: Where it makes the shell go; ``None`` if nowhere.
         touches: Files that it is known to change or read.
@@ -48,6 +49,7 @@ class Unit(Struct, frozen=True, kw_only=True):
     inner: tuple[Unit, ...] = ()
     unknown: str = ""
     scan: bool = False
+    code: bool = False
     free: bool = False
     moves: Word | None = None
     touches: tuple[Touch, ...] = ()
@@ -145,8 +147,8 @@ class _Analysis:
             unit = handle(name, words, text, fed)
             if unit is not None:
                 return unit
-        fixed = len(words) if code_risk(name, words) else 1
-        return Unit(words=words, text=text, fixed=fixed, touches=touches(name, words))
+        fixed = named_words(name, words)
+        return Unit(words=words, text=text, fixed=fixed, code=fixed > 1, touches=touches(name, words))
 
     # --- kinds of commands; each gives None if the command is none of its kind -----------------------------------------
 
@@ -191,7 +193,7 @@ class _Analysis:
             return Unit(words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True)
         kind, index = found
         if kind == "script" and index < len(words):
-            return Unit(words=words, text=text, fixed=index + 1, scan=True)
+            return Unit(words=words, text=text, fixed=index + 1, code=True)
         if kind == "script" and fed is not None:
             return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed))
         if kind == "script" or index >= len(words) or not words[index].literal or words[index].splits:
@@ -229,6 +231,7 @@ class _Analysis:
             needs="inner" if plain else "self",
             inner=(inner,),
             unknown=inner.unknown,
+            scan=not plain,
         )
 
     def deeper(self) -> _Analysis:
@@ -296,11 +299,11 @@ class _Analysis:
         while i < len(words) and words[i].literal and words[i].text in safe:
             i += 1
         if i + 1 < len(words) and words[i].text == "-m" and family in ("python", "pypy"):
-            return Unit(words=words, text=text, fixed=i + 2, scan=True)
+            return Unit(words=words, text=text, fixed=i + 2, code=True)
         if i >= len(words) or words[i].text == "-":
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
+            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
-        return Unit(words=words, text=text, fixed=i + 1 if script else len(words), scan=True)
+        return Unit(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
 
 
 def _function(name: str, read: Line) -> Unit:
@@ -329,7 +332,7 @@ def _shell_arguments(words: tuple[Word, ...]) -> tuple[Literal["code", "script"]
         if not words[i].literal or text in ("--norc", "--noprofile", "--login", "--posix"):
             if not words[i].literal:
                 break
-        elif text in ("-o", "+o") and i + 1 < len(words):
+        elif re.fullmatch(r"[-+][euxv]*o", text) and i + 1 < len(words):
             i += 1
         elif re.fullmatch(r"[-+][abefhkmnpuvxBCEHPTlc]+", text):
             code = code or (text.startswith("-") and "c" in text)
@@ -374,7 +377,7 @@ def _inner_start(words: tuple[Word, ...], spec: programs.Wrapper, *, assigns: bo
 
 def _option(text: str, spec: programs.Wrapper) -> int:
     """How many words an option takes; 0 if it is not known."""
-    if text in spec.flags or (spec.numeric and re.fullmatch(r"-\d+", text)):
+    if text in spec.flags or text.partition("=")[0] in spec.optional or (spec.numeric and re.fullmatch(r"-\d+", text)):
         return 1
     if text in spec.valued:
         return 2

@@ -20,7 +20,7 @@ _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https 
 def paths_of(unit: Unit) -> Iterator[str]:
     """Texts in a command that look like paths."""
     for number, word in enumerate(unit.words):
-        if unit.scan and number and (" " in word.text or "(" in word.text):
+        if (unit.scan or unit.code) and number and (" " in word.text or "(" in word.text):
             yield from (m[0] for m in _IN_CODE.finditer(word.text) if looks_like_path(m[0]))
         elif number or "=" in word.text:
             yield from _in_word(word.text)

@@ -185,6 +185,8 @@ class WordReader:
                 return ""
             return _ANSI_NAMED[code]
 
+        if "\\'" in text:
+            self._doubt("it holds a quote inside $'...', where some shells end it")
         decoded = _ANSI.sub(decode, text[2:-1])
         if not _MARKS.isdisjoint(decoded):
             self._doubt("it holds an escaped control character")

@@ -69,7 +69,7 @@ def ran(shell: str, line: str, folder: Path, programs: Path) -> list[list[str]]:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     texts = [entry.read_text(errors="surrogateescape") for entry in log.iterdir()]
-    return [re.sub(r"/dev/fd/\d+", "/dev/fd/63", text).split("\0")[:-1] for text in texts if text]
+    return [re.sub(r"/dev/fd/6\d", "/dev/fd/63", text).split("\0")[:-1] for text in texts if text]
 
 
 def judged(words: list[str], units: tuple[Unit, ...]) -> bool:
@@ -108,8 +108,6 @@ def undoubted(seed: int, count: int) -> Iterator[tuple[str, tuple[Unit, ...]]]:
 
 
 def compare(shell: str, seed: int, count: int, folder: Path, programs: Path) -> int:
-    if not Path(shell).exists():
-        pytest.skip(f"there is no {shell}")
     commands = 0
     for line, units in undoubted(seed, count):
         for words in ran(shell, line, folder, programs):
@@ -118,14 +116,12 @@ def compare(shell: str, seed: int, count: int, folder: Path, programs: Path) -> 
     return commands
 
 
-SHELLS = pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash"])
+SHELLS = pytest.mark.parametrize("shell", [s for s in ("/bin/bash", "/bin/sh") if Path(s).exists()])
 
 
 @SHELLS
 @pytest.mark.parametrize("line", LINES)
 def test_plain_lines(shell: str, line: str, tmp_path: Path, programs: Path) -> None:
-    if not Path(shell).exists():
-        pytest.skip(f"there is no {shell}")
     analysis = analyse(line)
 
     assert analysis.doubts or all(judged(words, analysis.units) for words in ran(shell, line, tmp_path, programs))

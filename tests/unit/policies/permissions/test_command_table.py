@@ -132,6 +132,12 @@ git status \
   --short \
   --branch
 echo a\ b \; 'c d' "e f"
+bash -euo pipefail -c 'git status'
+ls | xargs --replace=X cat X
+sed -e '/^a/,/^b/p' -e '$d' README.md
+sed -E 's/(a|b)+/<\1>/; 3,5!d' README.md
+x=1; unset x; git status
+for x in a b; do echo "${x}"; done; exit 1
 trap 'echo done' EXIT; npm test
 sudo apt-get update
 make
@@ -250,6 +256,16 @@ builtin eval whoami
 exec whoami
 watch whoami
 ls | xargs whoami
+ls | xargs --replace whoami git status
+ls | xargs --max-lines whoami git status
+bash -euo pipefail -c 'ls; whoami'
+printf -v "$x" a
+read -r "a[$x]"
+git config alias.x '!whoami'
+sed '/as/b;e whoami' README.md
+sed -f x.sed README.md
+sed 's/a/b/w notes.txt' README.md
+awk -i inplace 1 README.md
 ls | xargs -I{} sh -c 'cat {}'
 ls | xargs bash
 ls | xargs rm
@@ -340,6 +356,7 @@ cd; rm build/out.o
 cd - && rm build/out.o
 pushd /tmp && rm a
 echo a > /dev/tcp/example.com/80
+echo $'\'; whoami #'
 echo ((
 ((whoami))
 [[ a && whoami ]]

@@ -1,6 +1,7 @@
 """Paths on a real disk: links, parents, spellings."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,9 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-async def on(where: Path | str, tool: str, path: str, **options: object) -> Decision:
+async def on(where: Path | str, tool: str, path: str, **options: Any) -> Decision:
     arguments = {"path": path, "content": ""} if tool == "write_file" else {"path": path}
-    permissions = Permissions(**options)  # pyright: ignore[reportArgumentType]
+    permissions = Permissions(**options)
     return await permissions.decide(tool, arguments, env=LocalEnv(where), definition=TOOLS[tool])
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mainspring.policies.permissions import Decision, RuleSet, analyse, parse_rule
+from mainspring.policies.permissions import Decision, Effect, RuleSet, analyse, parse_rule
 from mainspring.policies.permissions.commandpattern import allows, compile_command
 from mainspring.policies.permissions.pathpattern import compile_path, matches
 from mainspring.policies.permissions.suggest import quote
@@ -95,10 +95,10 @@ SOME_RULES = st.lists(
 @settings(max_examples=150)
 @given(LINES, SOME_RULES, SOME_RULES, SOME_RULES, st.sampled_from(["deny", "ask"]), SOME_RULES)
 def test_a_rule_that_tightens_allows_nothing_more(
-    line: str, allow: list[str], ask: list[str], deny: list[str], effect: str, more: list[str]
+    line: str, allow: list[str], ask: list[str], deny: list[str], effect: Effect, more: list[str]
 ) -> None:
     rules = RuleSet.build(allow=allow, ask=ask, deny=deny)
-    tightened = rules + RuleSet(tuple(parse_rule(text, effect) for text in more))  # pyright: ignore[reportArgumentType]
+    tightened = rules + RuleSet(tuple(parse_rule(text, effect) for text in more))
 
     async def both() -> tuple[Decision, Decision]:
         return await shell(line, rules=rules), await shell(line, rules=tightened)

@@ -3,7 +3,8 @@
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.policies.permissions import Origin, RuleSet, parse_rule
+from mainspring.policies.permissions import Origin, RuleSet, parse_rule, rules_without_tool
+from mainspring.policies.permissions.rules import OriginKind
 from tests.unit.policies.permissions.stage import decided, shell
 
 
@@ -91,10 +92,10 @@ def test_settings_name_the_key(section: dict[str, object], said: str) -> None:
 @pytest.mark.covers("SEC-02", "SEC-15")
 @pytest.mark.parametrize("deny_in", ["flag", "project", "user"])
 @pytest.mark.parametrize("allow_in", ["flag", "project", "user"])
-async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: str, allow_in: str) -> None:
-    rules = RuleSet.build(allow=["write_file"], origin=Origin(allow_in))  # pyright: ignore[reportArgumentType]
+async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: OriginKind, allow_in: OriginKind) -> None:
+    rules = RuleSet.build(allow=["write_file"], origin=Origin(allow_in))
     rules += RuleSet.build(ask=["scope:fs-write(docs/**)"], origin=Origin("project"))
-    rules += RuleSet.build(deny=["write_file(src/**)"], origin=Origin(deny_in))  # pyright: ignore[reportArgumentType]
+    rules += RuleSet.build(deny=["write_file(src/**)"], origin=Origin(deny_in))
 
     denied = await decided("write_file", {"path": "src/app.py", "content": ""}, rules=rules)
     asked = await decided("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
@@ -201,3 +202,9 @@ async def test_a_path_pattern_allows_only_to_the_letter(pattern: str, path: str,
     decision = await decided("write_file", {"path": path, "content": ""}, allow=[f"write_file({pattern})"])
 
     assert decision.outcome == outcome
+
+
+def test_rules_that_name_no_tool_can_be_found() -> None:
+    rules = RuleSet.build(deny=["bash(rm *)", "shell(rm *)", "mcp__*", "scope:fs-write"], allow=["*"])
+
+    assert [rule.text for rule in rules_without_tool(rules, ["shell", "read_file"])] == ["bash(rm *)", "mcp__*"]
