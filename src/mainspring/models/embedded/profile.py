@@ -31,13 +31,13 @@ class _Known(Struct, frozen=True):
     """What a small model has to know of a built-in tool."""
 
     about: str
-    optional: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
     always: dict[str, Any] = {}
 
 
 _KNOWN = {
     "read_file": _Known("show the text of one file"),
-    "list_files": _Known("show the names of the files in a folder", ("path",)),
+    "list_files": _Known('show the names of the files in a folder; this folder is "."', needed=("path",)),
     "grep": _Known("show which files contain a word", always={"ignore_case": True}),
     "write_file": _Known("create a file"),
     "edit": _Known("replace a text in a file by another"),
@@ -52,9 +52,9 @@ CHANGING = frozenset({"write_file", "edit", "multi_edit", "shell"})
 
 _Example = tuple[str, list[tuple[str, dict[str, Any], str]], str]
 _COUNT: _Example = (
-    "How many files are in the folder img?",
-    [("list_files", {"path": "img"}, "cat.png\ndog.png\nowl.png\n(3 files)")],
-    "There are 3 files in img: cat.png, dog.png and owl.png.",
+    "How many files are in this folder?",
+    [("list_files", {"path": "."}, "cat.png\ndog.png\nowl.png\n(3 files)")],
+    "There are 3 files in this folder: cat.png, dog.png and owl.png.",
 )
 _COMPARE: _Example = (
     "How do old.txt and new.txt differ?",
@@ -99,10 +99,11 @@ def arguments(spec: ToolSpec) -> Schema:
     properties = cast("dict[str, Schema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     known = _KNOWN.get(spec.name)
-    optional = known.optional if known else [name for name in properties if name not in required][:_MOST_OPTIONAL]
-    kept = {name: part for name, part in properties.items() if name in required or name in optional}
+    optional = () if known else tuple(name for name in properties if name not in required)[:_MOST_OPTIONAL]
+    needed = (*required, *(name for name in (known.needed if known else ()) if name in properties))
+    kept = {name: part for name, part in properties.items() if name in needed or name in optional}
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    return {"type": "object", "properties": kept, "required": list(required), **definitions}
+    return {"type": "object", "properties": kept, "required": list(needed), **definitions}
 
 
 def added(spec: ToolSpec) -> dict[str, Any]:

@@ -19,6 +19,7 @@ MOST_CALLS = 8
 _MOST_NAMED = 4
 _SHORTEST_NAME = 4
 _PATHS = ("path", "file", "file_path", "filename")
+_FOLDERS = frozenset({"list_files", "glob", "grep"})
 _FILE = re.compile(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
 
 
@@ -75,8 +76,9 @@ def next_step(
             done.clear()
         done.add((call.name, canonical(call.input)))
     seen = " ".join([canonical(call.input) for call in made])
-    unseen = [name for name in named_files(since[0].text if since else "") if name not in seen]
-    about = _about(calls, unseen, reading_only=bool(made)) if unseen else {}
+    question = since[0].text if since else ""
+    unseen = [name for name in named_files(question) if name not in seen]
+    about = _about(calls, unseen, reading_only=bool(made) or question.rstrip().endswith("?")) if unseen else {}
     return Step(about, None, frozenset(done)) if about else Step(calls, answer, frozenset(done))
 
 
@@ -109,6 +111,6 @@ def _about(calls: Mapping[str, Schema], names: Sequence[str], *, reading_only: b
     fitting: dict[str, Schema] = {}
     for tool, schema in calls.items():
         path = next((name for name in _PATHS if name in schema["required"]), None)
-        if path and not (reading_only and tool in CHANGING):
+        if path and tool not in _FOLDERS and not (reading_only and tool in CHANGING):
             fitting[tool] = {**schema, "properties": {**schema["properties"], path: {"enum": list(names)}}}
     return fitting

@@ -1,0 +1,1 @@
+"""Simple tasks over a folder of files, for the embedded models."""
