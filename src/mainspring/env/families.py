@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -45,19 +45,21 @@ def family(leader: int, mark: str) -> set[int]:
                 known.add(p.pid)
                 found.add(p.pid)
                 grown = True
-    if sys.platform == "linux":
-        needle = f"{MARK}={mark}".encode()
-        found |= {p.pid for p in processes if p.pid not in found and _carries(p.pid, needle)}
-    return found - {os.getpid()}
+    return (found | marked(mark)) - {os.getpid()}
 
 
-def daemons(leader: int, mark: str) -> set[int]:
-    """What a run left behind outside its group, found by the mark among what was started after ``leader``. Cheap."""
+def marked(mark: str, after: int = 0) -> set[int]:
+    """The processes that carry the mark, of those with an id greater than ``after``. Only Linux can tell."""
     if sys.platform != "linux":
         return set()
     needle = f"{MARK}={mark}".encode()
-    later = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > leader]
-    return {pid for pid in later if _carries(pid, needle)}
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > after]
+    return {pid for pid in pids if _carries(pid, needle)}
+
+
+def left_behind(leader: int, mark: str) -> set[int]:
+    """What still runs of a run whose leader ended some time ago, when its id may belong to somebody else."""
+    return marked(mark) if sys.platform == "linux" else family(leader, mark)
 
 
 def has_group(leader: int) -> bool:
@@ -73,8 +75,17 @@ def has_group(leader: int) -> bool:
     return True
 
 
-async def end_family(leader: int, mark: str, grace: float) -> set[int]:
+Find = Callable[[int, str], set[int]]
+
+
+async def end_family(leader: int, mark: str, grace: float, find: Find = family) -> set[int]:
     """Ask all to end (SIGTERM), wait ``grace`` seconds, force what is left (SIGKILL).
+
+    Args:
+        leader: The process that was started.
+        mark: The mark of its run.
+        grace: Seconds to wait.
+        find: Finds its family; `left_behind` once the leader is gone.
 
     Returns:
         Those that still run, which can only be such as the system does not let us end.
@@ -82,36 +93,37 @@ async def end_family(leader: int, mark: str, grace: float) -> set[int]:
     if sys.platform == "win32":
         await asyncio.to_thread(subprocess.run, ["taskkill", "/T", "/F", "/PID", str(leader)], capture_output=True)
         return set()
-    left = await asyncio.to_thread(family, leader, mark)
-    _signal(left, signal.SIGTERM, leader)
-    left = await _wait_for_end(leader, mark, left, grace)
+    left = await asyncio.to_thread(find, leader, mark)
+    _signal(left, signal.SIGTERM, leader if find is family else 0)
+    left = await _wait_for_end(leader, mark, left, grace, find)
     for _ in range(3):  # What is killed may have started something in the meantime.
         if not left:
             break
-        _signal(left, signal.SIGKILL, leader)
-        left = await _wait_for_end(leader, mark, left, 1.0)
+        _signal(left, signal.SIGKILL, leader if find is family else 0)
+        left = await _wait_for_end(leader, mark, left, 1.0, find)
     return left
 
 
-def kill_group(leader: int, others: Iterable[int] = ()) -> None:
-    """Force the leader's process group and ``others`` to end, at once and without looking."""
+def kill_family(leader: int, mark: str, find: Find = family) -> None:
+    """Force all to end, at once. Blocking; some milliseconds."""
     if sys.platform != "win32":
-        _signal(others, signal.SIGKILL, leader)
+        _signal(find(leader, mark), signal.SIGKILL, leader if find is family else 0)
 
 
-async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float) -> set[int]:
+async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float, find: Find) -> set[int]:
     end = time.monotonic() + seconds
     pause = _POLL
     while left and time.monotonic() < end:
         await asyncio.sleep(pause)
-        left = await asyncio.to_thread(family, leader, mark)
+        left = await asyncio.to_thread(find, leader, mark)
         pause = min(pause * 2, 0.2)
     return left
 
 
-def _signal(pids: Iterable[int], number: signal.Signals, leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
+def _signal(pids: Iterable[int], number: signal.Signals, group: int) -> None:
+    if group:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

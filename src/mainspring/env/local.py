@@ -64,7 +64,7 @@ class LocalEnv:
         self._locks = PathLocks()
         self._running: set[Running] = set()
         self._spools = _Spools()
-        weakref.finalize(self, _Spools.remove, self._spools)
+        weakref.finalize(self, _abandon, self._running, self._spools)
 
     @property
     def cwd(self) -> str:
@@ -182,13 +182,13 @@ class LocalEnv:
 
     def kill_all(self) -> None:
         """Force every program that was started here to end, at once: for a signal handler, where nothing can be awaited."""
-        for running in self._running:
+        for running in list(self._running):
             running.kill()
 
     async def aclose(self) -> None:
         """End what still runs and remove private files."""
-        left, self._running = self._running, set()
-        for running in left:
+        for running in list(self._running):
+            self._running.discard(running)
             await running.end(0.5)
             running.close()
         await asyncio.to_thread(self._spools.remove)
@@ -231,6 +231,13 @@ class _Spools:
         folder, self._folder = self._folder, ""
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _abandon(running: set[Running], spools: _Spools) -> None:
+    """What an environment that nobody closed leaves to do: nothing that it started outlives it."""
+    for left in running:
+        left.kill()
+    spools.remove()
 
 
 def _find_program(name: str) -> str | None:

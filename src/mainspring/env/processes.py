@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from mainspring.env.capture import Capture
-from mainspring.env.families import MARK, daemons, end_family, family, has_group, kill_group
+from mainspring.env.families import MARK, end_family, family, has_group, kill_family, left_behind, marked
 from mainspring.env.protocol import OutputLimits, ProcessResult, Stream
 from mainspring.events import CancelToken
 
@@ -136,8 +136,10 @@ class Running:
 
     async def look_for_survivors(self, drained: bool) -> None:
         """Find what it left behind."""
-        look = family if not drained or has_group(self.pid) else daemons
-        self.survivors = await asyncio.to_thread(look, self.pid, self._mark)
+        if not drained or has_group(self.pid):
+            self.survivors = await asyncio.to_thread(family, self.pid, self._mark)
+        else:
+            self.survivors = await asyncio.to_thread(marked, self._mark, self.pid)
 
     async def let_go(self) -> None:
         """Leave it to what survived: what they still write goes into the spool, and nowhere else."""
@@ -146,14 +148,15 @@ class Running:
             await self._capture.start_spool()
 
     async def end(self, grace: float) -> None:
-        """End it and everything it started."""
-        self.survivors = await end_family(self.pid, self._mark, grace)
+        """End it and everything it started, or what it left behind."""
+        find = left_behind if self._pipes.ended.done() and self.survivors else family
+        self.survivors = await end_family(self.pid, self._mark, grace, find)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._pipes.ended), 1.0)
 
     def kill(self) -> None:
-        """Force it and what it left behind to end, at once."""
-        kill_group(self.pid, self.survivors)
+        """Force it and everything it started to end, at once. Blocks for some milliseconds."""
+        kill_family(self.pid, self._mark, left_behind if self._pipes.ended.done() else family)
 
     def close(self) -> None:
         """Let go of its pipes."""

@@ -277,3 +277,15 @@ async def test_variables_go_over_one_another(tmp_path: Path, monkeypatch: pytest
     result = await env.run(script, env={"PAGER": "cat", "TERM": "dumb"})
     assert result.stdout.text == ",,cat,p,mine,\n"
     await env.aclose()
+
+
+def test_nothing_outlives_an_environment_that_nobody_closed(tmp_path: Path) -> None:
+    script = (
+        "import asyncio\n"
+        "from mainspring.env import LocalEnv\n"
+        f"env = LocalEnv({str(tmp_path)!r})\n"
+        "result = asyncio.run(env.run('sleep 60 >/dev/null 2>&1 & echo $!'))\n"
+        "print(result.stdout.text)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=15)
+    assert not is_running(int(done.stdout))

@@ -197,14 +197,10 @@ def _inside(line: str, part: str) -> list[tuple[int, int]]:
 def _place(view: View, folded: list[tuple[str, Sequence[int]]], i: int, at: int, *, is_end: bool = False) -> int:
     """The place in the view of a place in a folded line."""
     origin = folded[i][1]
-    start = _start_of(view, i)
+    start = view.starts[i]
     if is_end:
         return start + (origin[at - 1] + 1 if at else 0)
     return start + (origin[at] if at < len(origin) else len(view.lines[i]))
-
-
-def _start_of(view: View, i: int) -> int:
-    return sum(map(len, view.lines[:i])) + i
 
 
 def _with_any_indentation(view: View, old: str) -> list[tuple[int, int]]:
@@ -221,8 +217,8 @@ def _with_any_indentation(view: View, old: str) -> list[tuple[int, int]]:
         if lines[i + skip : i + skip + len(inner)] != inner:
             continue
         j = i + len(parts) - 1
-        begin = _start_of(view, i) + (len(view.lines[i]) if opens_at_end else 0)
-        end = _start_of(view, j) + (0 if closes_at_start else len(view.lines[j].rstrip()))
+        begin = view.starts[i] + (len(view.lines[i]) if opens_at_end else 0)
+        end = view.starts[j] + (0 if closes_at_start else len(view.lines[j].rstrip()))
         spans.append((begin, end))
     return spans
 

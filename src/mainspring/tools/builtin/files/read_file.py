@@ -61,7 +61,7 @@ async def _text(ctx: ToolContext, found: Found, head: bytes, arguments: Mapping[
         counted_all = len(data) >= found.stat.size
     else:
         window.feed(b"", mark)
-        counted_all = await _feed(ctx, found, window, len(mark))
+        counted_all = await _feed(ctx, found, window, head[len(mark) :], len(mark))
         form = "UTF-8 with byte order mark" if mark else ""
     if offset > max(window.lines, 1) and counted_all:
         lines = "1 line" if window.lines == 1 else f"{window.lines} lines"
@@ -74,9 +74,12 @@ async def _text(ctx: ToolContext, found: Found, head: bytes, arguments: Mapping[
     return _result(found, window, shown, counted_all)
 
 
-async def _feed(ctx: ToolContext, found: Found, window: Window, start: int) -> bool:
-    """Read through the file; False if it is too long to read to its end."""
-    at = start
+async def _feed(ctx: ToolContext, found: Found, window: Window, head: bytes, skipped: int) -> bool:
+    """Read through the file, whose first bytes are known; False if it is too long to read to its end."""
+    window.feed(head)
+    at = skipped + len(head)
+    if at < _HEAD:
+        return True
     while at < _MOST_COUNTED:
         piece = await ctx.env.read_bytes(found.path, offset=at, limit=_PIECE)
         await asyncio.to_thread(window.feed, piece)

@@ -25,12 +25,13 @@ def splice(view: View, located: Located, new: str) -> str:
         UnclearIndentationError: Only after a match that ignored indentation.
     """
     is_near = located.fuzz in ("trailing spaces", "look-alikes", "indentation")
+    merges = is_near or (view.has_crlf and "\n" in located.old + new)
     pieces: list[str] = []
     done = 0
     for start, end in located.spans:
         begin, stop = view.raw_index(start), view.raw_index(end)
         pieces.append(view.raw[done:begin])
-        if is_near or view.has_crlf:
+        if merges:
             pieces.append(_Merge(view, start, view.raw[begin:stop], located, new).text())
         else:
             pieces.append(new)

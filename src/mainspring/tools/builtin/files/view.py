@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 
 
 class View:
@@ -13,13 +14,14 @@ class View:
         text: The same with each CR LF read as LF. A CR alone is a character like any other.
     """
 
-    __slots__ = ("_breaks", "_lines", "raw", "text")
+    __slots__ = ("_breaks", "_lines", "_starts", "raw", "text")
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.text = raw.replace("\r\n", "\n")
         self._breaks: list[int] | None = [] if len(self.text) == len(raw) else None
         self._lines: list[str] | None = None
+        self._starts: list[int] | None = None
 
     @property
     def has_crlf(self) -> bool:
@@ -32,6 +34,13 @@ class View:
         if self._lines is None:
             self._lines = self.text.split("\n")
         return self._lines
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each line starts in `text`."""
+        if self._starts is None:
+            self._starts = [0, *accumulate([len(line) + 1 for line in self.lines[:-1]])]
+        return self._starts
 
     def raw_index(self, index: int) -> int:
         """The place in `raw` of a place in `text`."""
@@ -49,7 +58,7 @@ class View:
 
     def line_at(self, index: int) -> int:
         """The number of the line, from 1, that holds a place of `text`."""
-        return self.text.count("\n", 0, index) + 1
+        return bisect_right(self.starts, index)
 
     def ending_around(self, index: int) -> str:
         """The line ending at a place of `text`: of its line, else of the line before, else what most lines have."""
