@@ -20,7 +20,7 @@ async def save(path: str, text: str, ctx: ToolContext) -> str:
     return "saved"
 
 
-@pytest.mark.covers("TST-04", "PKG-15")
+@pytest.mark.covers("TST-04")
 async def test_an_agent_runs_on_doubles_alone() -> None:
     env = MemoryEnv({})
     model = ScriptedModel(Call("save", {"path": "a.txt", "text": "hi"}), Reply("done", pieces=2))

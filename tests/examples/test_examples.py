@@ -1,0 +1,64 @@
+"""Each example runs, on a model that follows a script."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mainspring.testing import Call, ScriptedModel
+
+
+def load(repository: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", repository / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.covers("PKG-15")
+async def test_weather(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedModel(Call("forecast", {"city": "Oslo", "days": 2}), "An umbrella.")
+    assert await load(repository, "weather").main(model) == "An umbrella."
+    assert "2 model calls" in capsys.readouterr().out
+
+
+@pytest.mark.covers("PKG-15")
+async def test_watch(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedModel(Call("word_count", {"text": "the quick brown fox"}), "Four.")
+    seen = await load(repository, "watch").main(model)
+    assert (seen[0], seen[-1]) == ("agent_start", "agent_end")
+    out = capsys.readouterr().out
+    assert "[-> 4 in" in out
+    assert "Four.\ncompleted" in out
+
+
+@pytest.mark.covers("PKG-15")
+async def test_notes(repository: Path, tmp_path: Path) -> None:
+    model = ScriptedModel(
+        Call("write_file", {"path": "notes.md", "content": "buy milk\n"}),
+        "Written.",
+        Call("read_file", {"path": "notes.md"}),
+        "Buy milk.",
+    )
+    assert await load(repository, "notes").main(model, str(tmp_path)) == "Buy milk."
+    assert (tmp_path / "notes.md").read_text() == "buy milk\n"
+    assert len(model.requests[2].messages) == 5, "the second agent goes on with what the first one stored"
+
+
+@pytest.mark.covers("PKG-15")
+async def test_audit(repository: Path) -> None:
+    model = ScriptedModel(
+        Call("status", {"site": "example.org"}), Call("launch", {"site": "example.org"}), "It may not."
+    )
+    log = await load(repository, "audit").main(model)
+    assert [line.split(" after")[0] for line in log] == ["status ok", "refused launch"]
+
+
+def test_every_example_is_listed_and_tested(repository: Path) -> None:
+    page = (repository / "examples" / "README.md").read_text(encoding="utf-8")
+    for path in sorted((repository / "examples").glob("*.py")):
+        assert f"({path.name})" in page
+        assert f"async def test_{path.stem}(" in Path(__file__).read_text(encoding="utf-8")
