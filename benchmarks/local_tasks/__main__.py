@@ -6,8 +6,9 @@ from pathlib import Path
 
 from benchmarks.local_tasks.first import FIRST
 from benchmarks.local_tasks.run import main
+from benchmarks.local_tasks.second import SECOND
 
-SETS = {tasks.name: tasks for tasks in (FIRST,)}
+SETS = {tasks.name: tasks for tasks in (FIRST, SECOND)}
 TRANSCRIPTS = Path(__file__).with_name("transcripts")
 
 parser = argparse.ArgumentParser(
