@@ -41,12 +41,14 @@ def matches(pattern: str, text: str) -> bool:
     return _regex(pattern).fullmatch(text) is not None
 
 
+def as_regex(pattern: str) -> str:
+    """A marked pattern as a regular expression."""
+    return "".join(".*" if c == MANY else "." if c == ONE else re.escape(c) for c in pattern)
+
+
 @lru_cache(4096)
 def _regex(pattern: str) -> re.Pattern[str]:
-    return re.compile(
-        "".join(".*" if c == MANY else "." if c == ONE else re.escape(c) for c in pattern),
-        re.DOTALL,
-    )
+    return re.compile(as_regex(pattern), re.DOTALL)
 
 
 def could_match(pattern: str, text: str) -> bool:

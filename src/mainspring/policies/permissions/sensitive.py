@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -41,28 +42,63 @@ GUARDED_NAMES = (
 """What decides what runs later, or what is allowed: settings, hooks, start-up files. Changing them always asks."""
 
 
+class PathGroup(Struct, frozen=True):
+    """Patterns of paths, most of them a name at any depth; those are looked for all at once.
+
+    Attributes:
+        patterns: All of them, as components.
+        names: Matches a component that is one of the names.
+        longer: The patterns that are more than a name.
+    """
+
+    patterns: tuple[tuple[str, ...], ...]
+    names: re.Pattern[str]
+    longer: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> PathGroup:
+        """Patterns as rules write them; relative ones match at any depth."""
+        patterns = tuple(_components(text) for text in texts)
+        single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _core(p)) == 1}
+        names = re.compile("|".join(globs.as_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
+        return cls(patterns, names, tuple(p for p in patterns if p not in single))
+
+    def holds(self, parts: tuple[str, ...]) -> bool:
+        """Whether a path is one of these, or lies below one."""
+        if any(self.names.fullmatch(part) for part in parts):
+            return True
+        return any(matches(p, parts, below=True) for p in self.longer)
+
+    def may_hold(self, parts: tuple[str, ...]) -> bool:
+        """Whether unknown pieces make it likely that a path is one of these."""
+        return any(_could_be(p, parts) for p in self.patterns)
+
+
 class SensitivePaths(Struct, frozen=True):
     """Patterns that always ask, whatever rules say, unless one names the very path.
 
     Attributes:
-        anywhere: Components that are looked for in the whole path.
-        below: Components that are looked for below the project's folder, or in the whole path outside it.
+        anywhere: Looked for in the whole path.
+        below: Looked for below the project's folder, or in the whole path outside it.
         guarded: The same, for changes only.
+        placed: Looked for in the whole path, for changes only.
     """
 
-    anywhere: tuple[tuple[str, ...], ...]
-    below: tuple[tuple[str, ...], ...]
-    guarded: tuple[tuple[str, ...], ...]
+    anywhere: PathGroup
+    below: PathGroup
+    guarded: PathGroup
+    placed: PathGroup
 
     @classmethod
     def standard(cls, *, secret: Iterable[str] = (), guarded: Iterable[str] = ()) -> SensitivePaths:
         """The built-in patterns and some more, each anchored at the root, or matched at any depth."""
-        named = [*SECRET_NAMES, *secret]
-        placed = [text for text in named if is_absolute(text)]
+        named, changing = [*SECRET_NAMES, *secret], [*GUARDED_NAMES, *guarded]
+        folders = [f"{folder}/**" for folder in SECRET_FOLDERS]
         return cls(
-            anywhere=tuple(_patterns([*(f"{f}/**" for f in SECRET_FOLDERS), *SECRET_PLACES, *placed])),
-            below=tuple(_patterns(text for text in named if not is_absolute(text))),
-            guarded=tuple(_patterns([*GUARDED_NAMES, *guarded])),
+            anywhere=PathGroup.of([*folders, *SECRET_PLACES, *filter(is_absolute, named)]),
+            below=PathGroup.of(text for text in named if not is_absolute(text)),
+            guarded=PathGroup.of(text for text in changing if not is_absolute(text)),
+            placed=PathGroup.of(filter(is_absolute, changing)),
         )
 
     def why(self, full: tuple[str, ...], relative: tuple[str, ...], *, changes: bool, maybe: bool = False) -> str:
@@ -74,15 +110,11 @@ class SensitivePaths(Struct, frozen=True):
             changes: Whether it is to be changed.
             maybe: Whether it holds unknown pieces, so that it may be one of several paths.
         """
-        if any(matches(p, full, below=True) for p in self.anywhere):
+        if self.anywhere.holds(full) or self.below.holds(relative):
             return "it may hold keys or passwords"
-        if any(matches(p, relative, below=True) for p in self.below):
-            return "it may hold keys or passwords"
-        if maybe and (
-            any(_could_be(p, full) for p in self.anywhere) or any(_could_be(p, relative) for p in self.below)
-        ):
+        if maybe and (self.anywhere.may_hold(full) or self.below.may_hold(relative)):
             return "what it stands for may hold keys or passwords"
-        if changes and any(matches(p, parts, below=True) for p in self.guarded for parts in {relative, full}):
+        if changes and (self.guarded.holds(relative) or self.placed.holds(full)):
             return "what stands there decides what runs later or what is allowed"
         return ""
 
@@ -91,7 +123,7 @@ def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     """Whether unknown pieces make a sensitive path likely. A piece alone could be anything, which would ask for every
     variable, so that only a component whose beginning is known counts.
     """
-    core = [p for p in pattern if p != ANY_DEPTH]
+    core = _core(pattern)
     for start in range(len(parts) - len(core) + 1):
         pairs = list(zip(core, parts[start:], strict=False))
         if all(_likely(p, part) for p, part in pairs):
@@ -107,8 +139,10 @@ def _likely(pattern: str, part: str) -> bool:
     return globs.could_match(pattern, part)
 
 
-def _patterns(texts: Iterable[str]) -> Iterable[tuple[str, ...]]:
-    for text in texts:
-        pattern = compile_path(text)
-        parts = pattern.loose if pattern.anchor == "root" else (ANY_DEPTH, *pattern.loose)
-        yield tuple(map(fold, parts))
+def _components(text: str) -> tuple[str, ...]:
+    pattern = compile_path(text)
+    return tuple(map(fold, pattern.loose if pattern.anchor == "root" else (ANY_DEPTH, *pattern.loose)))
+
+
+def _core(pattern: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(p for p in pattern if p != ANY_DEPTH)

