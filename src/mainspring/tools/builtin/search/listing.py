@@ -61,7 +61,7 @@ async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool) -> Lis
         problems.append(f"stopped after {TIME_LIMIT:g}s")
     elif result.overflowed:
         problems.append("too many files")
-    elif result.cancelled:
+    elif result.cancelled or ctx.aborted:
         problems.append("cancelled")
     elif result.exit_code > 1 and not problems:
         problems.append(result.stderr.text.strip()[:300] or f"ripgrep ended with status {result.exit_code}")

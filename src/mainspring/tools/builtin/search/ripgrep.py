@@ -68,7 +68,7 @@ def _names_for(glob: str) -> list[str]:
 
 async def _search(ctx: ToolContext, arguments: list[str], cwd: str, query: Query) -> Hits:
     result = await ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
-    problems = _problems(result)
+    problems = ("cancelled",) if ctx.aborted else _problems(result)
     hits = await asyncio.to_thread(_parsed, result.stdout.data, query.with_lines)
     return Hits(hits.lines, hits.counts, problems)
 
