@@ -9,7 +9,7 @@ from mainspring.loop.loop import agent_loop
 from mainspring.loop.plug import Plug
 from mainspring.loop.result import AgentRun, AgentStats, RunResult
 from mainspring.loop.run import LoopConfig, LoopContext, LoopResult, Pending
-from mainspring.loop.steps import LiveSteps, RecordedSteps, RecordingSteps, ReplayError, Step, Steps
+from mainspring.loop.steps import LiveSteps, Steps
 
 __all__ = [
     "AgentRun",
@@ -28,12 +28,8 @@ __all__ = [
     "Pending",
     "Plug",
     "Prompt",
-    "RecordedSteps",
-    "RecordingSteps",
-    "ReplayError",
     "RunResult",
     "Settled",
-    "Step",
     "Steps",
     "agent_loop",
     "output_bytes",

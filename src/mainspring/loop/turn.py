@@ -15,6 +15,7 @@ from mainspring.errors import (
     AgentContextExceededError,
     AgentProviderError,
     ContextExceededError,
+    MainspringError,
     ModelError,
 )
 from mainspring.events import (
@@ -40,7 +41,6 @@ from mainspring.events import (
 )
 from mainspring.loop.dispatch import sound_ids
 from mainspring.loop.run import Interrupt, Run
-from mainspring.loop.steps import ReplayError
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest, RetryInfo, classify_exception, retry_stream
 
@@ -48,7 +48,7 @@ MODEL_ERROR_ANSWERS = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
 
 
-class TurnFailed(Exception):
+class TurnFailed(MainspringError):
     """The model call failed; ``message`` is what had arrived, ``error`` what ends the run."""
 
     def __init__(self, message: Message, error: BaseException) -> None:
@@ -76,9 +76,9 @@ async def take_turn(run: Run) -> tuple[Message, TurnAfter | None]:
         try:
             message = await _ask(run, request)
             break
-        except (TurnFailed, ReplayError):
-            raise
         except Exception as raised:
+            if isinstance(raised, MainspringError) and not isinstance(raised, ModelError):
+                raise
             error = classify_exception(raised)
             attempt += 1
             if not await _answered(run, error, attempt):

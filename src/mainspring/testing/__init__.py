@@ -4,7 +4,7 @@ They are what our own tests use. The pytest fixtures are in `mainspring.testing.
 """
 
 from mainspring.env import MemoryEnv
-from mainspring.loop import RecordedSteps, RecordingSteps
 from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.testing.record import RecordedSteps, RecordingSteps, ReplayError, Step
 
-__all__ = ["Call", "MemoryEnv", "RecordedSteps", "RecordingSteps", "Reply", "ScriptedModel"]
+__all__ = ["Call", "MemoryEnv", "RecordedSteps", "RecordingSteps", "ReplayError", "Reply", "ScriptedModel", "Step"]
