@@ -6,6 +6,7 @@ same to the byte and the engine's prompt cache finds it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -25,6 +26,9 @@ SYSTEM_CHARACTERS = 800
 """What of the caller's own instructions is passed on."""
 
 _MOST_OPTIONAL = 2
+
+
+_NUMBERS = {"read_file": re.compile(r"^\d+\t", re.MULTILINE), "grep": re.compile(r"^\d+[:-]", re.MULTILINE)}
 
 
 class _Known(Struct, frozen=True):
@@ -59,20 +63,20 @@ _COUNT: _Example = (
 _COMPARE: _Example = (
     "How do old.txt and new.txt differ?",
     [
-        ("read_file", {"path": "old.txt"}, "1\tname: Ada\n2\tage: 30"),
-        ("read_file", {"path": "new.txt"}, "1\tname: Bob\n2\tage: 30"),
+        ("read_file", {"path": "old.txt"}, "name: Ada\nage: 30\n(end of file, 2 lines)"),
+        ("read_file", {"path": "new.txt"}, "name: Bob\nage: 30\n(end of file, 2 lines)"),
     ],
-    'They differ in line 1: old.txt has "name: Ada", new.txt has "name: Bob".',
+    'old.txt has "name: Ada", new.txt has "name: Bob". The rest is the same.',
 )
 _CREATE: _Example = (
-    "Create a file ok.txt with the text: all is well",
-    [("write_file", {"path": "ok.txt", "content": "all is well"}, "Created ok.txt (1 line, 11 bytes).")],
+    "Create a file ok.txt with the text: Thank you for coming",
+    [("write_file", {"path": "ok.txt", "content": "Thank you for coming"}, "Created ok.txt (1 line, 20 bytes).")],
     "Created ok.txt.",
 )
 _FIND: _Example = (
-    "Which file mentions tulips?",
-    [("grep", {"pattern": "tulips"}, "garden/beds.md\n4:red tulips")],
-    "garden/beds.md mentions tulips.",
+    "What colour are the tulips?",
+    [("grep", {"pattern": "tulips"}, "garden/beds.md\nred tulips\n(1 matching line in 1 file)")],
+    "garden/beds.md says that the tulips are red.",
 )
 _MOST_EXAMPLES = 3
 
@@ -202,7 +206,8 @@ def _as_written(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def _told(result: ToolResultBlock) -> str:
     label = "Error of" if result.is_error else "Result of"
-    return f"{label} {result.name or 'the tool'}:\n{shortened(result.text, RESULT_CHARACTERS) or '(nothing)'}"
+    text = _NUMBERS[result.name].sub("", result.text) if result.name in _NUMBERS else result.text
+    return f"{label} {result.name or 'the tool'}:\n{shortened(text, RESULT_CHARACTERS) or '(nothing)'}"
 
 
 def shortened(text: str, most: int) -> str:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from mainspring.messages import Message, ToolSpec
+from mainspring.messages import Message, ToolSpec, ToolUseBlock
 from mainspring.models.embedded.profile import CHANGING, arguments
+from mainspring.models.embedded.sightings import known_files, named_files
 from mainspring.models.embedded.union import Schema, union_schema
 
 MOST_CALLS = 8
 """Calls for one question, after which it has to answer."""
 
-_MOST_NAMED = 4
-_SHORTEST_NAME = 4
+_MOST_NAMED = 4  # a question that names more is a pasted text
+_MOST_KNOWN = 200
 _PATHS = ("path", "file", "file_path", "filename")
 _FOLDERS = frozenset({"list_files", "glob", "grep"})
-_FILE = re.compile(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
+_ONLY_KNOWN = frozenset({"read_file", "edit", "multi_edit"})
 
 
 class Step(Struct, frozen=True):
@@ -51,8 +51,9 @@ def next_step(
 ) -> Step:
     """The rules for the next turn.
 
-    A file that the question names is looked at before anything is said about it. A call that was made already, and one more
-    than `MOST_CALLS`, is not made: the model has to answer with what it has.
+    A file that the question names is looked at before anything is said about it; any other is read only under a name that
+    has come up. A call that was made already, and one more than `MOST_CALLS`, is not made: the model has to answer with what
+    it has.
 
     Args:
         messages: The conversation.
@@ -75,22 +76,15 @@ def next_step(
         if call.name in CHANGING:
             done.clear()
         done.add((call.name, canonical(call.input)))
-    seen = " ".join([canonical(call.input) for call in made])
-    question = since[0].text if since else ""
-    unseen = [name for name in named_files(question) if name not in seen]
-    about = _about(calls, unseen, reading_only=bool(made) or question.rstrip().endswith("?")) if unseen else {}
-    return Step(about, None, frozenset(done)) if about else Step(calls, answer, frozenset(done))
+    known = known_files(messages)
+    if about := _about(calls, _unseen(since, made, known), reading_only=bool(made) or _asks(since)):
+        return Step(about, None, frozenset(done))
+    return Step(_from_known(calls, known), answer, frozenset(done))
 
 
 def answer_only(step: Step) -> Step:
     """The same step without calls, for a model that repeats itself."""
     return Step({}, step.answer or {"type": "string", "minLength": 1})
-
-
-def named_files(question: str) -> list[str]:
-    """The files that a question names, if they are few: ``data/a.csv``, ``notes.txt``."""
-    found = [name for name in dict.fromkeys(_FILE.findall(question)) if len(name) >= _SHORTEST_NAME]
-    return found if len(found) <= _MOST_NAMED else []
 
 
 def canonical(given: Mapping[str, Any]) -> str:
@@ -106,11 +100,45 @@ def _since_question(messages: Sequence[Message]) -> Sequence[Message]:
     return messages
 
 
+def _asks(since: Sequence[Message]) -> bool:
+    """Whether the question is one, so that nothing has to be written for it."""
+    return bool(since) and since[0].text.rstrip().endswith("?")
+
+
+def _unseen(since: Sequence[Message], made: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
+    """The files that the question names and no call has looked at, by the path under which they are known."""
+    named = named_files(since[0].text) if since else []
+    if len(named) > _MOST_NAMED:
+        return []
+    seen = " ".join([canonical(call.input) for call in made])
+    unseen: list[str] = []
+    for name in named:
+        if name not in seen:
+            unseen += [path for path in known if path.endswith(f"/{name}")] or [name]
+    return unseen
+
+
 def _about(calls: Mapping[str, Schema], names: Sequence[str], *, reading_only: bool) -> dict[str, Schema]:
     """The calls that can look at one of these files, and only at them."""
-    fitting: dict[str, Schema] = {}
-    for tool, schema in calls.items():
-        path = next((name for name in _PATHS if name in schema["required"]), None)
-        if path and tool not in _FOLDERS and not (reading_only and tool in CHANGING):
-            fitting[tool] = {**schema, "properties": {**schema["properties"], path: {"enum": list(names)}}}
-    return fitting
+    if not names:
+        return {}
+    fitting = {name: schema for name, schema in calls.items() if not (reading_only and name in CHANGING)}
+    return {name: _at(schema, names) for name, schema in fitting.items() if _path_of(schema) and name not in _FOLDERS}
+
+
+def _from_known(calls: Mapping[str, Schema], known: Sequence[str]) -> dict[str, Schema]:
+    """The calls as they are, but that a file is read only under a name that has come up."""
+    if len(known) > _MOST_KNOWN or not _FOLDERS & calls.keys():
+        return dict(calls)
+    usable = {name: schema for name, schema in calls.items() if known or name not in _ONLY_KNOWN}
+    return {name: _at(schema, known) if name in _ONLY_KNOWN else schema for name, schema in usable.items()}
+
+
+def _path_of(schema: Schema) -> str | None:
+    return next((name for name in _PATHS if name in schema["required"]), None)
+
+
+def _at(schema: Schema, paths: Sequence[str]) -> Schema:
+    """The schema with its path bound to these."""
+    path = _path_of(schema)
+    return {**schema, "properties": {**schema["properties"], path: {"enum": list(paths)}}} if path else schema
