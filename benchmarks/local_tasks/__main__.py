@@ -1,4 +1,4 @@
-"""python -m benchmarks.local_tasks [--model NAME]... [--set first|second] [--only TASK]... [--keep]"""
+"""python -m benchmarks.local_tasks [--model NAME]... [--set first|second|third] [--only TASK]... [--keep]"""
 
 import argparse
 import asyncio
@@ -7,8 +7,9 @@ from pathlib import Path
 from benchmarks.local_tasks.first import FIRST
 from benchmarks.local_tasks.run import main
 from benchmarks.local_tasks.second import SECOND
+from benchmarks.local_tasks.third import THIRD
 
-SETS = {tasks.name: tasks for tasks in (FIRST, SECOND)}
+SETS = {tasks.name: tasks for tasks in (FIRST, SECOND, THIRD)}
 TRANSCRIPTS = Path(__file__).with_name("transcripts")
 
 parser = argparse.ArgumentParser(

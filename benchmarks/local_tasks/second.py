@@ -1,4 +1,8 @@
-"""The second ten: written after the prompt of the local profile was fixed, and never used to change it."""
+"""The second ten: written after the prompt was first fixed, and measured then (5 right with the 0.5B, 8 with the 1.5B).
+
+After that they were looked at while the profile was improved, so since then they measure nothing by themselves; the third ten
+do.
+"""
 
 from benchmarks.local_tasks.task import Task, TaskSet, holds, says
 
@@ -20,7 +24,9 @@ SECOND = TaskSet(
     (
         Task("list", "List the files in the recipes folder.", says("bread", "pancakes", "soup")),
         Task("read", "What language is set in settings.json?", says(r"\bfr\b|french")),
-        Task("count lines", "How many members are listed in members.csv?", says(r"\b(4|four)\b", never=r"\b(5|five)\b")),
+        Task(
+            "count lines", "How many members are listed in members.csv?", says(r"\b(4|four)\b", never=r"\b(5|five)\b")
+        ),
         Task("count files", "How many recipes are there in the recipes folder?", says(r"\b(3|three)\b")),
         Task("find", "In which file is the word umbrella mentioned?", says(r"friday\.txt")),
         Task(
@@ -35,7 +41,11 @@ SECOND = TaskSet(
             allow=("write_file",),
         ),
         Task("who", "Who is letter.txt addressed to?", says("Kowalski")),
-        Task("code", "What does the function area in main.py return?", says(r"width\s*(\*|times|x|×|and|by)\s*(the )?height|product")),
+        Task(
+            "code",
+            "What does the function area in main.py return?",
+            says(r"width\s*(\*|times|x|×|and|by)\s*(the )?height|product"),
+        ),
         Task("search and read", "How many eggs do I need for the pancakes?", says(r"\b(3|three)\b")),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +16,21 @@ from mainspring.messages import Cost, Message, StopReason, Usage
 from mainspring.models.embedded.steps import Step
 from mainspring.models.embedded.union import AnswerText, CallStart, CallText, Piece, UnionReader
 
+_TAIL = 480
+_EVERY = 48
+_LONG_CIRCLE = 200
+_CIRCLE = re.compile(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
+
 
 class Emitter:
     """Makes the events of one answer, over one turn of the model or, where it repeats itself, two.
 
     A call of a tool that was called before is held back until it is complete: only then can it be told whether the model
     repeats itself. Everything else goes out as it comes.
+
+    Attributes:
+        circling: Whether the model writes the same words over and over; nothing else will come, so the turn can be broken
+            off. It ends like one that was cut by its limit.
     """
 
     def __init__(self, provider: str, model: str) -> None:
@@ -34,6 +44,10 @@ class Emitter:
         self._held = False
         self._reason: StopReason = "end_turn"
         self._used = Usage()
+        self._tail = ""
+        self._unwatched = 0
+        self._deltas = 0  # tokens of this turn, by and large
+        self.circling = False
 
     def start(self) -> StreamStart:
         """The answer begins."""
@@ -49,13 +63,26 @@ class Emitter:
         """The engine told this of the turn."""
         match event:
             case TextDelta(text=text):
+                self._deltas += 1
+                self._watch(text)
                 return [found for piece in self._reader.feed(text) for found in self._events(piece)]
             case Done(reason=reason, message=message):
                 self._reason = reason
-                self._used += message.usage or Usage()
+                self._used += message.usage or Usage(output_tokens=self._deltas)
+                self._deltas = 0
             case _:
                 pass
         return []
+
+    def _watch(self, text: str) -> None:
+        self._tail = (self._tail + text)[-_TAIL:]
+        self._unwatched += len(text)
+        if self._unwatched >= _EVERY:
+            self._unwatched = 0
+            match = _CIRCLE.search(self._tail)
+            if match and len(match[0]) >= _LONG_CIRCLE:
+                self.circling, self._reason = True, "max_tokens"
+                self._used += Usage(output_tokens=self._deltas)  # broken off, the engine tells no more
 
     @property
     def repeated(self) -> bool:
@@ -76,7 +103,7 @@ class Emitter:
         draft = self._draft
         events = self._release() if self._held else []
         if self._index is None:
-            raise InvalidResponseError("the embedded model wrote nothing", reason="empty", retryable=True)
+            raise InvalidResponseError("the embedded model wrote nothing", reason="empty")
         if self._call:
             events.append(draft.close_call(self._index, input=self._input()))
             reason: StopReason = "max_tokens" if self._reason == "max_tokens" else "tool_use"

@@ -190,6 +190,8 @@ class EmbeddedModel:
                 async for event in events:
                     for found in emitter.read(event):
                         yield found
+                    if emitter.circling:
+                        break
             if not emitter.repeated:
                 break
             step = answer_only(step)
