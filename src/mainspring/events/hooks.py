@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mainspring.errors import ModelError
 from mainspring.events.agent import RunStatus
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, as_messages
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -149,7 +149,7 @@ class TurnAfter(Hook):
         self.usage = usage
         self.tool_counts = tool_counts
         self.error = error
-        self.continue_with: Sequence[AgentMessage] = ()
+        self.continue_with: str | Sequence[AgentMessage] = ()
 
 
 class UsageUpdate(Hook):
@@ -228,11 +228,11 @@ class ModelErrorHook(Hook):
     def settled(self) -> bool:
         return self.retrying
 
-    def retry(self, messages: Sequence[AgentMessage] | None = None) -> None:
+    def retry(self, messages: str | Sequence[AgentMessage] | None = None) -> None:
         """Ask again, with other messages in place of the history where given (a compaction)."""
         self.retrying = True
         if messages is not None:
-            self.messages = tuple(messages)
+            self.messages = tuple(as_messages(messages))
 
 
 class ContextCompacted(Hook):

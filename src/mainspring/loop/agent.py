@@ -16,7 +16,7 @@ from mainspring.loop.plug import Plug
 from mainspring.loop.result import AgentRun, RunResult
 from mainspring.loop.run import Convert, LoopConfig, LoopContext, Transform
 from mainspring.loop.steps import LiveSteps, Steps
-from mainspring.messages import AgentMessage, ContentBlock, Message, as_messages, convert_to_llm
+from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, as_messages, convert_to_llm
 from mainspring.models import ModelProvider
 from mainspring.tools import LazyTool, Tool, ToolRegistry
 
@@ -50,7 +50,7 @@ class CoreAgent:
         behavior: Behavior | None = None,
         plugs: Iterable[Plug] = (),
         hooks: Hooks | None = None,
-        messages: Iterable[AgentMessage] = (),
+        messages: str | Iterable[AgentMessage] = (),
         steps: Steps | None = None,
         convert: Convert = convert_to_llm,
         transform: Transform | None = None,
@@ -67,7 +67,9 @@ class CoreAgent:
         self.session_id = ""
         self.extra: Mapping[str, Any] = extra or {}
         self.context = LoopContext(
-            system=system, messages=list(messages), tools=ToolRegistry(t for t in given if isinstance(t, Tool))
+            system=system,
+            messages=as_messages(messages if isinstance(messages, str) else list(messages)),
+            tools=ToolRegistry(t for t in given if isinstance(t, Tool)),
         )
         self.plugs: tuple[Plug, ...] = tuple(plugs)
         self._lazy = [t for t in given if isinstance(t, LazyTool)]
@@ -152,7 +154,7 @@ class CoreAgent:
         prompts = as_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
-        if any(isinstance(p, Message) and not p.content for p in prompts):
+        if any(isinstance(p, Message) and not any(map(_says_something, p.content)) for p in prompts):
             raise AgentError("the prompt is empty")
         context = self.context
         if system is not None or tools is not None:
@@ -180,7 +182,6 @@ class CoreAgent:
         )
         detach = self.bus.add(hooks) if hooks else None
         self._signal = signal or CancelToken()
-        before = len(context.messages)
         try:
             while self._lazy:
                 self.context.tools.add(await self._lazy[-1].load())
@@ -188,8 +189,9 @@ class CoreAgent:
             outcome = await agent_loop(prompts, context, config, self._signal)
             self._result = RunResult.of(outcome)
             return self._result
-        except AgentError:
-            self._result = RunResult.so_far(context.messages[before:])
+        except AgentError as error:
+            if error.outcome is not None:
+                self._result = RunResult.of(error.outcome)
             raise
         finally:
             if context is not self.context:
@@ -258,6 +260,10 @@ class CoreAgent:
             observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
 
         return self.bus.observe(wrap)
+
+
+def _says_something(block: ContentBlock) -> bool:
+    return not isinstance(block, TextBlock) or bool(block.text.strip())
 
 
 class HookDoor:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from mainspring.errors import AgentAbortedError, AgentProviderError, InvalidResponseError
+from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
 from mainspring.events import (
     AgentAbort,
     AgentDone,
@@ -82,17 +82,7 @@ async def agent_loop(
         raise
     finally:
         await _end(run, error)
-    assert run.status is not None
-    return LoopResult(
-        run.id,
-        run.status,
-        tuple(run.added),
-        run.usage,
-        run.turn,
-        tuple(run.turn_usage),
-        run.counts,
-        run.seconds,
-    )
+    return run.result()
 
 
 async def _turn(run: Run) -> bool:
@@ -187,12 +177,12 @@ async def _pair(run: Run, message: Message, answers: Answers) -> None:
     bus.publish(TurnEnd(run.turn, message, ordered))
 
 
-async def _join(run: Run, messages: Sequence[AgentMessage], source: TurnSource) -> None:
+async def _join(run: Run, messages: str | Sequence[AgentMessage], source: TurnSource) -> None:
     """Messages join the history, under an id, and stores hear of them before anything else happens."""
     if not messages:
         return
     bus = run.config.bus
-    stamped = tuple([m if m.id else replace(m, id=run.config.steps.new_id()) for m in messages])
+    stamped = tuple([m if m.id else replace(m, id=run.config.steps.new_id()) for m in as_messages(messages)])
     run.append(stamped)
     if source != "assistant":  # an answer was announced while it was received
         for message in stamped:
@@ -271,6 +261,8 @@ async def _end(run: Run, error: BaseException | None) -> None:
     if error is not None:
         run.status = "aborted" if stopped else "error"
     assert run.status is not None
+    if isinstance(error, AgentError):
+        error.outcome = run.result()
     if stopped and bus.has(AgentAbort):
         await bus.emit(AgentAbort(run.id, run.signal.reason or "cancelled"))
     if bus.has(SessionEnd):

@@ -158,6 +158,11 @@ class Run:
         if self.llm is not None:
             self.llm = convert_to_llm(messages)
 
+    def result(self) -> LoopResult:
+        """How it ended, or how far it got."""
+        status, messages, usages = self.status or "error", tuple(self.added), tuple(self.turn_usage)
+        return LoopResult(self.id, status, messages, self.usage, self.turn, usages, dict(self.counts), self.seconds)
+
     def over_limit(self) -> RunStatus | None:
         """The limit that forbids another model call, if one does."""
         limits = self.config.behavior

@@ -11,7 +11,7 @@ from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
-from mainspring.models import ModelProvider, create_model
+from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
@@ -31,6 +31,7 @@ class Agent(CoreAgent):
 
     Args:
         model: ``provider:model``, a model of the default provider, or a `ModelProvider`. ``None`` takes ``$AGENT_MODEL``.
+        provider: Name of the provider, where ``model`` is its model's id alone; or the `ModelProvider` itself.
         name: Name of the agent.
         system: System prompt.
         tools: Tools, or plain functions that become tools.
@@ -52,6 +53,7 @@ class Agent(CoreAgent):
         self,
         model: ModelProvider | str | None = None,
         *,
+        provider: ModelProvider | str | None = None,
         name: str = "agent",
         system: str = "",
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] = (),
@@ -61,7 +63,7 @@ class Agent(CoreAgent):
         permissions: Permissions | None = None,
         plugs: Iterable[Plug] = (),
         hooks: Hooks | None = None,
-        messages: Iterable[AgentMessage] = (),
+        messages: str | Iterable[AgentMessage] = (),
         steps: Steps | None = None,
         **options: Any,
     ) -> None:
@@ -71,11 +73,11 @@ class Agent(CoreAgent):
         if session is not None:
             installed.append(session.plug())
         super().__init__(
-            _model(model),
+            _model(model, provider),
             env=LocalEnv(execution or ".") if isinstance(execution, str) or execution is None else execution,
             name=name,
             system=system,
-            tools=[t if isinstance(t, Tool | LazyTool) else tool(t) for t in tools],
+            tools=_tools(tools),
             behavior=behavior,
             plugs=[*installed, *plugs],
             hooks=hooks,
@@ -94,7 +96,29 @@ class Agent(CoreAgent):
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._run_and_close(prompt, options))
-        raise RuntimeError("an event loop is running here: use `await agent.run(...)` in place of `agent.run_sync(...)`")
+        raise RuntimeError(
+            "an event loop is running here: use `await agent.run(...)` in place of `agent.run_sync(...)`"
+        )
+
+    async def _run(
+        self,
+        prompt: Prompt,
+        *,
+        model: ModelProvider | str | None = None,
+        thinking: ThinkingLevel | None = None,
+        behavior: Behavior | None = None,
+        tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
+        **options: Any,
+    ) -> RunResult:
+        if thinking is not None:
+            behavior = Behavior(thinking=thinking).over(behavior or Behavior())
+        return await super()._run(
+            prompt,
+            model=None if model is None else _model(model),
+            behavior=behavior,
+            tools=None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)],
+            **options,
+        )
 
     async def _run_and_close(self, prompt: Prompt, options: Mapping[str, Any]) -> RunResult:
         try:
@@ -108,11 +132,22 @@ def create_agent(model: ModelProvider | str | None = None, **options: Any) -> Ag
     return Agent(model, **options)
 
 
-def _model(model: ModelProvider | str | None) -> ModelProvider:
-    if model is None:
-        model = os.environ.get("AGENT_MODEL", "").strip()
-        if not model:
-            raise ConfigError(
-                'no model: pass one, as in Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model'
-            )
-    return create_model(model) if isinstance(model, str) else model
+def _tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
+    return [t if isinstance(t, Tool | LazyTool) else tool(t) for t in given]
+
+
+def _model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
+    if provider is not None and not isinstance(provider, str):
+        if model is not None:
+            raise ConfigError("give either model or a ModelProvider as provider, not both")
+        return provider
+    if isinstance(model, str) or model is None:
+        if provider:
+            return default_registry().build(ProviderConfig(provider=provider, model=model))
+        spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
+        if not spec:
+            raise ConfigError('no model: pass one, as in Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model')
+        return create_model(spec)
+    if provider:
+        raise ConfigError(f"the model is one of {model.provider}, so there is nothing for provider={provider!r} to say")
+    return model

@@ -1,0 +1,138 @@
+"""The public Agent: its options, and those of a run, as a caller writes them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Behavior, CancelToken, Message, TextBlock, Usage, define_tool
+from mainspring.errors import AgentError, AgentProviderError, ConfigError, NetworkError, ProviderConfigError
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from tests.unit.loop.stage import said
+
+
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n
+
+
+def make(*script: Any, **options: Any) -> Agent:
+    return Agent(ScriptedModel(*script), execution=MemoryEnv({}), **options)
+
+
+def test_the_model_is_a_name_a_provider_or_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    model = ScriptedModel("ok")
+    assert Agent(model).model is model
+    assert Agent(provider=model).model is model
+    named = [Agent("openai:gpt-5"), Agent("gpt-5", provider="openai"), Agent(provider="openai"), Agent("local:a:b")]
+    assert [(a.model.provider, a.model.model) for a in named] == [
+        ("openai", "gpt-5"),
+        ("openai", "gpt-5"),
+        ("openai", "gpt-5-mini"),
+        ("local", "a:b"),
+    ]
+    with pytest.raises(ProviderConfigError, match="no provider 'nope'"):
+        Agent("x", provider="nope")
+    with pytest.raises(ConfigError, match="not both"):
+        Agent("openai:gpt-5", provider=model)
+    with pytest.raises(ConfigError, match="nothing for provider"):
+        Agent(model, provider="openai")
+
+
+@pytest.mark.covers("CFG-12")
+def test_without_a_model_the_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_MODEL", "local:m")
+    assert Agent().model.model == "m"
+    monkeypatch.setenv("AGENT_MODEL", "")
+    with pytest.raises(ConfigError, match="AGENT_MODEL"):
+        Agent()
+
+
+@pytest.mark.covers("AGT-27")
+async def test_a_run_takes_model_thinking_and_plain_functions_for_itself_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = ScriptedModel(Call("double", {"n": "21"}), "42")
+    agent = make("a", "b", behavior=Behavior(thinking="low", temperature=0.5))
+
+    result = await agent.run("go", model=other, thinking="high", tools=[double], behavior=Behavior(max_turns=2))
+    assert said(result.messages[2]).tool_results[0].text == "42"
+    request = other.requests[0].request
+    assert (request.thinking, request.temperature) == ("high", 0.5)
+
+    await agent.run("and now")
+    assert isinstance(agent.model, ScriptedModel)
+    request = agent.model.requests[0].request
+    assert (request.thinking, len(request.tools)) == ("low", 0)
+
+    async def later() -> dict[str, Any]:
+        return {"description": "D.", "parameters": {"type": "object"}, "execute": lambda args, ctx: "x"}
+
+    await agent.run("again", tools=[define_tool("later", later)])
+    assert [t.name for t in agent.model.requests[1].request.tools] == ["later"]
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ProviderConfigError):  # the name was understood
+        await agent.run("go", model="openai:gpt-5")
+
+
+@pytest.mark.covers("MSG-25")
+async def test_text_stands_for_a_message_wherever_messages_are_taken() -> None:
+    agent = make("a", "b", NetworkError("too long", retryable=False), "c", messages="from before")
+
+    def go_on(ctx: Any) -> Any:
+        return {"continue_with": "go on"} if ctx.turn == 1 else None
+
+    await agent.run("hello", hooks={"turn:after": go_on})
+    users = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user"]
+    assert users == ["from before", "hello", "go on"]
+
+    agent.follow_up("never reached")
+    await agent.run(
+        "more", hooks={"model:error": lambda ctx: ctx.retry("in short")}, behavior=Behavior(retry=None, max_turns=1)
+    )
+    assert [m.text for m in agent.messages if isinstance(m, Message)] == ["in short", "c"]
+
+
+@pytest.mark.parametrize("blank", ["   ", "\n", [TextBlock(" ")], Message.user("\t")])
+async def test_a_blank_prompt_is_refused_here_and_asks_nobody(blank: Any) -> None:
+    agent = make("never", messages=[Message.user("x")])
+    with pytest.raises(AgentError, match="the prompt is empty"):
+        await agent.run(blank)
+    assert len(agent.messages) == 1
+    assert isinstance(agent.model, ScriptedModel)
+    assert not agent.model.requests
+
+
+@pytest.mark.covers("AGT-19")
+async def test_what_a_failed_run_used_is_told() -> None:
+    def script() -> tuple[Any, ...]:
+        return Reply(calls=[Call("double", {"n": 1})], usage=Usage(5, 6)), NetworkError("down", retryable=False)
+
+    result = await make(*script(), tools=[double]).run("go", raise_errors=False)
+    assert (result.status, str(result.error)) == ("error", "down")
+    assert (result.usage.total_tokens, result.stats.tool_counts, len(result.messages)) == (11, {"double": 1}, 3)
+
+    with pytest.raises(AgentProviderError) as caught:
+        await make(*script(), tools=[double]).run("go")
+    assert caught.value.outcome.usage.total_tokens == 11
+
+    signal = CancelToken()
+    agent = make(*script(), tools=[double], hooks={"tool:after": lambda ctx: signal.cancel("enough")})
+    result = await agent.run("go", raise_errors=False, signal=signal)
+    assert (result.status, result.usage.total_tokens, str(result.error)) == ("aborted", 11, "enough")
+
+    refused = await make("a").run("go", raise_errors=False, signal=signal)
+    assert (refused.status, refused.usage.total_tokens) == ("aborted", 0)
+
+
+def test_a_second_sync_run_has_an_event_loop_of_its_own() -> None:
+    agent = make("a", "b")
+    assert (agent.run_sync("1").text, agent.run_sync("2").text) == ("a", "b")
+
+
+async def test_the_sync_way_says_what_to_use_inside_an_event_loop() -> None:
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match=r"await agent\.run"):
+        make("a").run_sync("go")
