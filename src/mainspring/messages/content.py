@@ -1,4 +1,7 @@
-"""The blocks a message is made of: a closed union of immutable values."""
+"""The blocks a message is made of: a closed union of immutable values.
+
+Those that can hold no cycle are left out of garbage collection (``gc=False``): a long conversation then costs it nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,34 @@ from typing import Any
 from msgspec import Struct
 
 
-class TextBlock(Struct, frozen=True, omit_defaults=True, tag="text"):
+class TextBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
     """Text. ``signature`` is an opaque mark of the provider that must go back unchanged."""
 
     text: str
     signature: str | None = None
 
 
-class ThinkingBlock(Struct, frozen=True, omit_defaults=True, tag="thinking"):
+class ThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
     """The model's reasoning, with the signature under which its provider accepts it back."""
 
     thinking: str
     signature: str | None = None
 
 
-class RedactedThinkingBlock(Struct, frozen=True, omit_defaults=True, tag="redacted_thinking"):
+class RedactedThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="redacted_thinking"):
     """Reasoning the provider encrypted; kept byte for byte and sent back as it came."""
 
     data: str
 
 
-class ImageBlock(Struct, frozen=True, omit_defaults=True, tag="image"):
+class ImageBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="image"):
     """An image: ``data`` is base64, ``media_type`` as in ``image/png``."""
 
     media_type: str
     data: str
 
 
-class ToolUseBlock(Struct, frozen=True, omit_defaults=True, tag="tool_use"):
+class ToolUseBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_use"):
     """A tool call by the model.
 
     Attributes:

@@ -96,7 +96,10 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
         """The tool calls, in order."""
-        return tuple([b for b in self.content if type(b) is ToolUseBlock])
+        found = self.__dict__.get("tool_uses")  # asked for several times a turn
+        if found is None:
+            found = self.__dict__["tool_uses"] = tuple([b for b in self.content if type(b) is ToolUseBlock])
+        return found
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:

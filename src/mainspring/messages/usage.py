@@ -7,7 +7,7 @@ from typing import Self
 from msgspec import Struct
 
 
-class Cost(Struct, frozen=True, omit_defaults=True):
+class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
     """US dollars, by what they were paid for."""
 
     input: float = 0.0
@@ -29,7 +29,7 @@ class Cost(Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Token counts. Input is what was not read from or written to a cache, so nothing is counted twice.
 
     Attributes:
