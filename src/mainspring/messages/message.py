@@ -96,10 +96,10 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
         """The tool calls, in order."""
-        found = self.__dict__.get("tool_uses")  # asked for several times a turn
-        if found is None:
-            found = self.__dict__["tool_uses"] = tuple([b for b in self.content if type(b) is ToolUseBlock])
-        return found
+        kept = vars(self)  # asked for several times a turn
+        if "tool_uses" not in kept:
+            kept["tool_uses"] = tuple([b for b in self.content if type(b) is ToolUseBlock])
+        return kept["tool_uses"]
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:
