@@ -172,6 +172,16 @@ def test_a_second_signal_leaves_at_once(command: Command) -> None:
     assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
 
 
+def test_what_a_tool_left_running_does_not_keep_the_command_from_ending(command: Command) -> None:
+    marker = f"sleep 96{os.getpid() % 1000:03}"
+    command.server.script += [call("shell", command=f"{marker} & echo started"), "Done."]
+
+    done = command.run("-p", "x", "--allow", "shell")
+
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
+
+
 def test_a_signal_while_stdin_is_awaited(command: Command) -> None:
     with command.start("-p", "-", "--output", "json", stdin=-1) as process:
         assert process.stderr is not None

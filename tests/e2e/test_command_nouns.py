@@ -44,6 +44,18 @@ def test_tools_call_exits_as_the_call_went(command: Command, arguments: list[str
     assert (done.out == "") == (code == 2)
 
 
+@pytest.mark.covers("TOL-17")
+def test_tools_call_understands_the_names_of_other_programs(command: Command) -> None:
+    written = command.run("tools", "call", "write", '{"path": "b.txt", "content": "one"}')
+    read = command.run("tools", "call", "read", '{"path": "b.txt"}')
+    ran = command.run("tools", "call", "bash", '{"command": "cat b.txt"}')
+
+    assert [d.code for d in (written, read, ran)] == [0, 0, 0]
+    assert [d.result["name"] for d in (written, read, ran)] == ["write_file", "read_file", "shell"]
+    assert read.result["output"].startswith("1\tone\n")
+    assert ran.result["output"].startswith("one")
+
+
 def test_tools_call_reads_arguments_from_stdin(command: Command) -> None:
     done = command.run("tools", "call", "write_file", "-", piped=json.dumps({"path": "b.txt", "content": "piped"}))
 

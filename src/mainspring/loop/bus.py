@@ -15,6 +15,7 @@ from mainspring.errors import ConfigError
 from mainspring.events import HOOKS, AgentEvent, Hook
 
 logger = logging.getLogger("mainspring")
+logger.addHandler(logging.NullHandler())  # what is logged is seen where the application wants to see it
 
 H = TypeVar("H", bound=Hook)
 Handler = Callable[[H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]

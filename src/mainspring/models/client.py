@@ -24,6 +24,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 Source = ModelProvider | ProviderConfig | Mapping[str, Any]
 
 _log = logging.getLogger("mainspring.models")
+_log.addHandler(logging.NullHandler())
 
 
 class ModelCallbacks(Struct):

@@ -29,7 +29,7 @@ from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.sessions import Session, SessionPlug
 from mainspring.tools import Tool, ToolRegistry
-from mainspring.tools.builtin import builtin_tools
+from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 
 MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""
@@ -139,12 +139,13 @@ def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -
 
 
 def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
-    """The tools of these names.
+    """The tools of these names; those that other programs use (`read`, `write`, `bash`) stand for ours.
 
     Raises:
         ConfigError: If there is none of a name.
     """
     known = [t.name for t in tools]
+    names = [n if n in known else CLASSIC_ALIASES.get(n, n) for n in names]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)

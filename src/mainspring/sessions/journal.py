@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 logger = logging.getLogger("mainspring.sessions")
+logger.addHandler(logging.NullHandler())
 
 SyncMode = Literal["never", "calls", "always"]
 """When to wait for the disk, so that a power failure loses nothing (the end of the process never does): before a tool runs

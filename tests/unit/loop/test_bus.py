@@ -1,5 +1,7 @@
 """The hook bus: who is asked, in which order, and what a failure does."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -108,3 +110,23 @@ def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
         assert kind.event == name
         assert kind.__doc__
         assert "__slots__" in vars(kind)
+
+
+def test_the_library_writes_nowhere_unless_logging_is_configured() -> None:
+    script = """
+import asyncio, logging
+from mainspring import Agent, LLMClient
+from mainspring.models import ModelCallbacks
+from mainspring.testing import MemoryEnv, ScriptedModel
+
+async def main():
+    agent = Agent(ScriptedModel("ok"), execution=MemoryEnv({}), hooks={"turn:after": lambda ctx: 1 / 0})
+    assert (await agent.run("go")).text == "ok"
+    client = LLMClient(ScriptedModel(ValueError("x")), callbacks=ModelCallbacks(on_error=lambda failure: 1 / 0))
+    assert not (await client.invoke("go")).success
+    assert not logging.getLogger().handlers
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -15,7 +15,7 @@ from mainspring.errors import (
 from mainspring.events import CancelToken, ModelErrorHook, SessionTurns, TurnAfter, TurnBefore, UsageUpdate
 from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
-from mainspring.tools import ToolRegistry, tool
+from mainspring.tools import ToolContext, ToolRegistry, tool
 from tests.unit.loop.stage import Script, call, calls, config, cut, fail, kinds, paired, said, say
 
 
@@ -90,10 +90,36 @@ async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
     assert ran == ["1", "2"]
     results = said(ctx.messages[2]).tool_results
     assert [r.is_error for r in results] == [False, False, True, True]
-    assert "new message from the user" in results[2].text
+    assert all(r.text.startswith("Skipped: a new message from the user") for r in results[2:])
     assert said(ctx.messages[3]).text == "use Celsius"
     assert kinds_seen == ["steer"]
     paired(ctx.messages)
+
+
+@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-18")
+async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> None:
+    signal, ran = CancelToken(), list[str]()
+
+    @tool
+    async def step(n: str, ctx: ToolContext) -> str:
+        """Do a step."""
+        ran.append(n)
+        if n == "2":
+            signal.cancel("by hand")
+            assert ctx.aborted
+            assert ctx.signal is signal
+        return n
+
+    model = Script(calls(*(call("step", n=str(n)) for n in (1, 2, 3, 4))), say("never"))
+    ctx = context(step)
+    with pytest.raises(AgentAbortedError, match="by hand"):
+        await agent_loop("go", ctx, config(model, behavior=Behavior(tool_execution="sequential")), signal)
+
+    results = said(ctx.messages[2]).tool_results
+    assert ran == ["1", "2"]
+    assert [r.is_error for r in results] == [False, False, True, True]
+    assert all(r.text.startswith("Aborted: ") for r in results[2:])
+    assert len(model.requests) == 1
 
 
 @pytest.mark.covers("AGT-20")

@@ -100,6 +100,7 @@ def test_a_small_model_is_offered_reading_and_what_is_allowed(rules: dict[str, A
 def test_tools_by_name_keep_their_order() -> None:
     assert [t.name for t in chosen(builtin_tools(), ["grep", "read_file"])] == ["read_file", "grep"]
     assert chosen(builtin_tools(), []) == []
+    assert [t.name for t in chosen(builtin_tools(), ["bash", "read"])] == ["read_file", "shell"]
 
 
 def test_limits_of_the_settings() -> None:

@@ -12,7 +12,7 @@ NAMES = ("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_
 """In the order in which a model is told of them."""
 
 CLASSIC_ALIASES: Mapping[str, str] = MappingProxyType({"read": "read_file", "write": "write_file", "bash": "shell"})
-"""Names that other programs use, with ours; for ``tool_aliases``."""
+"""Names that other programs use, with ours; the command understands them where it takes the name of a tool."""
 
 
 def builtin_tools() -> list[Tool]:

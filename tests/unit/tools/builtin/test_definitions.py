@@ -26,6 +26,7 @@ def test_there_are_eight_and_each_is_exported() -> None:
 @pytest.mark.covers("TOL-17")
 def test_classic_names_stand_for_ours() -> None:
     assert CLASSIC_ALIASES == {"read": "read_file", "write": "write_file", "bash": "shell"}
+    assert set(CLASSIC_ALIASES.values()) <= set(NAMES)
 
 
 @pytest.mark.covers("TOL-24")
