@@ -286,6 +286,26 @@ def test_of_several_choices_the_first_counts() -> None:
     assert message(both, chunk({}, "stop")).text == "yes"
 
 
+@pytest.mark.covers("ERR-08")
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('{"answer": ', '{"answer": '),
+        ("```json\n{oops", "```json\n{oops"),
+        ('<tool_call>{"name": "look", ', '<tool_call>{"name": "look", '),
+        (7, "7"),
+        (["a", {"type": "text", "text": "b"}, {"type": "unheard of"}, None], "ab"),
+        ({"answer": "Ö"}, '{"answer": "Ö"}'),
+    ],
+)
+def test_what_a_model_says_and_nobody_can_parse_is_text(content: Any, text: str) -> None:
+    streamed = message(chunk({"content": content}), chunk({}, "stop"))
+    body = {"choices": [{"index": 0, "message": {"content": content}, "finish_reason": "stop"}]}
+    for answer in (streamed, decode_response(json.dumps(body).encode(), profile())):
+        assert (answer.text, answer.stop_reason) == (text, "end_turn")
+        assert not answer.tool_uses
+
+
 def test_fields_of_unexpected_types_are_read_as_far_as_they_make_sense() -> None:
     answer = message(
         {

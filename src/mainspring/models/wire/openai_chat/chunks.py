@@ -81,6 +81,9 @@ def loose_object(data: bytes) -> dict[str, Any]:
     return value
 
 
+_PART_KEYS = frozenset({"type", "text", "content", "thinking", "refusal"})
+
+
 class LooseChunks:
     """Chunks out of objects whose fields may have any type; what does not fit is left out.
 
@@ -121,8 +124,8 @@ class LooseChunks:
             return None
         content = fields.get("content")
         part = as_object(content)
-        if part is not None:
-            content = [part]
+        if part is not None:  # an object that is no part of an answer is the answer, decoded by its host
+            content = [part] if part.keys() & _PART_KEYS else json.dumps(part, ensure_ascii=False)
         texts = {
             name: self._mended(_text(fields.get(name)), f"{place} {name}")
             for name in ("reasoning_content", "reasoning", "thinking", "refusal")
