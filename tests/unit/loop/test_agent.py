@@ -43,7 +43,7 @@ async def test_runs_go_on_with_the_conversation_until_it_is_reset() -> None:
     assert len(one.tools) == 1
 
 
-@pytest.mark.covers("AGT-03", "AGT-04", "AGT-05", "AGT-06", "STR-04", "STR-08")
+@pytest.mark.covers("AGT-03", "AGT-04", "AGT-05", "AGT-06", "STR-04", "STR-08", "TST-09")
 async def test_the_stream_of_a_run_tells_everything_in_order() -> None:
     model = Script(call("look", key="a"), say("hi", size=1))
     async with agent(model, tools=[look]).stream("go") as run:

@@ -522,6 +522,7 @@ def test_a_filtered_answer_is_an_error_that_keeps_what_came() -> None:
     assert caught.value.partial.text == "Well, "
 
 
+@pytest.mark.covers("TST-09")
 def test_a_full_window_may_be_told_as_a_reason_to_stop() -> None:
     with pytest.raises(ContextExceededError) as caught:
         message(chunk({"content": "a"}), chunk({}, "model_context_window_exceeded"))

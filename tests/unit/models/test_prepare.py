@@ -43,7 +43,7 @@ def outline(messages: list[Message]) -> list[str]:
     return words
 
 
-@pytest.mark.covers("MSG-21", "MSG-23")
+@pytest.mark.covers("MSG-21", "MSG-23", "TST-09")
 @pytest.mark.parametrize(
     ("history", "expected"),
     [
@@ -80,7 +80,7 @@ def test_each_call_has_one_result_right_behind_it(history: list[Message], expect
     assert " ".join(outline(sent(*history))) == expected
 
 
-@pytest.mark.covers("MSG-21")
+@pytest.mark.covers("MSG-21", "TST-09")
 def test_a_made_up_result_is_an_error_under_the_real_name() -> None:
     [_, result] = sent(asked("1"))
 

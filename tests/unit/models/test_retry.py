@@ -121,7 +121,7 @@ async def test_only_what_may_pass_is_tried_again(error: Exception, again: bool) 
     assert is_retryable_error(error) is again
 
 
-@pytest.mark.covers("RET-12")
+@pytest.mark.covers("RET-12", "TST-09")
 async def test_what_the_server_asks_for_wins_unless_it_asks_for_too_much() -> None:
     clock = Clock()
     call, _ = failing(RateLimitedError("x", retry_after=33.0))
@@ -282,6 +282,7 @@ def test_a_server_may_say_in_many_ways_how_long_to_wait(source: Any, text: str, 
     assert found == (seconds if seconds is None else pytest.approx(seconds))
 
 
+@pytest.mark.covers("TST-09")
 def test_an_exception_may_carry_the_hint() -> None:
     class Response:
         headers = {"Retry-After": "8"}  # noqa: RUF012
