@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"[-+]?\d+")
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
-_NAMES = frozenset(("variable_name", "word", "special_variable_name"))
+_PLAIN = frozenset(("variable_name", "special_variable_name"))
+_NAMES = _PLAIN | {"word", "string", "string_content", "number"}
+_EVALUATED_PLAIN = re.compile(r"[\w\s.#@+*/%<>=!&|?:,^~()-]*|\[\[?|\]\]?|\"\"")
 _EVALUATING = frozenset(
     "let unset read mapfile readarray getopts printf test declare typeset local export readonly".split()
 )
@@ -84,6 +86,8 @@ class Arithmetic:
                 self._unknown = self._unknown or text not in ("#", "?", "$", "!")
             elif part.type in _NAMES and not part.children:
                 self._used.update(_NAME.findall(text))
+                if part.type not in _PLAIN and not _EVALUATED_PLAIN.fullmatch(text):
+                    self._unknown = True  # quotes and backslashes are gone when it is evaluated
 
     def expansion(self, node: Node) -> None:
         """``${...}``: an offset is computed, ``@P`` and ``!name`` evaluate what they find."""

@@ -151,3 +151,22 @@ def _ends_command(node: Node) -> bool:
     if not node.children and not node.is_named:
         return not set("&|;<>()").isdisjoint(node.type)
     return any(_ends_command(child) for child in node.children)
+
+
+_INERT = re.compile(r"\$?'[\w .,:/=+-]*'")
+
+
+def quoted_twice(node: Node) -> bool:
+    """Whether single quotes stand inside ``${...}`` in double quotes or a here-document, where they quote nothing.
+
+    ``"${x:-'$(id)'}"`` runs ``id``, and ``"${x:-'}"`` ends there.
+    """
+    above, expanded = node.parent, False
+    while above is not None:
+        expanded = expanded or above.type == "expansion"
+        if above.type in ("string", "heredoc_body"):
+            return expanded and _INERT.fullmatch((node.text or b"").decode("utf-8", "replace")) is None
+        if above.type in ("command_substitution", "process_substitution", "command"):
+            return False  # quotes begin anew there
+        above = above.parent
+    return False

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mainspring.policies.permissions.arithmetic import Arithmetic
-from mainspring.policies.permissions.checks import Source, leaf_problem, unreadable
+from mainspring.policies.permissions.checks import Source, leaf_problem, quoted_twice, unreadable
 from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
 from mainspring.policies.permissions.words import Word, WordReader, text_of
 
@@ -368,6 +368,10 @@ class _Reader:
                 self.arithmetic.expression(node)
             case "expansion":
                 self.arithmetic.expansion(node)
+                if text_of(node).endswith(":}"):
+                    self.doubt("it holds '${...:}', which shells end in different places")
+            case "raw_string" | "ansi_c_string" | "translated_string" if quoted_twice(node):
+                self.doubt('it holds quotes inside "${...}", which shells do not take for quotes')
             case _:
                 pass
         if not node.children:

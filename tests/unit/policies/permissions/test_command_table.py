@@ -141,6 +141,9 @@ for x in a b; do echo "${x}"; done; exit 1
 trap 'echo done' EXIT; npm test
 sudo apt-get update
 make
+[[ 1 -eq 1 ]] && [ "$x" -eq 1 ] && git status
+[[ ${#a[@]} -gt 0 ]] && git status
+echo "${x:-a value}" "${x:-'abc'}" ${x:-'a b; c'} $((16#ff))
 """
 
 ASKED = r"""
@@ -370,6 +373,29 @@ r\
 m x
 echo `echo \`whoami\``
 x='a[$(whoami)]'; echo $((x))
+x='a[$(whoami)]'; echo $(("x"))
+x='a[$(whoami)]'; echo ${a["x"]}
+x='a[$(whoami)]'; a["x"]=1
+x='a[$(whoami)]'; [[ "x" -eq 0 ]]
+[ -v "a[\$(whoami)]" ]
+[ -v "a[\`whoami\`]" ]
+[ -v a\[\$\(whoami\)\] ]
+[[ -v "a[\$(whoami)]" ]]
+[[ "a[\$(whoami)]" -eq 0 ]]
+[[ ! a\[\$\(whoami\)\] -lt 3 ]]
+a["a[\$(whoami)]"]=1
+echo $(("a[\$(whoami)]"))
+echo "${x:-'$(whoami)'}"
+echo "${x:+'`whoami`'}"
+echo "${x:=$'\x24(whoami)'}"
+echo "${x:+"${y:-'$(whoami)'}"}"
+echo "$(echo "${x:-'$(whoami)'}")"
+echo "${x:-'}"; whoami; echo "'}"
+echo "${x:}'-"; whoami; echo "'}"
+echo "${x:-it's}"; whoami; echo "it's}"
+cat <<EOF
+${x:-'$(whoami)'}
+EOF
 echo "${a[$(whoami)]}"
 [[ $(whoami) -eq 1 ]]
 unset 'a[$(whoami)]'
