@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import difflib
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -139,12 +139,12 @@ async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -
         room = asyncio.Semaphore(run.config.behavior.tool_concurrency)
         async with asyncio.TaskGroup() as tasks:
             for entry in group:
-                tasks.create_task(_with_room(room, _run_one(run, entry, answers)))
+                tasks.create_task(_with_room(room, run, entry, answers))
 
 
-async def _with_room(room: asyncio.Semaphore, work: Coroutine[Any, Any, None]) -> None:
+async def _with_room(room: asyncio.Semaphore, run: Run, entry: _Call, answers: Answers) -> None:
     async with room:
-        await work
+        await _run_one(run, entry, answers)
 
 
 def _groups(entries: Iterable[_Call]) -> list[list[_Call]]:
@@ -285,7 +285,7 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
         raise
     if entry.finish and bus.has(ToolTransform):
         size = output_bytes(result.output)
-        result = (await bus.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result
+        result = as_result((await bus.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result)
     content = result.output
     if not isinstance(content, str) and not run.config.model.info.vision:
         content = tuple([TextBlock(IMAGE_STRIPPED) if isinstance(b, ImageBlock) else b for b in content])
@@ -328,7 +328,15 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     entry.started = True
 
     async def work() -> ToolResult:
-        return as_result(await tool.execute(entry.arguments, context))
+        task = asyncio.current_task()
+        try:
+            return as_result(await tool.execute(entry.arguments, context))
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if _from_outside(error, task):
+                raise
+            raise ToolError(f"Error: {type(error).__name__}: {_told(error)}") from error
 
     async def guarded() -> ToolResult:
         return await run_cancellable(work, signal, config.behavior.abort_grace)
@@ -343,6 +351,24 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         return await _failed(run, call, error)
 
 
+def _from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether a tool is being cancelled or thrown away; a tool's own SystemExit, say, is no reason to end the program."""
+    if isinstance(error, asyncio.CancelledError):
+        return task is None or task.cancelling() > 0
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:  # no loop runs: the coroutine is being collected
+        return True
+
+
+def _told(error: BaseException) -> str:
+    """What an exception says, even where its own ``__str__`` fails."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be had: {type(failure).__name__})"
+
+
 async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:
     if run.config.bus.has(ToolErrorHook):
         hook = await run.config.bus.emit(ToolErrorHook(call, run.turn_id, error))
@@ -350,17 +376,17 @@ async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:
             return as_result(hook.result)
     match error:
         case ToolError():
-            return _error(str(error), ToolErrorCode.UNKNOWN)
+            return _error(_told(error), ToolErrorCode.UNKNOWN)
         case PermissionDeniedError():
-            return _error(str(error), ToolErrorCode.PERMISSION_DENIED)
+            return _error(_told(error), ToolErrorCode.PERMISSION_DENIED)
         case TimeoutError():
-            return _error(str(error) or f"{call.name} took too long", ToolErrorCode.TIMEOUT)
+            return _error(_told(error) or f"{call.name} took too long", ToolErrorCode.TIMEOUT)
         case FileNotFoundError():
-            return _error(f"Error: {error}", ToolErrorCode.NOT_FOUND)
+            return _error(f"Error: {_told(error)}", ToolErrorCode.NOT_FOUND)
         case OSError():
-            return _error(f"Error: {error}", ToolErrorCode.IO_ERROR)
+            return _error(f"Error: {_told(error)}", ToolErrorCode.IO_ERROR)
         case _:
-            return _error(f"Error: {type(error).__name__}: {error}", ToolErrorCode.UNKNOWN)
+            return _error(f"Error: {type(error).__name__}: {_told(error)}", ToolErrorCode.UNKNOWN)
 
 
 def _updates(run: Run, call: ToolUseBlock) -> Callable[[str, str | None, dict[str, Any] | None], None]:

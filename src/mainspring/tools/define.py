@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, cast, overload
@@ -10,6 +9,7 @@ from typing import Any, Protocol, cast, overload
 from msgspec import Struct
 
 from mainspring.tools.signature import FunctionSchema, schema_from_mapping, schema_from_signature, schema_from_type
+from mainspring.tools.threads import in_thread
 from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput, ToolResult
 
 
@@ -89,7 +89,7 @@ def _executor(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
             kwargs = decode(arguments)
             if context:
                 kwargs[context] = ctx
-            output = await asyncio.to_thread(fn, **kwargs)
+            output = await in_thread(fn, **kwargs)
             return await output if inspect.isawaitable(output) else output
 
     return execute
@@ -149,7 +149,7 @@ def _from_parts(id: str, parts: dict[str, Any]) -> Tool:
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
         value = decode(arguments) if decode else arguments
-        output = run(value, ctx) if is_async else await asyncio.to_thread(run, value, ctx)
+        output = run(value, ctx) if is_async else await in_thread(run, value, ctx)
         return await output if inspect.isawaitable(output) else output
 
     unknown = set(parts) - set(Tool.__struct_fields__)

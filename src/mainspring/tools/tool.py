@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from msgspec import Struct, field
 from msgspec import json as msgspec_json
+from msgspec.structs import replace
 
 from mainspring.events import CancelToken
 from mainspring.messages import ImageBlock, TextBlock, ToolSpec
@@ -184,7 +185,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
 def as_result(output: Any) -> ToolResult:
     """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value."""
     if type(output) is ToolResult:
-        return output
+        return output if _is_output(output.output) else replace(output, output=as_result(output.output).output)
     if isinstance(output, str):
         return ToolResult(output=output)
     if output is None:
@@ -199,3 +200,9 @@ def as_result(output: Any) -> ToolResult:
     if to_json is not None:  # a pydantic model
         return ToolResult(output=to_json())
     return ToolResult(output=msgspec_json.encode(output, enc_hook=str).decode())
+
+
+def _is_output(output: Any) -> bool:
+    if isinstance(output, tuple):
+        return all(isinstance(b, TextBlock | ImageBlock) for b in cast("tuple[Any, ...]", output))
+    return isinstance(output, str)

@@ -1,0 +1,50 @@
+"""A thread for a function that blocks.
+
+Not one of the loop's pool: a function that never returns would keep a place there for good, until nothing that needs a
+thread can go on, and would keep the loop from closing after the run was aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call ``work`` in a thread of its own, in the context of the caller. Nobody waits for one that was given up.
+
+    Raises:
+        BaseException: What ``work`` raised; a StopIteration, which no coroutine can raise, as a RuntimeError.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    context = copy_context()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return  # given up
+        if error is None:
+            done.set_result(value)  # pyright: ignore[reportArgumentType]
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = context.run(work, *args, **kwargs)
+        except StopIteration as stopped:
+            error = RuntimeError(f"StopIteration: {stopped}")
+            error.__cause__ = stopped
+        except BaseException as raised:  # noqa: BLE001 - it is raised where the call was made
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name=getattr(work, "__name__", None), daemon=True).start()
+    return await done
