@@ -1,7 +1,9 @@
 """The Agent: one conversation, its runs, and who may listen and stop them."""
 
 import asyncio
+import gc
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from mainspring.errors import (
     ConfigError,
     NetworkError,
 )
-from mainspring.events import CancelToken, MessageUpdate, TextDelta, ToolGate
+from mainspring.events import CancelToken, MessageUpdate, TextDelta, ToolGate, TurnAfter
 from mainspring.loop import Behavior, CoreAgent, RunResult
 from mainspring.messages import CustomMessage, Message, TextBlock
 from mainspring.tools import define_tool, tool
@@ -319,3 +321,24 @@ async def test_fifty_agents_at_once_share_nothing() -> None:
         result = run.result()
         assert result.text == f"answer {n}"
         assert said(result.messages[2]).tool_results[0].text == f"value of {n}"
+
+
+def alive() -> dict[str, int]:
+    """How many objects of runs there are in this process."""
+    gc.collect()
+    found = Counter(type(o).__name__ for o in gc.get_objects())
+    return {name: found[name] for name in ("CoreAgent", "AgentRun", "Run", "HookBus", "TaskGroup", "Task")}
+
+
+async def test_a_thousand_runs_leave_nothing_behind() -> None:
+    signal, before = CancelToken(), alive()
+    for _ in range(1000):
+        one = agent(Script(call("look", key="a"), say("ok")), tools=[look])
+        async with one.stream("go", signal=signal, hooks={"turn:after": lambda ctx: None}) as run:
+            async for _event in run:
+                pass
+        assert not one.bus.observers
+        assert not one.bus.has(TurnAfter)
+        del one, run
+
+    assert {name: count for name, count in alive().items() if count > before[name]} == {}
