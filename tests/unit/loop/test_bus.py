@@ -115,12 +115,12 @@ def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
 def test_the_library_writes_nowhere_unless_logging_is_configured() -> None:
     script = """
 import asyncio, logging
-from mainspring import Agent, LLMClient
-from mainspring.models import ModelCallbacks
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.env import MemoryEnv
+from mainspring.loop import CoreAgent
+from mainspring.models import LLMClient, ModelCallbacks, ScriptedModel
 
 async def main():
-    agent = Agent(ScriptedModel("ok"), execution=MemoryEnv({}), hooks={"turn:after": lambda ctx: 1 / 0})
+    agent = CoreAgent(ScriptedModel("ok"), env=MemoryEnv({}), hooks={"turn:after": lambda ctx: 1 / 0})
     assert (await agent.run("go")).text == "ok"
     client = LLMClient(ScriptedModel(ValueError("x")), callbacks=ModelCallbacks(on_error=lambda failure: 1 / 0))
     assert not (await client.invoke("go")).success
