@@ -9,7 +9,7 @@ from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentBusyError, AgentError
 from mainspring.events import AgentEvent, CancelToken, Hook, MessageUpdate, StreamEvent
 from mainspring.loop.behavior import Behavior
-from mainspring.loop.bus import Handler, HookBus, Hooks, Observer
+from mainspring.loop.bus import Handler, HookBus, Hooks, Observer, refuse_async
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.plug import Plug
@@ -254,7 +254,12 @@ class CoreAgent:
 
         Returns:
             A function that ends it.
+
+        Raises:
+            TypeError: If it is async; a handler of a hook may be.
         """
+
+        refuse_async(observer)
 
         def wrap(event: AgentEvent) -> None:
             observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)

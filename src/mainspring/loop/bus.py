@@ -111,7 +111,12 @@ class HookBus:
         return context
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Hand every event to ``observer``; the returned function ends that."""
+        """Hand every event to ``observer``; the returned function ends that.
+
+        Raises:
+            TypeError: If it is async: nobody would await it. A handler of a hook may be.
+        """
+        refuse_async(observer)
         self._observers = (*self._observers, observer)
 
         def remove() -> None:
@@ -151,3 +156,11 @@ def hook_class(event: type[H] | str) -> type[H]:
     if HOOKS.get(getattr(event, "event", "")) is not event:
         raise ConfigError(f"{event!r} is no hook; use one of the classes of mainspring.events, or its name")
     return event
+
+
+def refuse_async(observer: Observer) -> None:
+    """Raise TypeError for an async function: as an observer it would never be awaited."""
+    if inspect.iscoroutinefunction(observer):
+        raise TypeError(
+            f"{observer.__qualname__} is async; an observer is a plain function, a hook's handler may be async"
+        )

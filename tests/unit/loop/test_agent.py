@@ -342,3 +342,12 @@ async def test_a_thousand_runs_leave_nothing_behind() -> None:
         del one, run
 
     assert {name: count for name, count in alive().items() if count > before[name]} == {}
+
+
+def test_an_async_subscriber_is_refused() -> None:
+    async def observe(event: Any) -> None: ...
+
+    one = agent(Script())
+    for register in (one.subscribe, one.bus.observe):
+        with pytest.raises(TypeError, match="plain function"):
+            register(observe)  # pyright: ignore[reportArgumentType]
