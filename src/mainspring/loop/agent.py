@@ -258,7 +258,6 @@ class CoreAgent:
         Raises:
             TypeError: If it is async; a handler of a hook may be.
         """
-
         refuse_async(observer)
 
         def wrap(event: AgentEvent) -> None:
