@@ -170,3 +170,14 @@ def quoted_twice(node: Node) -> bool:
             return False  # quotes begin anew there
         above = above.parent
     return False
+
+
+def swallowed(root: Node) -> bool:
+    """Whether the parser took a piece of a word into an operator, as it does with ``-o`` in ``-o<<X``."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if not node.is_named and not node.children and text_of(node).strip() != node.type.strip():
+            return True
+        todo += node.children
+    return False

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mainspring.policies.permissions.arithmetic import Arithmetic
-from mainspring.policies.permissions.checks import Source, leaf_problem, quoted_twice, unreadable
+from mainspring.policies.permissions.checks import Source, leaf_problem, quoted_twice, swallowed, unreadable
 from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
 from mainspring.policies.permissions.words import Word, WordReader, text_of
 
@@ -82,7 +82,7 @@ class _Reader:
 
     def finish(self, root: Node) -> None:
         """What can be said only at the end."""
-        if not self.source.blank_around(root):
+        if not self.source.blank_around(root) or swallowed(root):
             self.doubt("a part of it was not understood")
         if self.arithmetic.unsafe():
             self.doubt("it computes with values that are not plain numbers, which can run commands")

@@ -392,6 +392,10 @@ echo "${x:+"${y:-'$(whoami)'}"}"
 echo "$(echo "${x:-'$(whoami)'}")"
 echo "${x:-'}"; whoami; echo "'}"
 echo "${x:}'-"; whoami; echo "'}"
+find src -delete<<EOF
+EOF
+cat -n<<EOF README.md
+EOF
 echo "${x:-it's}"; whoami; echo "it's}"
 cat <<EOF
 ${x:-'$(whoami)'}
