@@ -199,9 +199,11 @@ class EmbeddedModel:
             yield event
 
     def _asked(self, request: ModelRequest, system: str, **fields: Any) -> ModelRequest:
+        most = self._info.max_output_tokens or MAX_OUTPUT
         return structs.replace(
             request,
             system=system,
+            max_output_tokens=min(request.max_output_tokens or most, most),
             tools=(),
             tool_choice="auto",
             temperature=request.temperature or 0.0,
@@ -212,7 +214,7 @@ class EmbeddedModel:
 
     async def _explained(self, error: ModelError, server: LlamaServer) -> ModelError:
         """The error, or the better one that tells that the model's process is gone."""
-        if not isinstance(error, NetworkError):
+        if not isinstance(error, NetworkError | InvalidResponseError):
             return error
         failure = await asyncio.to_thread(server.failure)
         if not failure:

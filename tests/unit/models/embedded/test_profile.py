@@ -1,0 +1,155 @@
+"""The local profile: few tools in a line each, a short prompt, a history that only grows."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolSpec, ToolUseBlock
+from mainspring.models.embedded.profile import (
+    MOST_TOOLS,
+    RESULT_CHARACTERS,
+    added,
+    arguments,
+    choose,
+    shortened,
+    signature,
+    system_prompt,
+    turns,
+)
+from mainspring.tools.builtin import builtin_tools
+
+pytestmark = pytest.mark.covers("PRV-38")
+
+BUILT_IN = [tool.spec for tool in builtin_tools()]
+READING = [spec for spec in BUILT_IN if spec.name in {"read_file", "list_files", "grep"}]
+
+
+def spec(
+    name: str, properties: dict[str, Any], required: list[str], description: str = "Does it. And more."
+) -> ToolSpec:
+    return ToolSpec(name, description, {"type": "object", "properties": properties, "required": required})
+
+
+FORECAST = spec(
+    "forecast",
+    {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "unit": {"enum": ["C", "F"]},
+        "verbose": {"type": "boolean"},
+    },
+    ["city"],
+)
+
+
+def call(name: str, id: str = "c1", **given: Any) -> Message:
+    return Message.assistant([ToolUseBlock(id, name, given)])
+
+
+def result(text: str, name: str = "read_file", id: str = "c1", **fields: Any) -> Message:
+    return Message.user([ToolResultBlock(id, name, text, **fields)])
+
+
+def test_of_many_tools_it_is_told_of_five_reading_first() -> None:
+    names = [s.name for s in choose(BUILT_IN)]
+    assert names == ["read_file", "list_files", "grep", "write_file", "edit"]
+    assert len(names) == MOST_TOOLS
+
+
+def test_tools_of_the_application_go_before_writing_and_the_wanted_one_before_all() -> None:
+    assert [s.name for s in choose([*BUILT_IN, FORECAST])][3] == "forecast"
+    assert choose(BUILT_IN, "shell")[0].name == "shell"
+
+
+def test_a_tool_is_one_line_with_what_is_required_and_little_else() -> None:
+    assert signature(FORECAST) == "forecast(city, days?: integer, unit?: C|F): Does it"
+    assert list(arguments(FORECAST)["properties"]) == ["city", "days", "unit"]
+    assert signature(next(s for s in BUILT_IN if s.name == "read_file")).startswith("read_file(path): ")
+
+
+def test_built_in_tools_are_known_by_their_present_schemas() -> None:
+    required = {s.name: arguments(s)["required"] for s in BUILT_IN}
+    assert required["list_files"] == ["path"]
+    assert required["grep"] == ["pattern"]
+    assert {s.name: added(s) for s in BUILT_IN if added(s)} == {"grep": {"ignore_case": True}}
+
+
+@pytest.mark.parametrize("tools", [READING, BUILT_IN, [FORECAST]])
+def test_the_prompt_is_short_and_says_all_tools(tools: list[ToolSpec]) -> None:
+    chosen = choose(tools)
+    prompt = system_prompt(chosen, "")
+    assert len(prompt) < 1600  # some 400 tokens; the e2e test counts them
+    assert all(f"{s.name}(" in prompt for s in chosen)
+
+
+def test_examples_use_only_tools_that_are_there() -> None:
+    assert "write_file" not in system_prompt(READING, "")
+    assert "Created ok.txt" in system_prompt(choose(BUILT_IN), "")
+    assert '{"tool": "forecast", "args": {"city": "..."' in system_prompt([FORECAST], "")
+
+
+def test_the_callers_instructions_are_passed_on_up_to_a_limit() -> None:
+    assert system_prompt(READING, "Answer in French.").endswith("\n\nAnswer in French.")
+    assert "characters left out" in system_prompt(READING, "word " * 1000)
+
+
+def test_calls_results_and_answers_become_plain_turns() -> None:
+    conversation = [
+        Message.user("What is in a.txt?"),
+        call("read_file", path="a.txt"),
+        result("1\tone\n2\ttwo\n(end of file, 2 lines)"),
+        Message.assistant("Two lines."),
+    ]
+    assert [(turn.role, turn.text) for turn in turns(conversation)] == [
+        ("user", "What is in a.txt?"),
+        ("assistant", '{"tool": "read_file", "args": {"path": "a.txt"}}'),
+        ("user", "Result of read_file:\none\ntwo\n(end of file, 2 lines)"),
+        ("assistant", '{"answer": "Two lines."}'),
+    ]
+    assert turns(conversation, bare=True)[-1].text == "Two lines."
+
+
+def test_added_arguments_are_not_shown_and_errors_say_so() -> None:
+    shown = turns([call("grep", pattern="x", ignore_case=True), result("no", "grep", is_error=True)])
+    assert shown[0].text == '{"tool": "grep", "args": {"pattern": "x"}}'
+    assert shown[1].text == "Error of grep:\nno"
+
+
+def test_a_call_without_a_result_gets_one_and_an_image_is_named() -> None:
+    shown = turns([call("read_file", path="a"), Message.user("go on"), result("x", id="other")])
+    assert "interrupted" in shown[1].text
+    image = Message.user([ToolResultBlock("c1", "read_file", (ImageBlock("image/png", "AA=="), TextBlock("ok")))])
+    assert turns([call("read_file"), image])[1].text == "Result of read_file:\n[image/png]\nok"
+
+
+def test_a_long_result_is_cut_and_says_how_much_is_missing() -> None:
+    lines = "\n".join(f"{n}\tline {n}" for n in range(1, 2000)) + "\n(end of file, 1999 lines)"
+    text = turns([call("read_file", path="a"), result(lines)])[1].text
+    assert len(text) < RESULT_CHARACTERS + 200
+    assert text.endswith("(end of file, 1999 lines)")
+    assert "characters left out here" in text
+
+
+@given(st.text(), st.integers(1, 500))
+def test_shortening_keeps_the_beginning(text: str, most: int) -> None:
+    short = shortened(text, most)
+    assert short == text if len(text) <= most else short.partition("\n[")[0] in text
+
+
+units = st.sampled_from(
+    [
+        [Message.user("Q")],
+        [call("read_file", path="a"), result("1\tone")],
+        [call("grep", id="c2", pattern="x", ignore_case=True), result("hit", "grep", id="c2")],
+        [Message.assistant("A")],
+    ]
+)
+
+
+@given(st.lists(units, max_size=8), units)
+def test_what_was_sent_stays_as_it_was(conversation: list[list[Message]], later: list[Message]) -> None:
+    sent = [message for unit in conversation for message in unit]
+    before = [turn.text for turn in turns(sent)]
+    assert [turn.text for turn in turns([*sent, *later])][: len(before)] == before

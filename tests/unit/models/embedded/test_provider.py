@@ -1,0 +1,264 @@
+"""The embedded model as a provider: what small models write becomes ordinary events."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import InvalidResponseError, ModelNotFoundError, NetworkError, ProviderConfigError
+from mainspring.events import (
+    Done,
+    StreamEvent,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from mainspring.messages import Cost, Message, ToolResultBlock, ToolSpec, ToolUseBlock
+from mainspring.models import ModelProvider, ModelRequest, create_model
+from mainspring.models.embedded import EmbeddedModel, create_embedded
+from mainspring.models.embedded.union import encode_answer, encode_call
+from tests.unit.models.embedded.conftest import Says
+
+pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
+
+GREP = ToolSpec(
+    "grep",
+    "Search.",
+    {
+        "type": "object",
+        "properties": {"pattern": {"type": "string"}, "ignore_case": {"type": "boolean"}},
+        "required": ["pattern"],
+    },
+)
+LIST = ToolSpec("list_files", "List.", {"type": "object", "properties": {"path": {"type": "string"}}})
+TOOLS = (LIST, GREP)
+
+
+@pytest.fixture
+async def model(says: Says, gguf: Path) -> AsyncGenerator[EmbeddedModel]:
+    embedded = EmbeddedModel(gguf)
+    yield embedded
+    await embedded.aclose()
+
+
+def asked(*messages: Message | str, **fields: Any) -> ModelRequest:
+    return ModelRequest([Message.user(m) if isinstance(m, str) else m for m in messages], **{"tools": TOOLS, **fields})
+
+
+async def events_of(model: EmbeddedModel, request: ModelRequest) -> list[StreamEvent]:
+    return [event async for event in model.stream(request)]
+
+
+def bodies(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def searched(pattern: str = "x") -> tuple[Message, Message]:
+    given = {"pattern": pattern, "ignore_case": True}
+    return Message.assistant([ToolUseBlock("c1", "grep", given)]), Message.user([ToolResultBlock("c1", "grep", "hit")])
+
+
+async def test_an_answer_streams_as_text(model: EmbeddedModel, says: Says) -> None:
+    says(encode_answer('He said "hi"\nand left'))
+    events = await events_of(model, asked("What did he say?"))
+    assert [type(e) for e in events[:3]] == [StreamStart, TextStart, TextDelta]
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == 'He said "hi"\nand left'
+    assert sum(isinstance(e, TextDelta) for e in events) > 10
+    assert isinstance(events[-2], TextEnd)
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert (done.reason, done.message.text) == ("end_turn", 'He said "hi"\nand left')
+    assert (done.message.provider, done.message.model) == ("embedded", model.model)
+
+
+async def test_a_call_streams_as_a_call(model: EmbeddedModel, says: Says) -> None:
+    says(encode_call("grep", {"pattern": "tulips"}))
+    events = await events_of(model, asked("Where are the tulips?"))
+    start = events[1]
+    assert isinstance(start, ToolCallStart)
+    assert (start.name, start.id.startswith("call_")) == ("grep", True)
+    assert json.loads("".join(e.text for e in events if isinstance(e, ToolCallDelta))) == {"pattern": "tulips"}
+    end, done = events[-2:]
+    assert isinstance(end, ToolCallEnd)
+    assert end.call.input == {"pattern": "tulips", "ignore_case": True}
+    assert isinstance(done, Done)
+    assert done.reason == "tool_use"
+    assert done.message.tool_uses == (end.call,)
+
+
+async def test_usage_is_real_and_free(model: EmbeddedModel, says: Says) -> None:
+    says(encode_answer("x"))
+    usage = (await model.complete(asked("Hi"))).usage
+    assert (usage.input_tokens, usage.cache_read, usage.output_tokens) == (10, 40, 7)
+    assert usage.cost == Cost()
+    assert (await model.complete(asked("Hi", tools=()))).usage.cost == Cost()
+
+
+async def test_what_is_sent(model: EmbeddedModel, says: Says) -> None:
+    log = says(encode_answer("x"))
+    await model.complete(asked("Hi", system="Be kind.", session_id="s", thinking="high"))
+    body = bodies(log)[0]
+    assert body["temperature"] == 0
+    assert body["max_tokens"] == model.info.max_output_tokens
+    assert "tools" not in body
+    system, user = body["messages"]
+    assert "grep(pattern)" in system["content"]
+    assert system["content"].endswith("Be kind.")
+    assert user == {"role": "user", "content": "Hi"}
+    assert body["response_format"]["json_schema"]["schema"]["anyOf"][-1]["required"] == ["answer"]
+
+
+async def test_without_tools_it_just_talks(model: EmbeddedModel, says: Says) -> None:
+    log = says("Bonjour")
+    events = await events_of(model, asked("Hi", tools=(), system="In French."))
+    assert isinstance(events[-1], Done)
+    assert events[-1].message.text == "Bonjour"
+    body = bodies(log)[0]
+    assert body["messages"][0] == {"role": "system", "content": "In French."}
+    assert "response_format" not in body
+
+
+async def test_a_repeated_call_is_not_told_and_becomes_an_answer(model: EmbeddedModel, says: Says) -> None:
+    log = says(encode_call("grep", {"pattern": "x"}), encode_answer("Found it."))
+    events = await events_of(model, asked("Find x", *searched()))
+    assert not any(isinstance(e, ToolCallStart) for e in events)
+    assert isinstance(events[-1], Done)
+    assert events[-1].message.text == "Found it."
+    assert events[-1].message.usage is not None
+    assert events[-1].message.usage.output_tokens == 14
+    assert bodies(log)[1]["response_format"]["json_schema"]["schema"]["required"] == ["answer"]
+    assert bodies(log)[1]["messages"] == bodies(log)[0]["messages"]
+
+
+async def test_another_call_of_the_same_tool_is_made(model: EmbeddedModel, says: Says) -> None:
+    says(encode_call("grep", {"pattern": "y"}))
+    message = (await model.complete(asked("Find x", *searched()))).message
+    assert message.tool_uses[0].input == {"pattern": "y", "ignore_case": True}
+
+
+async def test_a_call_that_is_cut_off_keeps_its_text(model: EmbeddedModel, says: Says) -> None:
+    says('{"tool": "grep", "args": {"pattern": "tul')
+    message = (await model.complete(asked("Where?"))).message
+    assert message.tool_uses[0].raw_input == '{"pattern": "tul'
+
+
+async def test_a_model_that_turns_in_circles_is_stopped(model: EmbeddedModel, says: Says) -> None:
+    says('{"answer": "' + "I am a user. " * 400 + '"}')
+    done = (await events_of(model, asked("Who are you?")))[-1]
+    assert isinstance(done, Done)
+    assert done.reason == "max_tokens"
+    assert len(done.message.text) < 1000
+    assert done.message.usage is not None
+    assert done.message.usage.output_tokens > 100
+
+
+async def test_an_empty_turn_is_an_error(model: EmbeddedModel, says: Says) -> None:
+    says("   ")
+    with pytest.raises(InvalidResponseError, match="wrote nothing"):
+        await model.complete(asked("Hi"))
+
+
+async def test_a_structured_answer_keeps_its_form(model: EmbeddedModel, says: Says) -> None:
+    form = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    log = says('{"answer": {"n": 3}}')
+    assert json.loads((await model.complete(asked("Count", schema=form))).text) == {"n": 3}
+    assert bodies(log)[0]["response_format"]["json_schema"]["schema"]["anyOf"][-1]["properties"]["answer"] == form
+    log = says('{"n": 4}')
+    await model.aclose()
+    assert json.loads((await model.complete(asked("Count", schema=form, tools=()))).text) == {"n": 4}
+    assert bodies(log)[-1]["response_format"]["json_schema"]["schema"] == form
+
+
+async def test_a_crash_in_mid_answer_is_retryable_and_the_next_request_works(model: EmbeddedModel, says: Says) -> None:
+    says('{"answer": "Half an ans!die')
+    with pytest.raises(NetworkError, match=r"exit code 3.*the floor gave way.*starts it again") as caught:
+        await events_of(model, asked("Hi"))
+    assert caught.value.retryable
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "Half an ans"
+    says(encode_answer("Back"))
+    assert (await model.complete(asked("Hi"))).text == "Back"
+
+
+async def test_killed_between_two_requests_nobody_notices(model: EmbeddedModel, says: Says) -> None:
+    says(encode_answer("one"))
+    await model.complete(asked("Hi"))
+    first = model.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    await asyncio.sleep(0.3)
+    assert (await model.complete(asked("Hi"))).text == "one"
+    assert model.pid != first
+
+
+async def test_leaving_the_stream_early_is_clean(model: EmbeddedModel, says: Says) -> None:
+    says(encode_answer("a long story " * 50))
+    stream = model.stream(asked("Hi"))
+    async for event in stream:
+        if isinstance(event, TextDelta):
+            break
+    await stream.aclose()
+    says(encode_answer("x"))
+    assert (await model.complete(asked("Hi"))).text
+
+
+async def test_closing_ends_the_process_and_it_can_be_used_again(model: EmbeddedModel, says: Says) -> None:
+    says(encode_answer("x"))
+    await model.complete(asked("Hi"))
+    assert model.pid
+    await model.aclose()
+    assert model.pid is None
+    assert (await model.complete(asked("Hi"))).text == "x"
+
+
+def test_it_works_in_one_event_loop_after_another(says: Says, gguf: Path) -> None:
+    says(encode_answer("x"))
+    embedded = EmbeddedModel(gguf)
+    first = asyncio.run(embedded.complete(asked("Hi")))
+    pid = embedded.pid
+    assert asyncio.run(embedded.complete(asked("Hi"))).text == first.text
+    assert embedded.pid == pid
+    asyncio.run(embedded.aclose())
+
+
+async def test_weights_that_are_missing_get_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSPRING_MODELS_DIR", str(tmp_path))
+    embedded = create_embedded({"model": "smollm2-135m"})
+    assert not await embedded.ready()
+    with pytest.raises(ProviderConfigError, match="mainspring models get smollm2-135m"):
+        await embedded.complete(asked("Hi"))
+    with pytest.raises(ProviderConfigError, match="There is no file"):
+        await create_embedded({"model": str(tmp_path / "none.gguf")}).complete(asked("Hi"))
+    with pytest.raises(ProviderConfigError, match="switched off"):
+        await embedded.prepare(offline=True)
+
+
+def test_what_it_says_of_itself() -> None:
+    embedded = create_model("embedded:")
+    assert isinstance(embedded, ModelProvider)
+    info = embedded.info
+    assert (embedded.provider, embedded.model) == ("embedded", "qwen-coder-0.5b")
+    assert info.label == "Qwen2.5-Coder-0.5B-Instruct (embedded, no key)"
+    assert (info.tools, info.max_tools, info.vision) == ("union", 5, False)
+    assert "makes facts up" in info.notice
+    assert "--model" in info.notice
+    assert info.prices == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_models_by_name_and_by_path(tmp_path: Path) -> None:
+    assert create_model("embedded:qwen-coder-1.5b").info.label.startswith("Qwen2.5-Coder-1.5B")
+    own = create_embedded({"model": str(tmp_path / "own.gguf"), "contextWindow": 2048, "maxOutputTokens": 99})
+    assert (own.file, own.weights) == (tmp_path / "own.gguf", None)
+    assert (own.info.context_window, own.info.max_output_tokens) == (2048, 99)
+    assert own.info.label == "own.gguf (embedded, no key)"
+    with pytest.raises(ModelNotFoundError, match="Known are qwen-coder"):
+        create_embedded({"model": "gpt-9"})
