@@ -168,7 +168,9 @@ def test_a_second_signal_leaves_at_once(command: Command) -> None:
         done = finish(process)
 
     assert done.code == 130
+    assert [line["type"] for line in done.lines].count("result") == 1
     assert done.result["type"] == "result"
+    assert done.result["session_id"] == done.lines[0]["session_id"] != ""
     assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
 
 

@@ -14,13 +14,16 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _LONGEST = 15.0
 """Seconds that an orderly end may take."""
 
+_LAST_WORDS = 1.0
+"""Seconds in which the last line has to be out."""
+
 
 class Interrupts:
     """Listens to SIGINT, SIGTERM and SIGHUP while it is entered; those that were ignored stay ignored (``nohup``).
 
     Args:
         token: Is set by the first signal.
-        leave: Called before the process leaves at once; must not block.
+        leave: Called in a thread before the process leaves at once, which does not wait long for it.
 
     Attributes:
         number: The signal that came first; 0 where none did.
@@ -53,7 +56,10 @@ class Interrupts:
         self._token.cancel(f"stopped by {signal.Signals(number).name}")
 
     def _now(self) -> None:
+        """Leave, whatever else hangs: an output that nobody reads may be in the middle of a write."""
         try:
-            self._leave(self.number)
+            leaving = threading.Thread(target=self._leave, args=(self.number,), daemon=True)
+            leaving.start()
+            leaving.join(_LAST_WORDS)
         finally:
             os._exit(128 + self.number)

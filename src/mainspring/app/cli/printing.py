@@ -39,6 +39,7 @@ class _Run:
         self._signal = CancelToken()
         self._interrupts = Interrupts(self._signal, self._leave)
         self._conversation: Conversation | None = None
+        self._told = False
 
     def go(self) -> int:
         with self._interrupts:
@@ -53,6 +54,7 @@ class _Run:
             outcome = Outcome(status="aborted")
         except Exception as error:  # noqa: BLE001 - it is the outcome, in every form of output
             outcome = Outcome(status="error", error=error)
+        self._told = True
         code = self._show.finish(outcome, self._interrupts.number)
         self._console.close()
         self._be_gone(code)
@@ -109,9 +111,14 @@ class _Run:
 
     def _leave(self, number: int) -> None:
         """Leave at once: end the programs, and close the output with its last line."""
-        if self._conversation is not None:
-            self._conversation.env.kill_all()
-        self._show.finish(Outcome(status="aborted"), number)
+        known = self._conversation
+        if known is not None:
+            known.env.kill_all()
+        if not self._told:
+            self._told = True
+            session = known.session.id if known is not None and known.session is not None else ""
+            model = known.choice.name if known is not None else None
+            self._show.finish(Outcome(status="aborted", session_id=session, model=model), number)
 
     def _be_gone(self, code: int) -> None:
         """Whatever may still hold the process, it ends soon."""

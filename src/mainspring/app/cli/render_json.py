@@ -48,7 +48,6 @@ class StreamJsonRenderer:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._ended = False
 
     def report(self, report: Report) -> None:
         """Write the line of what happened, if it has one."""
@@ -61,11 +60,9 @@ class StreamJsonRenderer:
     def finish(self, outcome: Outcome, signal: int = 0) -> int:
         """Write the last line."""
         code = code_of(outcome, signal)
-        if not self._ended:
-            self._ended = True
-            self._console.data(wire.encode(result_line(outcome, code)))
-            if outcome.error is not None:
-                self._console.detail(in_full(outcome.error))
+        self._console.data(wire.encode(result_line(outcome, code)))
+        if outcome.error is not None:
+            self._console.detail(in_full(outcome.error))
         return code
 
 

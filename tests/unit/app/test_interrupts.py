@@ -1,0 +1,39 @@
+"""A signal always ends the process, also where an output that nobody reads holds it."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+HELD = """
+import sys
+from mainspring.app.cli import interrupts
+from mainspring.events import CancelToken
+
+interrupts._LONGEST = 0.1
+interrupts._LAST_WORDS = 0.1
+
+def leave(number):
+    sys.stdout.write("last words")
+    sys.stdout.flush()
+
+with interrupts.Interrupts(CancelToken(), leave):
+    sys.stderr.write("here")
+    sys.stderr.flush()
+    while True:
+        sys.stdout.write("x" * 100_000)  # nobody reads: it blocks, and keeps the lock of the stream
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_output_that_nobody_reads_does_not_keep_the_process(times: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert process.stderr.read(4) == b"here"
+        try:
+            for _ in range(times):
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 143
+        finally:
+            process.kill()
