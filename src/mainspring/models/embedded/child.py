@@ -1,8 +1,8 @@
 """The process that holds the model. Run as a script, never imported: ``python -P child.py``.
 
 The first line of stdin is the configuration, so that the key is in no process list. The first line of stdout is the answer:
-``{"address": ...}`` or ``{"error": ...}``. After that stdin stays open and silent; the end of it, or another parent, means
-that whoever started this is gone, and this goes too.
+``{"address": ...}``; there is none if the model cannot be served, and stderr says why. After that stdin stays open and silent;
+the end of it, or another parent, means that whoever started this is gone, and this goes too.
 """
 
 import importlib
@@ -24,16 +24,9 @@ def main() -> None:
     os.dup2(2, 1)  # native code may print; the line above is not for it
     config: dict[str, Any] = json.loads(sys.stdin.readline())
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    try:
-        server = _serve(config)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to say it
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    else:
-        answer = {"address": server.listening_address}
-    report.write(json.dumps(answer) + "\n")
+    server = _serve(config)  # what it raises goes to stderr, where the parent looks when there is no answer
+    report.write(json.dumps({"address": server.listening_address}) + "\n")
     report.close()
-    if "error" in answer:
-        os._exit(1)
     threading.Event().wait()
 
 
@@ -46,7 +39,7 @@ def _leave_with(parent: int) -> None:
 
 
 def _leave_at_end_of_input() -> None:
-    while sys.stdin.buffer.read(1):
+    while os.read(0, 1):  # not through sys.stdin, whose lock would break an exit of the main thread
         pass
     os._exit(0)
 

@@ -28,7 +28,7 @@ _CHILD = Path(__file__).with_name("child.py")
 _START_SECONDS = 180.0
 _END_SECONDS = 3.0
 _DYING_SECONDS = 0.5
-_TAIL = 8
+_TAIL = 6
 _NO_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and what Windows calls it
 _KILLED = -9
 
@@ -89,7 +89,7 @@ class LlamaServer:
             code = process.wait(_DYING_SECONDS)  # its connections break a moment before it is gone
         except subprocess.TimeoutExpired:
             return ""
-        return f"the model's process ended ({_told(code)}){_quoted(self._last_lines())}"
+        return f"the model's process ended ({_told(code)}){_quoted(self._words())}"
 
     def stop(self) -> None:
         """End the process. Another request starts it again."""
@@ -129,7 +129,7 @@ class LlamaServer:
         if late.is_set():
             text = f"The embedded model {self.model.name} was not loaded within {_START_SECONDS:g} s"
             raise NetworkError(text, provider="embedded", reason="engine_slow")
-        raise self._start_error(process, answer.get("error", ""))
+        raise self._start_error(process)
 
     def _spawn(self) -> subprocess.Popen[str]:
         self._stderr = tempfile.TemporaryFile()
@@ -167,13 +167,13 @@ class LlamaServer:
         except (OSError, ValueError):
             return {}
 
-    def _start_error(self, process: subprocess.Popen[str], told: str) -> ModelError:
+    def _start_error(self, process: subprocess.Popen[str]) -> ModelError:
         try:
             code = process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        lines = self._last_lines()
+        lines = self._words()
         reasons = [line.partition("error loading model: ")[2] for line in lines]
         name = self.model.name
         if code in _NO_INSTRUCTION:
@@ -186,14 +186,14 @@ class LlamaServer:
                 f"The embedded model {name} was killed while it was loaded, most likely for want of memory. "
                 f"Try a smaller one: mainspring --model embedded:smollm2-135m. {OTHER_WAYS}"
             )
-        elif told:
-            text = f"The embedded model {name} cannot be loaded: {next(filter(None, reasons), told)}"
+        elif code == 1 and lines:
+            text = f"The embedded model {name} cannot be loaded: {next(filter(None, reasons), lines[-1])}"
         else:
             text = f"The embedded model {name} could not be started ({_told(code)}){_quoted(lines)}"
             return NetworkError(text, provider="embedded", reason="engine_crashed")
         return ProviderConfigError(text, provider="embedded", reason="engine_failed")
 
-    def _last_lines(self) -> list[str]:
+    def _words(self) -> list[str]:
         if self._stderr is None:
             return []
         try:
@@ -201,7 +201,7 @@ class LlamaServer:
             lines = self._stderr.read().decode("utf-8", "replace").splitlines()
         except (OSError, ValueError):
             return []
-        return [line.partition(" E ")[2].strip() or line.strip() for line in lines if line.strip()][-_TAIL:]
+        return [line.partition(" E ")[2].strip() or line.strip() for line in lines if line.strip()]
 
     def _stop(self) -> None:
         process, self._process, self._endpoint = self._process, None, None
@@ -262,4 +262,4 @@ def _told(code: int) -> str:
 
 
 def _quoted(lines: list[str]) -> str:
-    return ". Its last words: " + " | ".join(lines) if lines else ""
+    return f". Its last words: {' | '.join(lines[-_TAIL:])}" if lines else ""

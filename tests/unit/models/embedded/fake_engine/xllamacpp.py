@@ -8,6 +8,7 @@ list of what it writes, one text a request, the last again and again; a text ``!
 import json
 import os
 import signal
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -21,6 +22,9 @@ def CommonParams():
 
 class Server:
     def __init__(self, params):
+        if seen := os.environ.get("FAKE_SEEN"):
+            with open(seen, "w", encoding="utf-8") as file:
+                json.dump({"argv": sys.orig_argv, "environ": dict(os.environ)}, file)
         match os.environ.get("FAKE_ENGINE", "serve"):
             case "refuse":
                 os.write(2, b"0.00.001 E load: error loading model: it is no model\n")

@@ -1,0 +1,167 @@
+"""The embedded model with the real engine and the smallest real weights. Asserts on structure: what it says is its own affair."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from mainspring import Agent
+from mainspring.errors import ContextExceededError
+from mainspring.events import Done, TextDelta, ToolCallDelta
+from mainspring.messages import Cost, Message, ToolUseBlock
+from mainspring.models import ModelRequest
+from mainspring.models.embedded import EmbeddedModel, create_embedded
+from mainspring.models.embedded.server import LlamaServer
+from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
+
+pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(300)]
+
+SMALLEST = "smollm2-135m"
+TOOLS = tuple(tool.spec for tool in builtin_tools())
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[EmbeddedModel]:
+    """The model, its weights fetched if no test before did."""
+    pytest.importorskip("xllamacpp", reason="needs the extra `local`")
+    embedded = create_embedded({"model": SMALLEST, "maxOutputTokens": 48})
+    await embedded.prepare()
+    yield embedded
+    await embedded.aclose()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def gone(pid: int, seconds: float) -> bool:
+    """Wait for a process that is not ours to end."""
+    end = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not alive(pid)
+
+
+def asked(text: str, **fields: object) -> ModelRequest:
+    return ModelRequest([Message.user(text)], **fields)  # pyright: ignore[reportArgumentType]
+
+
+async def test_it_streams_with_real_usage_and_finds_its_prompt_in_the_cache(model: EmbeddedModel) -> None:
+    events = [event async for event in model.stream(asked("Write a sentence about the sea."))]
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert sum(isinstance(event, TextDelta) for event in events) > 3
+    usage = done.message.usage
+    assert usage is not None
+    assert usage.input_tokens > 10
+    assert 3 < usage.output_tokens <= 48
+    assert usage.cost == Cost()
+    again = await model.complete(asked("Write a sentence about the sea."))
+    assert again.usage.cache_read > 10
+    assert again.usage.prompt_tokens == usage.prompt_tokens
+
+
+async def test_with_tools_every_turn_is_a_call_or_an_answer(model: EmbeddedModel) -> None:
+    call = await model.complete(asked("What is in the file config.ini?", tools=TOOLS))
+    (use,) = call.message.tool_uses
+    assert (use.name, use.input) == ("read_file", {"path": "config.ini"})
+    answer = await model.complete(asked("Say hello.", tools=TOOLS, tool_choice="none"))
+    assert answer.text
+    assert not answer.message.tool_uses
+    assert answer.usage.cache_read > 300  # the same prompt stands before both
+    required = [event async for event in model.stream(asked("Find tulips", tools=TOOLS, tool_choice="grep"))]
+    assert any(isinstance(event, ToolCallDelta) for event in required)
+    assert isinstance(required[-1], Done)
+    assert required[-1].reason in {"tool_use", "max_tokens"}
+
+
+async def test_an_agent_reads_a_real_file_with_it(model: EmbeddedModel, tmp_path: Path) -> None:
+    await asyncio.to_thread((tmp_path / "notes.txt").write_text, "The meeting is on Tuesday.\n")
+    agent = Agent(model, tools=[read_file, list_files, grep], execution=str(tmp_path))
+    result = await agent.run("When is the meeting in notes.txt?")
+    calls = [b for m in result.messages if isinstance(m, Message) for b in m.content if isinstance(b, ToolUseBlock)]
+    results = [r for m in result.messages if isinstance(m, Message) for r in m.tool_results]
+    assert calls[0].input == {"path": "notes.txt"}
+    assert "Tuesday" in results[0].text
+    assert len(calls) == len(results)
+    assert result.usage.cost == Cost()
+
+
+async def test_a_conversation_that_is_too_long_is_told_as_such() -> None:
+    pytest.importorskip("xllamacpp", reason="needs the extra `local`")
+    small = create_embedded({"model": SMALLEST, "contextWindow": 512})
+    await small.prepare()
+    try:
+        with pytest.raises(ContextExceededError):
+            await small.complete(asked("word " * 2000))
+    finally:
+        await small.aclose()
+
+
+def status_of(url: str, key: str | None) -> int:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+async def test_without_the_key_nobody_is_let_in(model: EmbeddedModel) -> None:
+    server = LlamaServer(model.file, context=512)
+    endpoint = await server.endpoint()
+    url = f"{endpoint.base_url}/v1/models"
+    try:
+        assert await asyncio.to_thread(status_of, url, None) == 401
+        assert await asyncio.to_thread(status_of, url, "guessed") == 401
+        assert await asyncio.to_thread(status_of, url, endpoint.key) == 200
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_a_file_that_is_no_model_is_told(model: EmbeddedModel, tmp_path: Path) -> None:
+    await asyncio.to_thread((tmp_path / "fake.gguf").write_bytes, b"GGUF nothing")
+    broken = create_embedded({"model": str(tmp_path / "fake.gguf")})
+    with pytest.raises(Exception, match=r"fake\.gguf cannot be loaded: \S"):
+        await broken.complete(asked("Hi"))
+    await broken.aclose()
+
+
+PARENT = """
+import asyncio, json, sys
+from mainspring.messages import Message
+from mainspring.models import ModelRequest
+from mainspring.models.embedded import create_embedded
+async def main():
+    model = create_embedded({"model": sys.argv[1]})
+    request = ModelRequest([Message.user("Count from one to a thousand in words.")])
+    async for event in model.stream(request):
+        if event.type == "text_delta":
+            print(json.dumps(model.pid), flush=True)
+asyncio.run(main())
+"""
+
+
+async def test_it_ends_with_us_even_after_kill_9_in_mid_answer(model: EmbeddedModel) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, SMALLEST, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert parent.stdout is not None
+    child = json.loads(await parent.stdout.readline())
+    assert alive(child)
+    parent.kill()
+    await parent.wait()
+    assert await asyncio.to_thread(gone, child, 30)
