@@ -121,7 +121,23 @@ def _git(words: Sequence[Word]) -> tuple[Touch, ...]:
         return _moved(words[1:], operands)
     if subcommand == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", w.text) for w in words[2:]):
         return tuple(Touch("fs-delete", w) for w in operands or [Word(".", ".")])
-    return ()
+    made = {
+        "init": operands,
+        "clone": operands[1:],
+        "bundle": operands[1:2] if operands[:1] and operands[0].text == "create" else [],
+        "worktree": operands[1:] if operands[:1] and operands[0].text in ("add", "move") else [],
+    }.get(subcommand, [])
+    return tuple(Touch("fs-write", w) for w in [*made, *_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))])
+
+
+_GIT_OUTPUT = {
+    "archive": ("-o", "--output"),
+    "format-patch": ("-o", "--output-directory"),
+    "checkout-index": ("--prefix",),
+    "apply": ("--directory",),
+    "fast-import": ("--export-marks",),
+    "fast-export": ("--export-marks",),
+}
 
 
 _OUTPUT_OPTIONS = {
@@ -136,7 +152,14 @@ _OUTPUT_OPTIONS = {
 
 
 def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
-    options = _OUTPUT_OPTIONS.get(name, ())
+    found = _values(words, _OUTPUT_OPTIONS.get(name, ()))
+    if name == "wget" and not found:
+        found.append(Word(globs.HERE, "."))
+    return found
+
+
+def _values(words: Sequence[Word], options: Sequence[str]) -> list[Word]:
+    """The values of options."""
     found: list[Word] = []
     for i, word in enumerate(words[1:], 1):
         if word.text in options and i + 1 < len(words):
@@ -146,6 +169,4 @@ def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
             start = f"{option}=" if option.startswith("--") else option
             if word.text.startswith(start) and (start.endswith("=") or not word.text.startswith("--")):
                 found.append(Word(word.text.removeprefix(start), word.source, word.splits))
-    if name == "wget" and not found:
-        found.append(Word(globs.HERE, "."))
     return found

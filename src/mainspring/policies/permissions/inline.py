@@ -36,6 +36,8 @@ def _runs_code(name: str, words: Sequence[Word]) -> bool:
     if name in programs.SED:
         return _sed(words)
     options = programs.EXEC_OPTIONS.get(name, frozenset())
+    if name == "git":
+        options = options | _git_options(words)
     if name in ("tar", "bsdtar", "gtar"):
         options = programs.EXEC_OPTIONS["tar"]
         if any(re.match(r"-?[A-Za-z]*[IF]", w.text) and not w.text.startswith("--") for w in words[1:2]):
@@ -50,6 +52,12 @@ def _runs_code(name: str, words: Sequence[Word]) -> bool:
         if unknown or (wary and word.text.startswith(globs.ONE)):
             return True
     return False
+
+
+def _git_options(words: Sequence[Word]) -> frozenset[str]:
+    """Short options that name a program with one subcommand, and something else with others."""
+    subcommand = next((w.text for w in words[1:] if not w.text.startswith("-")), "")
+    return programs.GIT_EXEC_OPTIONS.get(subcommand, frozenset())
 
 
 def _is_option(text: str, option: str) -> bool:

@@ -146,6 +146,16 @@ EXEC_OPTIONS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Options that make a harmless program run something, or work elsewhere. With one, only a rule that names every word allows."""
 
+GIT_EXEC_OPTIONS: Mapping[str, frozenset[str]] = {
+    "grep": _set("-O"),
+    "clone": _set("-u"),
+    "send-email": _set("--sendmail-cmd --to-cmd --cc-cmd --header-cmd --smtp-server"),
+    "merge": _set("-s --strategy"),
+    "rebase": _set("-s --strategy"),
+    "pull": _set("-s --strategy"),
+}
+"""The same, of one subcommand of git."""
+
 GLOB_WARY = _set("tar bsdtar gtar rsync zip scp find")
 """Programs for which a file's name that begins with a dash is dangerous."""
 

@@ -339,3 +339,38 @@ async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
 )
 async def test_rules_and_what_is_not_known(line: str, allow: list[str], deny: list[str], outcome: str) -> None:
     assert (await shell(line, *allow, deny=deny)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'git grep -O"rm x" a',
+        "git grep -Orm a",
+        "git clone -u rm x y",
+        "git send-email --sendmail-cmd=rm x",
+        "git merge -s x y",
+        "git archive -o /etc/x HEAD",
+        "git format-patch -o /etc HEAD",
+        "git format-patch --output-directory=/etc HEAD",
+        "git bundle create ../x HEAD",
+        "git worktree add ../x",
+        "git init /tmp/x",
+        "git clone x /tmp/y",
+        "git clone x .git/hooks",
+        "git checkout-index --prefix=.git/hooks/ -a",
+    ],
+)
+async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor_files_elsewhere(line: str) -> None:
+    assert (await shell(line, "shell(git *)")).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push -u origin main",
+        "git grep -n foo && git merge main && git add -u",
+        "git worktree add docs/x && git archive -o out.tar HEAD && git clone x docs/y && git init && git format-patch -1",
+    ],
+)
+async def test_a_wide_rule_for_git_covers_the_project(line: str) -> None:
+    assert (await shell(line, "shell(git *)")).outcome == "allow"
