@@ -204,6 +204,32 @@ async def test_glob(both: tuple[ToolContext, ToolContext], pattern: str, expecte
 
 
 @pytest.mark.covers("TOL-16")
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("src/*.py", [1]),
+        ("./*", [1]),
+        ("{src,src/*}/*.ts", [3]),
+        ("src/**/*.py", [None]),
+        ("*.py", [None]),
+        ("src/nope*", [1, None]),
+    ],
+)
+async def test_glob_goes_no_deeper_than_its_pattern(
+    without: NoRipgrep, monkeypatch: pytest.MonkeyPatch, pattern: str, expected: list[int | None]
+) -> None:
+    depths: list[int | None] = []
+    walk = without.walk
+
+    async def walked(path: str, **options: Any) -> Any:
+        depths.append(options["depth"])
+        return await walk(path, **options)
+
+    monkeypatch.setattr(without, "walk", walked)
+    await glob(ToolContext(env=without), pattern=pattern)
+    assert depths == expected
+
+
 async def test_glob_comes_in_pages(both: tuple[ToolContext, ToolContext]) -> None:
     first = await same(both, glob, pattern="*", limit=2)
     assert first.text == "-dash\n.github/w.yml\n(files 1-2 of 21; continue with offset=2)"

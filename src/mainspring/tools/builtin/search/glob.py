@@ -9,7 +9,7 @@ from typing import Any
 
 from mainspring.env import explain
 from mainspring.env.paths import shown
-from mainspring.tools.builtin.search.globs import GlobError, matcher, split
+from mainspring.tools.builtin.search.globs import GlobError, depth, matcher, split
 from mainspring.tools.builtin.search.listing import Listing, list_all
 from mainspring.tools.builtin.search.places import failure, joined
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
@@ -34,8 +34,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         matches = matcher(rest)
     except GlobError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
-    listing = await list_all(ctx, real, include_ignored=include_ignored)
-    found = await asyncio.to_thread(_matching, listing, matches)
+    most = depth(rest)
+    listing = await list_all(ctx, real, include_ignored=include_ignored, depth=most)
+    found = [path for path in listing.paths if matches(path)] if most else []
+    if not found:  # folders count where no file matches, and what they hold may lie deeper
+        listing = listing if most is None else await list_all(ctx, real, include_ignored=include_ignored)
+        found = await asyncio.to_thread(_matching, listing, matches)
     if not found and await _is_file(ctx, posixpath.join(real, rest)):
         found = [rest]  # A name with brackets in it, meant as it is.
     names = [shown(posixpath.join(real, f), ctx.env.cwd) for f in found]

@@ -43,6 +43,17 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return lambda path: found(path) is not None
 
 
+def depth(pattern: str) -> int | None:
+    """How many names a match has at most; ``None`` where there may be any number."""
+    depths: list[int] = []
+    for each in expand_braces(pattern):
+        names = posixpath.normpath(each).lstrip("/").split("/")
+        if "/" not in each.rstrip("/") or each.endswith("/") or "**" in names:
+            return None
+        depths.append(len(names))
+    return max(depths)
+
+
 def expand_braces(pattern: str) -> list[str]:
     """The patterns that ``{a,b}`` stands for; braces nest."""
     opened = _unescaped(pattern, "{")

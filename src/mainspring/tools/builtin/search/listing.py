@@ -47,14 +47,19 @@ async def rules_for(ctx: ToolContext, root: str, include_ignored: bool) -> tuple
     return (*RULES, "--no-ignore-parent") if await ctx.env.is_ignored(root) else RULES
 
 
-async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool) -> Listing:
-    """The files below ``root``."""
+async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool, depth: int | None = None) -> Listing:
+    """The files below ``root``; with ``depth`` only those that are not deeper."""
     program = await ctx.env.find_program("rg")
     if program is None:
-        return await _walked(ctx, root, include_ignored)
+        return await _walked(ctx, root, include_ignored, depth)
     rules = await rules_for(ctx, root, include_ignored)
+    limit = () if depth is None else ("--max-depth", str(depth))
     result = await ctx.env.run(
-        [program, *rules, "--files", "--null", "."], cwd=root, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS
+        [program, *rules, *limit, "--files", "--null", "."],
+        cwd=root,
+        timeout=TIME_LIMIT,
+        signal=ctx.signal,
+        limits=_LIMITS,
     )
     problems = list(unreadable(result.stderr.text))
     if result.timed_out:
@@ -78,8 +83,8 @@ def _parts(path: str) -> list[str]:
     return path.split("/")
 
 
-async def _walked(ctx: ToolContext, root: str, include_ignored: bool) -> Listing:
-    walk = await ctx.env.walk(root, include_ignored=include_ignored, limit=_MOST_FILES, signal=ctx.signal)
+async def _walked(ctx: ToolContext, root: str, include_ignored: bool, depth: int | None) -> Listing:
+    walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MOST_FILES, signal=ctx.signal)
     problems = [f"{u}" for u in walk.unreadable]
     if walk.truncated:
         problems.append("cancelled" if ctx.aborted else "too many files")
