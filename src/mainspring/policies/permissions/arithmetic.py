@@ -26,6 +26,7 @@ _EVALUATING = frozenset(
     "let unset read mapfile readarray getopts printf test declare typeset local export readonly".split()
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?\+?=", re.DOTALL)
 
 
 class Arithmetic:
@@ -48,6 +49,10 @@ class Arithmetic:
     def command(self, words: Iterable[Word]) -> None:
         """A command that sets names, or that evaluates its arguments as names."""
         listed = tuple(words)
+        for word in listed:  # behind `time` and the like a shell may see an assignment where the parser sees a word
+            found = _ASSIGNMENT.match(word.text)
+            if found:
+                self.assign(found[1], word.text[found.end() :])
         if not listed or listed[0].text not in _EVALUATING:
             return
         name, arguments = listed[0], listed[1:]
@@ -94,6 +99,8 @@ class Arithmetic:
         kinds = [c.type for c in node.children]
         if "@" in kinds or "!" in kinds:
             self._unknown = True
+        if "=" in kinds or ":=" in kinds:
+            self._set.update((c.text or b"").decode() for c in node.children if c.type == "variable_name")
         if ":" in kinds:
             self.expression(node)
 

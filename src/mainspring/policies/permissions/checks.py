@@ -89,7 +89,7 @@ class Source:
         """Whether a shell reads brackets as a test, and up to the same end; some do not know ``[[`` at all."""
         first, last = node.children[0], node.children[-1]
         inner = self.between(first.end_byte, last.start_byte)
-        apart = inner[:1].isspace() and inner[-1:].isspace() and not (first.type == "[" and "\n" in inner)
+        apart = inner[:1].isspace() and inner[-1:].isspace() and "\n" not in inner
         return apart and not any(_ends_command(child) for child in node.children)
 
     def document(self, start: Node, body: Node, end: Node, *, tabs: bool) -> tuple[list[str], str]:

@@ -178,7 +178,7 @@ class _Analysis:
         if code and code[0].text == "--":
             code = words[words.index(code[0]) + 1 :][: 1 if words[0].text == "trap" else None]
         options = bool(code) and code[0].text.startswith("-") and code[0].text != "-"
-        if not code or options or not all(w.literal and not w.splits for w in code):
+        if not code or options or not all(map(_is_code, code)):
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
         source = " ".join(w.text for w in code)
         if words[0].text == "trap" and source in ("-", ""):
@@ -196,7 +196,7 @@ class _Analysis:
             return Unit(words=words, text=text, fixed=index + 1, code=True)
         if kind == "script" and fed is not None:
             return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed))
-        if kind == "script" or index >= len(words) or not words[index].literal or words[index].splits:
+        if kind == "script" or index >= len(words) or not _is_code(words[index]):
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
         inner = self.nested(words[index].text)
         return Unit(
@@ -304,6 +304,11 @@ class _Analysis:
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
         return Unit(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
+
+
+def _is_code(word: Word) -> bool:
+    """Whether a word is known to be this code in every shell; some do not know ``$'...'``."""
+    return word.literal and not word.splits and "$'" not in word.source
 
 
 def _function(name: str, read: Line) -> Unit:

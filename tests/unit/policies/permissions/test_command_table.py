@@ -392,6 +392,12 @@ echo "${x:+"${y:-'$(whoami)'}"}"
 echo "$(echo "${x:-'$(whoami)'}")"
 echo "${x:-'}"; whoami; echo "'}"
 echo "${x:}'-"; whoami; echo "'}"
+time x='a[$(whoami)]'; echo $((x))
+: ${x:='a[$(whoami)]'}; echo $((x))
+: "${x:=a[\$(whoami)]}"; echo $((x))
+: "${x=a[\$(whoami)]}"; [[ x -eq 0 ]]
+eval $'git status; git log'
+sh -c $'git status; git log'
 find src -delete<<EOF
 EOF
 cat -n<<EOF README.md
