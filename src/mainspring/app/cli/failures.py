@@ -29,6 +29,8 @@ def in_words(error: BaseException) -> str:
     else:
         text = f"something went wrong inside mainspring ({type(error).__name__}: {error}); -v shows where"
     advice = _ADVICE.get(cause.code) if isinstance(cause, ModelError) else None
+    if isinstance(cause, ModelError) and cause.retry_after:
+        advice = f"the server asks to wait {_span(cause.retry_after)}; then go on with --continue, or use another model"
     if advice and not _says_what_to_do(text):
         text = f"{text.rstrip().removesuffix('.')}; {advice}"
     return redact(text)
@@ -37,6 +39,14 @@ def in_words(error: BaseException) -> str:
 def in_full(error: BaseException) -> str:
     """The stack trace, for ``-v``."""
     return redact("".join(traceback.format_exception(error)))
+
+
+def _span(seconds: float) -> str:
+    """A time for people."""
+    for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"
 
 
 def _says_what_to_do(text: str) -> bool:

@@ -1,0 +1,19 @@
+"""Failures in plain words."""
+
+import pytest
+
+from mainspring.app.cli.failures import in_words
+from mainspring.errors import AgentProviderError, RateLimitedError
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(1.0, "1 seconds"), (90.0, "90 seconds"), (600.0, "10 minutes"), (7300.0, "2 hours"), (3600.0, "60 minutes")],
+)
+def test_how_long_a_server_asks_to_wait_is_told(seconds: float, told: str) -> None:
+    error = RateLimitedError("slow down", retry_after=seconds)
+
+    assert f"the server asks to wait {told}; then go on with --continue" in in_words(
+        AgentProviderError(str(error), cause=error)
+    )
+    assert "wait a little" in in_words(RateLimitedError("slow down"))
