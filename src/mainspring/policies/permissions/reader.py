@@ -24,6 +24,7 @@ MAX_PARTS = 300
 TOGETHER = "it holds words that cannot be told apart"
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PLAIN_FILE = re.compile(r"[\w./+-]+", re.ASCII)
 _CONTAINERS = frozenset(
     (
         "program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause", "while_statement",
@@ -312,6 +313,8 @@ class _Reader:
             self.doubt("it holds words behind '&>', which some shells read as a command; use '> file 2>&1'")
         if operator in (">&", "<&") and target.literal and target.text.removesuffix("-").isdigit():
             return
+        if operator == ">&" and not _PLAIN_FILE.fullmatch(target.text):
+            self.doubt("it holds a name behind '>&' that a shell evaluates once more; use '> file 2>&1'")
         if (operator not in _WRITES and operator != "<") or target.text.startswith("-"):
             self.doubt(f"it holds a redirection {operator!r} that is not understood")
         self.line.parts.append(Redirect(target, operator in _WRITES, text_of(node)))

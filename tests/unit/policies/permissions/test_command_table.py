@@ -143,6 +143,7 @@ sudo apt-get update
 make
 [[ 1 -eq 1 ]] && [ "$x" -eq 1 ] && git status
 [[ ${#a[@]} -gt 0 ]] && git status
+echo a >&out/x.log 2>&1
 echo "${x:-a value}" "${x:-'abc'}" ${x:-'a b; c'} $((16#ff))
 """
 
@@ -393,6 +394,10 @@ echo "$(echo "${x:-'$(whoami)'}")"
 echo "${x:-'}"; whoami; echo "'}"
 echo "${x:}'-"; whoami; echo "'}"
 time x='a[$(whoami)]'; echo $((x))
+echo a >&'out/$(whoami)'
+echo a >&"out/\$(whoami)"
+echo a >&out/\$\(whoami\)
+echo a >&out/$x
 : ${x:='a[$(whoami)]'}; echo $((x))
 : "${x:=a[\$(whoami)]}"; echo $((x))
 : "${x=a[\$(whoami)]}"; [[ x -eq 0 ]]
