@@ -173,11 +173,15 @@ def quoted_twice(node: Node) -> bool:
 
 
 def swallowed(root: Node) -> bool:
-    """Whether the parser took a piece of a word into an operator, as it does with ``-o`` in ``-o<<X``."""
+    """Whether the parser took a piece of a word into an operator, as it does with ``-o`` in ``-o<<X``, or two words for one,
+    as in ``$ "a"``.
+    """
     todo = [root]
     while todo:
         node = todo.pop()
         if not node.is_named and not node.children and text_of(node).strip() != node.type.strip():
+            return True
+        if node.type == "translated_string" and text_of(node)[:2] != '$"':
             return True
         todo += node.children
     return False

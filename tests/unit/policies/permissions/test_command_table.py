@@ -394,6 +394,8 @@ echo "$(echo "${x:-'$(whoami)'}")"
 echo "${x:-'}"; whoami; echo "'}"
 echo "${x:}'-"; whoami; echo "'}"
 time x='a[$(whoami)]'; echo $((x))
+find src <<<$ "-delete"
+find src >$ "-delete"
 echo a >&'out/$(whoami)'
 echo a >&"out/\$(whoami)"
 echo a >&out/\$\(whoami\)
