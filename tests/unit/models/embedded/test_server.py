@@ -67,9 +67,10 @@ async def test_the_key_is_in_no_argument_and_in_no_environment(
 async def test_a_process_that_dies_is_started_again_with_another_key(says: Says, gguf: Path) -> None:
     served = LlamaServer(gguf)
     first = await served.endpoint()
-    assert served.pid is not None
-    os.kill(served.pid, signal.SIGKILL)
-    assert await gone(served.pid)
+    pid = served.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert await gone(pid)
     assert "signal SIGKILL" in await asyncio.to_thread(served.failure)
     second = await served.endpoint()
     assert second.key != first.key
