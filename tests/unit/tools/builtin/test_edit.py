@@ -336,4 +336,6 @@ async def test_an_edit_changes_one_place_or_nothing(before: str, start: int, siz
     else:
         view = before.replace("\r\n", "\n")
         assert view.count(old) == 1
+        head, _, tail = view.partition(old)
+        assume(not (head.endswith("\r") and (new + tail).startswith("\n")))  # two halves that make a line ending
         assert after.replace("\r\n", "\n") == view.replace(old, new.replace("\r\n", "\n"))
