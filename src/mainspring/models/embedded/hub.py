@@ -23,14 +23,18 @@ _BLOCK = 1 << 20
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
+def hub() -> str:
+    """The host of the hub."""
+    return os.environ.get(HUB_VARIABLE, "").rstrip("/") or HUB
+
+
 async def from_hub(weights: Weights, part: Path, progress: Progress, transport: Transport) -> None:
     """Bring ``part`` to its full size.
 
     Raises:
         SourceError: If the hub does not give the bytes.
     """
-    hub = os.environ.get(HUB_VARIABLE, "").rstrip("/") or HUB
-    url = weights.url.replace(HUB, hub, 1)
+    url = weights.url.replace(HUB, hub(), 1)
     done = await asyncio.to_thread(size_of, part)
     if done == weights.size:
         return

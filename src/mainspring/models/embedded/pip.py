@@ -17,7 +17,16 @@ from mainspring.models.embedded.source import SourceError
 
 _POLL = 0.25
 _TAIL = 4
-_DOWNLOAD = ("download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--progress-bar=off", "-q")
+_DOWNLOAD = (
+    "download",
+    "--no-deps",
+    "--only-binary=:all:",
+    "--no-cache-dir",
+    "--no-input",
+    "--progress-bar=off",
+    "-q",
+    "--disable-pip-version-check",
+)
 
 
 def pip_command() -> list[str]:
@@ -52,7 +61,7 @@ async def download(requirements: Sequence[str], folder: Path, grown: Callable[[i
         SourceError: If pip fails; the text has its last lines.
     """
     command = [*await asyncio.to_thread(pip_command), *_DOWNLOAD, "--dest", str(folder), *requirements]
-    environment = {**os.environ, **await asyncio.to_thread(index_of_uv), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment = {**os.environ, **await asyncio.to_thread(index_of_uv), "PIP_REQUIRE_VIRTUALENV": "0"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder)))
     process = await asyncio.create_subprocess_exec(
         *command,

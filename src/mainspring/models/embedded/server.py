@@ -217,31 +217,38 @@ class LlamaServer:
         self._stderr = None
 
 
-_servers: dict[tuple[Path, int], LlamaServer] = {}
-_registry = threading.Lock()
+class Servers:
+    """The servers of this process: one for each file, shared by all who use it, ended with the last of them or at exit."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[Path, int], LlamaServer] = {}
+        self._lock = threading.Lock()
+        atexit.register(self.end_all)
+
+    def borrow(self, model: Path, context: int) -> LlamaServer:
+        """The server of this file."""
+        with self._lock:
+            server = self._running.setdefault((model, context), LlamaServer(model, context=context))
+            server.users += 1
+            return server
+
+    async def give_back(self, server: LlamaServer) -> None:
+        """One user less; the last one ends it."""
+        with self._lock:
+            server.users -= 1
+            if server.users > 0:
+                return
+        await asyncio.to_thread(server.stop)
+
+    def end_all(self) -> None:
+        """End what still runs."""
+        for server in self._running.values():
+            server.stop()
 
 
-def borrow(model: Path, context: int) -> LlamaServer:
-    """The server of this file, shared by all who use it in this process."""
-    with _registry:
-        server = _servers.setdefault((model, context), LlamaServer(model, context=context))
-        server.users += 1
-        return server
-
-
-async def give_back(server: LlamaServer) -> None:
-    """One user less; the last one ends it."""
-    with _registry:
-        server.users -= 1
-        if server.users > 0:
-            return
-    await asyncio.to_thread(server.stop)
-
-
-@atexit.register
-def _end_all() -> None:
-    for server in _servers.values():
-        server.stop()
+_shared = Servers()
+borrow = _shared.borrow
+give_back = _shared.give_back
 
 
 def _close(file: IO[Any] | None) -> None:

