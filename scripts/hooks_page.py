@@ -48,7 +48,9 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for name, kind in HOOKS.items():
-        parts.append(f"\n## `{name}`\n\n`{kind.__name__}`{' · gate' if kind.gate else ''}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n")
+        parts.append(
+            f"\n## `{name}`\n\n`{kind.__name__}`{' · gate' if kind.gate else ''}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n"
+        )
         parts.append(f"\nFields: {', '.join(f'`{f}`' for f in fields(kind))}.")
         if calls := methods(kind):
             parts.append(f" Methods: {', '.join(f'`{c}()`' for c in calls)}.")
