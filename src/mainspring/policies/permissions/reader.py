@@ -292,6 +292,8 @@ class _Reader:
         operator, end = "", -1
         self._gaps(node)
         for child in node.children:
+            if end >= 0 and "\n" in self.source.between(end, child.start_byte).replace("\\\n", ""):
+                self.doubt(TOGETHER)  # for a shell the line, and with it the command, has ended
             if child.type == "file_descriptor":
                 self.doubt("" if text_of(child).isdigit() else TOGETHER)
             elif not child.is_named:

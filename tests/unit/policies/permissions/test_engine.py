@@ -374,3 +374,13 @@ async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor
 )
 async def test_a_wide_rule_for_git_covers_the_project(line: str) -> None:
     assert (await shell(line, "shell(git *)")).outcome == "allow"
+
+
+async def test_a_command_behind_an_escaped_line_end_is_a_command() -> None:
+    for line in (
+        "git status </dev/null\n\\\nwhoami",
+        "git status >/dev/null\n\\\n\\\n whoami",
+        "git status 2>/dev/null\n \\\n whoami x",
+    ):
+        assert (await shell(line, "shell(git status *)")).outcome == "ask"
+    assert (await shell("git status </dev/null \\\n -s", "shell(git status *)")).outcome == "allow"
