@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
+from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
 
@@ -379,3 +380,18 @@ async def test_listing_needs_a_folder(ctx: ToolContext, tree: Path) -> None:
     assert "use read_file" in (await list_files(ctx, path="bin")).text
     assert "use glob" in (await list_files(ctx, path="src/*")).text
     assert (await list_files(ctx, path="nope")).code is ToolErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [(grep, {"pattern": "foo", "path": "src"}), (glob, {"pattern": "src/*"}), (list_files, {"path": "src"})],
+)
+async def test_a_folder_that_became_a_link_is_not_searched(
+    local_env: LocalEnv, project: Path, tmp_path_factory: pytest.TempPathFactory, tool: Tool, arguments: dict[str, Any]
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "f").write_text("foo")
+    (project / "src").symlink_to(outside)
+    ctx = ToolContext(env=local_env, paths={"src": str(project / "src")})  # as it was when it was judged
+    with pytest.raises(PermissionDeniedError, match="symbolic link to another place"):
+        await tool(ctx, **arguments)

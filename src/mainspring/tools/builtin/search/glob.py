@@ -11,7 +11,7 @@ from mainspring.env import explain
 from mainspring.env.paths import shown
 from mainspring.tools.builtin.search.globs import GlobError, depth, matcher, split
 from mainspring.tools.builtin.search.listing import Listing, list_all
-from mainspring.tools.builtin.search.places import failure, joined
+from mainspring.tools.builtin.search.places import failure, joined, settled
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 LIMIT = 250
@@ -22,7 +22,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     include_ignored = bool(arguments.get("include_ignored", False))
     start, rest = _split(path, pattern)
     try:
-        real = await ctx.resolve(start)
+        real = await settled(ctx, start)
         stat = await ctx.env.stat(real)
     except FileNotFoundError:
         return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {shown(start)}.")

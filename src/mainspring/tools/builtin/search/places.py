@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from mainspring.env import FileStat, explain
 from mainspring.env.paths import shown
+from mainspring.errors import PermissionDeniedError
 from mainspring.tools.builtin.search.globs import has_magic, split
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
@@ -49,14 +50,14 @@ async def place(ctx: ToolContext, path: str) -> Place | ToolResult:
     """What a path argument means: a file, a folder, or a folder and a glob below it."""
     start = path
     try:
-        real = await ctx.resolve(path)
+        real = await settled(ctx, path)
         try:
             stat = await ctx.env.stat(real)
         except FileNotFoundError:
             if not has_magic(path):
                 raise
             start = start_of(path)
-            real = await ctx.resolve(start)
+            real = await settled(ctx, start)
             stat = await ctx.env.stat(real)
     except OSError as e:
         code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
@@ -70,3 +71,17 @@ async def place(ctx: ToolContext, path: str) -> Place | ToolResult:
 def accesses(path: str) -> list[Access]:
     """What a path argument makes a call read: the path, and the folder before its first wildcard."""
     return [Access("fs-read", p) for p in dict.fromkeys((path, start_of(path)))]
+
+
+async def settled(ctx: ToolContext, path: str) -> str:
+    """The real path of where to search.
+
+    Raises:
+        PermissionDeniedError: If what was permitted has become a link to another place since.
+    """
+    real = await ctx.resolve(path)
+    if path in ctx.paths and await ctx.env.realpath(real) != real:
+        raise PermissionDeniedError(
+            f"Cannot search {shown(path)}: it has become a symbolic link to another place since the call was allowed. Try again."
+        )
+    return real
