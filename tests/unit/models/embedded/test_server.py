@@ -7,7 +7,6 @@ import platform
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,28 +14,14 @@ import pytest
 from mainspring.errors import NetworkError, ProviderConfigError
 from mainspring.models.embedded import engine, server
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
+from tests.processes import alive, ended
 from tests.unit.models.embedded.conftest import Says
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.usefixtures("no_blocking"), pytest.mark.timeout(60)]
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(") ")[2][0] != "Z"
-
-
-async def gone(pid: int, seconds: float = 15.0) -> bool:
-    def wait() -> bool:
-        end = time.monotonic() + seconds
-        while alive(pid) and time.monotonic() < end:
-            time.sleep(0.02)
-        return not alive(pid)
-
-    return await asyncio.to_thread(wait)
+async def gone(pid: int) -> bool:
+    return await asyncio.to_thread(ended, pid)
 
 
 async def test_it_starts_once_and_ends(says: Says, gguf: Path) -> None:

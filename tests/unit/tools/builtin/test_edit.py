@@ -333,6 +333,8 @@ async def test_an_edit_changes_one_place_or_nothing(before: str, start: int, siz
     result, after = await change(before, old, new)
     if result.is_error or not result.metadata["changed"]:
         assert after == before
+    elif not before:
+        assert (old, after) == ("", new)  # nothing is found once in nothing
     else:
         view = before.replace("\r\n", "\n")
         assert view.count(old) == 1

@@ -1,0 +1,32 @@
+"""Waiting for processes that are not our children."""
+
+import os
+import select
+import threading
+import time
+
+
+def ended(pid: int, seconds: float = 15.0) -> bool:
+    """Whether a process ends within so many seconds; a zombie has ended."""
+    if hasattr(os, "pidfd_open"):
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return True
+        try:
+            return bool(select.select([handle], [], [], seconds)[0])
+        finally:
+            os.close(handle)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        threading.Event().wait(0.05)
+    return False
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    return not ended(pid, 0)
