@@ -19,7 +19,7 @@ from mainspring.models import ModelRequest
 from mainspring.models.embedded import EmbeddedModel, create_embedded
 from mainspring.models.embedded.server import LlamaServer
 from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
-from tests.processes import alive
+from tests.processes import alive, ended
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(300)]
 
