@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from mainspring.models.embedded.engine import check_engine as check_engine
     from mainspring.models.embedded.engine import engine_installed as engine_installed
     from mainspring.models.embedded.engine import missing_engine as missing_engine
-    from mainspring.models.embedded.fetch import fetch as fetch
-    from mainspring.models.embedded.fetch import present as present
+    from mainspring.models.embedded.fetching import fetch as fetch
+    from mainspring.models.embedded.fetching import present as present
     from mainspring.models.embedded.provider import EmbeddedModel as EmbeddedModel
     from mainspring.models.embedded.provider import build as build
     from mainspring.models.embedded.provider import create_embedded as create_embedded
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "engine": ("check_engine", "engine_installed", "missing_engine"),
-    "fetch": ("fetch", "present"),
+    "fetching": ("fetch", "present"),
     "provider": ("EmbeddedModel", "build", "create_embedded"),
     "weights": ("DEFAULT", "WEIGHTS", "Weights", "models_dir"),
 }

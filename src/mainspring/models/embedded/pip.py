@@ -71,24 +71,18 @@ async def download(requirements: Sequence[str], folder: Path, grown: Callable[[i
         stderr=asyncio.subprocess.PIPE,
         start_new_session=sys.platform != "win32",
     )
+    talk = asyncio.create_task(process.communicate())
     try:
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(_watch(folder, grown))
-            _, said = await process.communicate()
-            watch.cancel()
+        while not (await asyncio.wait((talk,), timeout=_POLL))[0]:
+            grown(await asyncio.to_thread(_bytes_in, folder))
+        said = talk.result()[1]
     finally:
-        if process.returncode is None:
+        if not talk.done():
             _kill(process)
-            await process.wait()
+            await asyncio.wait((talk,))
     if process.returncode:
         lines = [line for line in said.decode("utf-8", "replace").splitlines() if not line.startswith("WARNING")]
         raise SourceError(f"pip download failed: {' '.join(lines[-_TAIL:]) or f'exit code {process.returncode}'}")
-
-
-async def _watch(folder: Path, grown: Callable[[int], None]) -> None:
-    while True:
-        await asyncio.sleep(_POLL)
-        grown(await asyncio.to_thread(_bytes_in, folder))
 
 
 def _bytes_in(folder: Path) -> int:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
 from mainspring.models import Timeouts, detect_local_servers
 from mainspring.models.embedded.engine import engine_installed, missing_engine
-from mainspring.models.embedded.fetch import present
+from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.http_model import HttpModel
 from mainspring.models.shared_transport import shared_transport

@@ -14,7 +14,7 @@ from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
 from mainspring.events import CancelToken
 from mainspring.models.catalog import catalog
 from mainspring.models.embedded.engine import engine_installed
-from mainspring.models.embedded.fetch import present
+from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, find, get_command, models_dir
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.runtime import weights
