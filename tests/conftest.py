@@ -1,6 +1,7 @@
 """What every test gets: no user files, no keys, asyncio only."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 pytest_plugins = ["pytester", "tests.requirements_plugin"]
+
+# A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REAL_HOME = Path.home()
