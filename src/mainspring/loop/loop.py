@@ -110,7 +110,8 @@ async def _calls(run: Run, message: Message) -> bool:
     if bus.has(ToolIntent):
         await bus.emit(ToolIntent(run.id, message))
     if message.stop_reason == "max_tokens":
-        limit = run.config.behavior.max_output_tokens
+        caps = (run.config.behavior.max_output_tokens, run.config.model.info.max_output_tokens)
+        limit = min((cap for cap in caps if cap), default=None)
         answers = Answers(results={})
         settle(run, message, answers, TRUNCATED.format(limit=f" of {limit} tokens" if limit else ""))
         await _pair(run, message, answers)
