@@ -23,7 +23,7 @@ _PLAIN = frozenset(("variable_name", "special_variable_name"))
 _NAMES = _PLAIN | {"word", "string", "string_content", "number"}
 _EVALUATED_PLAIN = re.compile(r"[\w\s.#@+*/%<>=!&|?:,^~()-]*|\[\[?|\]\]?|\"\"")
 _EVALUATING = frozenset(
-    "let unset read mapfile readarray getopts printf test declare typeset local export readonly".split()
+    "let unset read mapfile readarray getopts printf test [ [[ declare typeset local export readonly".split()
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?\+?=", re.DOTALL)
@@ -53,12 +53,14 @@ class Arithmetic:
             found = _ASSIGNMENT.match(word.text)
             if found:
                 self.assign(found[1], word.text[found.end() :])
-        if not listed or listed[0].text not in _EVALUATING:
-            return
-        name, arguments = listed[0], listed[1:]
+        for start, word in enumerate(listed):  # behind `command`, `builtin`, `time` and the like, too
+            if word.text in _EVALUATING:
+                self._evaluating(word, listed[start + 1 :])
+
+    def _evaluating(self, name: Word, arguments: tuple[Word, ...]) -> None:
         if name.text == "printf":
             arguments = arguments[1:2] if arguments and arguments[0].text == "-v" else ()
-        elif name.text == "test" and not any(word.text in ("-v", "-R") for word in arguments):
+        elif name.text in ("test", "[", "[[") and not any(word.text in ("-v", "-R") for word in arguments):
             return
         for word in arguments:
             target = word.text.partition("=")[0]

@@ -19,6 +19,7 @@ MAX_LENGTH = 20_000
 """Longer lines are not analysed."""
 
 _JOINED = re.compile(r"\S\\\n\S")
+_ESCAPED_END = re.compile(r"(?:^|\n)[ \t]*\\\n|=\\\n|\\[ \t]+(?:\n|$)")
 _DESCRIPTOR = re.compile(r"\{\w+\}[<>]")
 _BLANKS = re.compile(r"(?:[ \t\n]|\\\n)*")
 _DIGITS = re.compile(r"(?<![^\s;&|()<>])\d+$")
@@ -42,6 +43,8 @@ def unreadable(text: str) -> str:
         return "it opens a file under a name of its own"
     if _JOINED.search(text):
         return "it holds a backslash at the end of a line in the middle of a word"
+    if _ESCAPED_END.search(text):
+        return "it holds a backslash where a line begins, a value begins, or blanks end a line"
     return ""
 
 

@@ -264,6 +264,9 @@ class _Reader:
         surplus: list[Word] = []
         fed: str | None = None
         self._gaps(node)
+        for before, child in zip(node.children, node.children[1:], strict=False):
+            if before.type != "heredoc_redirect" and self._line_ends(before.end_byte, child.start_byte):
+                self.doubt(TOGETHER)
         for child in node.children:
             if child.type in _REDIRECTS:
                 more, text = self._redirect(child)
@@ -292,8 +295,8 @@ class _Reader:
         operator, end = "", -1
         self._gaps(node)
         for child in node.children:
-            if end >= 0 and "\n" in self.source.between(end, child.start_byte).replace("\\\n", ""):
-                self.doubt(TOGETHER)  # for a shell the line, and with it the command, has ended
+            if end >= 0 and self._line_ends(end, child.start_byte):
+                self.doubt(TOGETHER)
             if child.type == "file_descriptor":
                 self.doubt("" if text_of(child).isdigit() else TOGETHER)
             elif not child.is_named:
@@ -308,6 +311,10 @@ class _Reader:
         if words:
             self._target(node, operator, words)
         return words[1:], None
+
+    def _line_ends(self, start: int, end: int) -> bool:
+        """Whether a line, and with it a command, ends for a shell in between."""
+        return "\n" in self.source.between(start, end).replace("\\\n", "")
 
     def _target(self, node: Node, operator: str, words: list[Word]) -> None:
         target = words[0]
@@ -326,6 +333,8 @@ class _Reader:
         start = body = end = None
         operator = node.children[0].type
         self.doubt("" if operator in ("<<", "<<-") else TOGETHER)
+        if self.source.number_before(node):
+            self.doubt("it holds a number right before a redirection")
         at = node.start_byte
         for child in node.children:
             if child.type not in ("heredoc_body", "heredoc_end") and not self.source.blank(at, child.start_byte):

@@ -381,6 +381,19 @@ async def test_a_command_behind_an_escaped_line_end_is_a_command() -> None:
         "git status </dev/null\n\\\nwhoami",
         "git status >/dev/null\n\\\n\\\n whoami",
         "git status 2>/dev/null\n \\\n whoami x",
+        "git status </dev/null\n\\\n 2>/dev/null whoami",
     ):
         assert (await shell(line, "shell(git status *)")).outcome == "ask"
     assert (await shell("git status </dev/null \\\n -s", "shell(git status *)")).outcome == "allow"
+
+
+@pytest.mark.parametrize("before", ["", "command ", "builtin ", "time ", "time -p command "])
+async def test_what_evaluates_names_does_so_behind_a_wrapper(before: str) -> None:
+    for line in (
+        "printf -v 'a[$(whoami)]' x",
+        "test -v 'a[$(whoami)]'",
+        "unset 'a[$(whoami)]'",
+        "read 'a[$(whoami)]' </dev/null",
+    ):
+        rules = [f"shell({name} *)" for name in ("printf", "test", "unset", "read", "command", "builtin", "time")]
+        assert (await shell(before + line, *rules)).outcome == "ask", before + line
