@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mainspring.policies.permissions.words import Word
 
 _NUMBER = re.compile(r"[-+]?\d+")
+_BINARY = frozenset("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] )".split())
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _PLAIN = frozenset(("variable_name", "special_variable_name"))
 _NAMES = _PLAIN | {"word", "string", "string_content", "number"}
@@ -36,15 +37,19 @@ class Arithmetic:
         self._used: set[str] = set()
         self._set: set[str] = set()
         self._unknown = False
+        self._splitting: set[str] = set()  # what a test may take for an option and a name: [ $x ] with x='-v a[...]'
+        self._odd: set[str] = set()  # what is set to something that can be evaluated so
 
     def unsafe(self) -> bool:
         """Whether anything it computes with may be something other than a number."""
-        return self._unknown or not self._used.isdisjoint(self._set)
+        return self._unknown or not self._used.isdisjoint(self._set) or not self._splitting.isdisjoint(self._odd)
 
     def assign(self, name: str, value: str | None) -> None:
         """A name is set to a value, ``None`` if that is not known."""
         if value is None or not _NUMBER.fullmatch(value):
             self._set.add(name)
+            if value is None or "[" in value:
+                self._odd.add(name)
 
     def command(self, words: Iterable[Word]) -> None:
         """A command that sets names, or that evaluates its arguments as names."""
@@ -59,18 +64,43 @@ class Arithmetic:
 
     def _evaluating(self, name: Word, arguments: tuple[Word, ...]) -> None:
         if name.text == "printf":
-            arguments = arguments[1:2] if arguments and arguments[0].text == "-v" else ()
-        elif name.text in ("test", "[", "[[") and not any(word.text in ("-v", "-R") for word in arguments):
-            return
+            first = arguments[0] if arguments else name
+            if first.text.startswith("-v") and first.text != "-v" or not globs.is_literal(first.text[:1]):
+                self._unknown = True  # -v and a name in one word, or perhaps
+            arguments = arguments[1:2] if first.text == "-v" else ()
+        elif name.text in ("test", "[", "[["):
+            self._test_words(arguments)
+            if not any(word.text in ("-v", "-R") for word in arguments):
+                return
         for word in arguments:
             target = word.text.partition("=")[0]
             if not globs.is_literal(target) or "[" in target or name.text == "let":
                 self._unknown = True  # a name with an index is computed, and so is what is in a name that is not known
             self._set.update(_NAME.findall(target))
 
+    def _test_words(self, words: tuple[Word, ...]) -> None:
+        """``test`` as a command: an option that is not known may be ``-v``."""
+        known = [word.literal for word in words]
+        self._splitting.update(n for word in words if word.splits for n in _NAME.findall(word.source))
+        pairs = zip(words, known, words[1:], known[1:], strict=False)
+        if any(not a and b.text not in _BINARY and (not k or "[" in b.text) for _, a, b, k in pairs):
+            self._unknown = True
+
+    def _splits(self, node: Node) -> None:
+        """What stands in brackets without quotes, and may become an option and a name."""
+        for child in node.children:
+            if child.type == "command_substitution":
+                self._unknown = True
+            elif child.type in ("simple_expansion", "expansion"):
+                self._splitting.update(_NAME.findall((child.text or b"").decode("utf-8", "replace")))
+            elif child.type not in ("string", "process_substitution"):
+                self._splits(child)
+
     def test(self, node: Node) -> None:
         """``[ ... ]`` or ``[[ ... ]]``: its comparisons of numbers, and ``-v``."""
         double = bool(node.children) and node.children[0].type == "[["
+        if not double:
+            self._splits(node)
         for part in _descendants(node):
             if part.type != "test_operator":
                 continue

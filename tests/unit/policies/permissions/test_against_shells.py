@@ -28,7 +28,7 @@ LINES = [
     "declare x=$(c0); export y=$(c1)", "c0 a;c1 b&c2 c", "c0 \"`c1 \\\"a\\\"`\"", "c0 \"${x:-`c1`}\"", "a=(c0 $(c1)) c2",
     "c0 <<\"E F\"\nx\nE F\nc1", "$(c0)", "c0 &>f; c1 >&2", "c0 |& c1", "function g { c0; }; g", "for ((i=0;i<2;i++)); do c0; done",
     "c0 \"${x:-'$(c1)'}\" \"${x:+'a'}\"", "c0 \"${x:-'}\"; c1; c2 \"'}\"", "c0 <<EOF\n${x:-'$(c1)'}\nEOF\nc2", "[ -v \"a[\\$(c1)]\" ]; c0",
-    "x='a[$(c0)]'; [[ \"x\" -eq 0 ]]; c1", "x='a[$(c0)]'; y[\"x\"]=1; c1 $((\"x\"))", "[[ \"a[\\$(c0)]\" -lt 1 ]] || c1", "a\n1<<EOF x\nEOF\nc2", "c0 <<EOF\n\\\n${x:-'$(c1)'}\nEOF\nc2", "c0 <f\nx=\\\n a b", "c1 \\  \n\nc2", "c0 </dev/null\n\\\n  >|a b", "time [ -v 'a[$(c1)]' ]; c0", "command test -v 'a[$(c1)]'", "c0 </dev/null\n\\\n a b", "c0 >x\n\\\nc1", "c0 <<<$ \"a\" b", "c0 >$ \"a\"", "c0 >&'a$(c1)'", "c0 >&\"a\\$(c1)\"; c2",
+    "x='a[$(c0)]'; [[ \"x\" -eq 0 ]]; c1", "x='a[$(c0)]'; y[\"x\"]=1; c1 $((\"x\"))", "[[ \"a[\\$(c0)]\" -lt 1 ]] || c1", "x='-v a[$(c0)]'; [ $x ]", "printf -v'a[$(c0)]' b", "x=-v; test $x 'a[$(c0)]'", "[ $(c0) = a ]", "a\n1<<EOF x\nEOF\nc2", "c0 <<EOF\n\\\n${x:-'$(c1)'}\nEOF\nc2", "c0 <f\nx=\\\n a b", "c1 \\  \n\nc2", "c0 </dev/null\n\\\n  >|a b", "time [ -v 'a[$(c1)]' ]; c0", "command test -v 'a[$(c1)]'", "c0 </dev/null\n\\\n a b", "c0 >x\n\\\nc1", "c0 <<<$ \"a\" b", "c0 >$ \"a\"", "c0 >&'a$(c1)'", "c0 >&\"a\\$(c1)\"; c2",
     "[[ \na == a ]] && c0", "[[ a == \na ]]; c0", "eval $'c0 a; c1'", "time x='a[$(c0)]'; c1 $((x))", ": ${x:='a[$(c0)]'}; c1 $((x))",
     "c0 -<<X a\nX\nc1", "c0 -b<<EOF x\nEOF\nc2",
 ]  # fmt: skip

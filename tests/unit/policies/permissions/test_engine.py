@@ -397,3 +397,36 @@ async def test_what_evaluates_names_does_so_behind_a_wrapper(before: str) -> Non
     ):
         rules = [f"shell({name} *)" for name in ("printf", "test", "unset", "read", "command", "builtin", "time")]
         assert (await shell(before + line, *rules)).outcome == "ask", before + line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x='-v a[$(whoami)]'; [ $x ]",
+        "x=$(cat f); [ $x ]",
+        "[ $(echo '-v a[$(whoami)]') ]",
+        "x='-v a[$(whoami)]'; test $x",
+        "x=-v; test $x 'a[$(whoami)]'",
+        'x=-v; y=\'a[$(whoami)]\'; test "$x" "$y"',
+        "test -v$x 'a[$(whoami)]'",
+        "printf -v'a[$(whoami)]' y",
+        "x=-v; printf $x 'a[$(whoami)]' y",
+    ],
+)
+async def test_an_option_that_is_not_known_may_evaluate_the_next_word(line: str) -> None:
+    assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(echo *)", "shell(cat *)")).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x=5; [ $x -gt 3 ]",
+        "[ -n $x ]",
+        "x=foo; [ $x = foo ]",
+        '[ "$(cat f)" = a ]',
+        "printf '%s' \"$x\"",
+        'test "$x" = a',
+    ],
+)
+async def test_plain_tests_need_nothing(line: str) -> None:
+    assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(cat *)")).outcome == "allow"
