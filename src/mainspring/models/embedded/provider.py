@@ -16,8 +16,9 @@ from mainspring.messages import Cost, Usage
 from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.embedded import profile
 from mainspring.models.embedded.emit import Emitter
-from mainspring.models.embedded.fetching import Progress, fetch, present
+from mainspring.models.embedded.fetching import fetch, present
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
+from mainspring.models.embedded.source import Progress
 from mainspring.models.embedded.steps import answer_only, next_step
 from mainspring.models.embedded.weights import DEFAULT, Weights, find, get_command, models_dir
 from mainspring.models.http_model import HttpModel
