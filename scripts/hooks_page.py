@@ -21,6 +21,9 @@ In a turn they fire in this order: `context:transform`, `system:transform`, `tur
 `tool:start`, `tool:error`, `tool:transform`, `tool:after`, and for all of them `tool-results:after`. A run begins with `session:start`
 and ends with `session:end` and `agent:done`, on every way out.
 
+A call that `tool:gate` or `tool:permit` refuses, an unknown tool, and arguments that do not fit end there: `tool:transform` and
+`tool:after` do not fire for them. The event `ToolExecutionEnd` and `tool-results:after` come for every call.
+
 This page is made from the code.
 """
 

@@ -18,7 +18,7 @@ from mainspring.errors import ConfigError, SessionError
 from mainspring.loop import Behavior
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
-from mainspring.policies.permissions import Origin, Permissions, RuleSet
+from mainspring.policies.permissions import Origin, Permissions, RuleSet, rules_without_tool
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.home import Home, working_folder
@@ -101,6 +101,13 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     small = choice.model.info.tools == "union"
     if small and options.tools is None:
         offered = for_small(offered, permissions.engine.rules)
+        missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
+        if missing:
+            report(
+                Notice(f"it may read here; to let it write or run: {' '.join(f'--allow {name}' for name in missing)}")
+            )
+    for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools()]):
+        report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
         env = LocalEnv(cwd)

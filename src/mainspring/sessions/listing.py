@@ -20,6 +20,7 @@ from mainspring.sessions.entries import (
     decode_entry,
 )
 from mainspring.sessions.store import SessionInfo
+from mainspring.sessions.turns import headline
 
 _HEAD = 64 * 1024
 _TAIL = 16 * 1024
@@ -116,7 +117,7 @@ def _preview(head: bytes) -> str:
     for line in _with(b'"prompt"', head):
         entry = _entry(line)
         if isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):
-            return " ".join(entry.message.text.split())[:_PREVIEW]
+            return headline(entry.message.text)[:_PREVIEW]
     return ""
 
 

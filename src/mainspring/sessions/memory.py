@@ -12,6 +12,7 @@ from mainspring.errors import SessionError
 from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, decode_entry
 from mainspring.sessions.places import checked_id
 from mainspring.sessions.store import Problem, Row, SessionInfo
+from mainspring.sessions.turns import headline
 
 
 class _Kept(Struct, eq=False):
@@ -130,7 +131,7 @@ def _info(kept: _Kept) -> SessionInfo:
             case LabelEntry(target=target, label=label) if target == kept.header.id:
                 title = label
             case MessageEntry(source="prompt", message=message) if not preview:
-                preview = " ".join(getattr(message, "text", "").split())[:80]
+                preview = headline(getattr(message, "text", ""))[:80]
             case _:
                 pass
     return SessionInfo(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.messages import Message, ToolSpec, ToolUseBlock
 from mainspring.models.embedded.profile import CHANGING, arguments
-from mainspring.models.embedded.sightings import known_files, named_files
+from mainspring.models.embedded.sightings import has_attachments, known_files, named_files, own_words
 from mainspring.models.embedded.union import Schema, union_schema
 
 MOST_CALLS = 8
@@ -52,7 +52,7 @@ def next_step(
     """The rules for the next turn.
 
     A file that the question names is looked at before anything is said about it; any other is read only under a name that
-    has come up. A call that was made already, and one more than `MOST_CALLS`, is not made: the model has to answer with what
+    has come up. Text that the question brings with it (piped in, or a file mentioned with ``@``) needs no looking at. A call that was made already, and one more than `MOST_CALLS`, is not made: the model has to answer with what
     it has.
 
     Args:
@@ -77,6 +77,11 @@ def next_step(
             done.clear()
         done.add((call.name, canonical(call.input)))
     known = known_files(messages)
+    if (
+        since and not made and has_attachments(since[0].text)
+    ):  # it is there to be read; only doing something needs a tool
+        asks = _asks(since)
+        return Step({n: c for n, c in calls.items() if n in CHANGING and not asks}, answer, frozenset(done))
     if about := _about(calls, _unseen(since, made, known), reading_only=bool(made) or _asks(since)):
         return Step(about, None, frozenset(done))
     return Step(_from_known(calls, known), answer, frozenset(done))
@@ -102,12 +107,12 @@ def _since_question(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _asks(since: Sequence[Message]) -> bool:
     """Whether the question is one, so that nothing has to be written for it."""
-    return bool(since) and since[0].text.rstrip().endswith("?")
+    return bool(since) and own_words(since[0].text).rstrip().endswith("?")
 
 
 def _unseen(since: Sequence[Message], made: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
     """The files that the question names and no call has looked at, by the path under which they are known."""
-    named = named_files(since[0].text) if since else []
+    named = named_files(own_words(since[0].text)) if since else []
     if len(named) > _MOST_NAMED:
         return []
     seen = " ".join([canonical(call.input) for call in made])

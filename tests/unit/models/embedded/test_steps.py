@@ -107,3 +107,24 @@ def test_a_wanted_form_of_the_answer_is_kept() -> None:
     found = step(Message.user("Count"), answer=form)
     assert found.answer == form
     assert answer_only(found).schema["properties"]["answer"] == form
+
+
+@pytest.mark.parametrize(
+    "attached",
+    ["<stdin>\n--- a/README.md\n+++ b/notes.txt\n</stdin>", '<file path="notes.md">\nTeh fox, see a.txt.\n</file>'],
+)
+def test_text_that_the_question_brings_is_not_looked_for(attached: str) -> None:
+    found = step(Message.user(f"Write a commit message for this\n\n{attached}"), tools=ALL)
+    assert found.answer is not None
+    assert set(found.calls) <= {"write_file", "edit", "multi_edit", "shell"}
+    assert step(Message.user(f"What is this about?\n\n{attached}"), tools=ALL).calls == {}
+
+
+def test_names_inside_attached_text_are_not_files_of_the_folder() -> None:
+    messages = [
+        Message.user("Go on\n\n<stdin>\nb/README.md\n</stdin>"),
+        Message.assistant("Yes."),
+        Message.user("List all files."),
+    ]
+    found = step(*messages)
+    assert "read_file" not in found.calls
