@@ -10,6 +10,7 @@ import pytest
 KEPT = {
     "errors.py",
     "redact.py",
+    "attachments.py",
     "messages",
     "events",
     "models",

@@ -111,13 +111,12 @@ async def _calls(run: Run, message: Message) -> bool:
         await bus.emit(ToolIntent(run.id, message))
     if message.stop_reason == "max_tokens":
         caps = (run.config.behavior.max_output_tokens, run.config.model.info.max_output_tokens)
-        limit = min((cap for cap in caps if cap), default=None)
+        cap = min(filter(None, caps), default=None)
+        limit = f" of {cap} tokens" if cap else ""
         answers = Answers(results={})
-        settle(run, message, answers, TRUNCATED.format(limit=f" of {limit} tokens" if limit else ""))
+        settle(run, message, answers, TRUNCATED.format(limit=limit))
         await _pair(run, message, answers)
-        _unusable(
-            run, f"the answer was cut off at the output limit{f' of {limit} tokens' if limit else ''}", "output_limit"
-        )
+        _unusable(run, f"the answer was cut off at the output limit{limit}", "output_limit")
         return True
     return await _answer(run, message, Pending(message))
 

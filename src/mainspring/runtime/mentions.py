@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from mainspring.attachments import delimited
 from mainspring.env import ExecutionEnv, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.policies.permissions import Decision
@@ -26,16 +27,6 @@ class Reads(Protocol):
     async def decide(self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None) -> Decision:
         """What would be decided about a call."""
         ...
-
-
-def delimited(tag: str, text: str, **attributes: str) -> str:
-    """Text between marks that it does not hold itself."""
-    number, name = 1, tag
-    while f"</{name}>" in text:
-        number += 1
-        name = f"{tag}-{number}"
-    told = "".join(f' {key}="{value}"' for key, value in attributes.items())
-    return f"<{name}{told}>\n{text.removesuffix(chr(10))}\n</{name}>"
 
 
 def mentions(prompt: str) -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime
 
 from msgspec import Struct
 
+from mainspring.attachments import own_words
 from mainspring.messages import AgentMessage, ContentBlock, Message, Role, StopReason, Usage
-
-_ATTACHED = re.compile(r"(?:^|\n\n)<(?:stdin|file|folder)\b")
 
 
 class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):
@@ -83,5 +81,5 @@ def turns_to_messages(turns: Iterable[SessionTurn]) -> list[Message]:
 
 def headline(text: str) -> str:
     """What a prompt says in a line, for lists: the person's words, without text that was attached to them."""
-    words = _ATTACHED.split(text, maxsplit=1)[0].strip() or text
-    return " ".join(words.split())
+    words = own_words(text).split() or text.split()
+    return " ".join(words)

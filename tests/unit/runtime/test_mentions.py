@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from mainspring.attachments import delimited
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.policies.permissions import Decision, Permissions
 from mainspring.runtime import mentions
-from mainspring.runtime.mentions import attach, delimited
+from mainspring.runtime.mentions import attach
 from mainspring.tools.builtin import read_file
 
 FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}

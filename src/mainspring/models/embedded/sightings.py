@@ -5,23 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from mainspring.attachments import own_words
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 
 _SHORTEST_NAME = 4
 _FILE = re.compile(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
-_ATTACHED = re.compile(r'^<((?:stdin|file|folder)(?:-\d+)?)(?: path="[^\n]*")?>\n.*?^</\1>', re.MULTILINE | re.DOTALL)
 _HIT = re.compile(r"\d+[:-]")
 _ENTRY = re.compile(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
-
-
-def own_words(text: str) -> str:
-    """A question without what was attached to it: piped text, and files mentioned with ``@``, which it holds already."""
-    return _ATTACHED.sub("", text)
-
-
-def has_attachments(text: str) -> bool:
-    """Whether a question brings the text that it is about."""
-    return _ATTACHED.search(text) is not None
 
 
 def named_files(text: str) -> list[str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.attachments import has_attachments, own_words
 from mainspring.messages import Message, ToolSpec, ToolUseBlock
 from mainspring.models.embedded.profile import CHANGING, arguments
-from mainspring.models.embedded.sightings import has_attachments, known_files, named_files, own_words
+from mainspring.models.embedded.sightings import known_files, named_files
 from mainspring.models.embedded.union import Schema, union_schema
 
 MOST_CALLS = 8

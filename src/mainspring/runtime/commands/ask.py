@@ -10,12 +10,13 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from mainspring.attachments import delimited
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import AgentEnd, AgentEvent, CancelToken, MessageEnd, ToolExecutionEnd, run_cancellable
 from mainspring.loop import AgentRun, AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
-from mainspring.runtime.mentions import attach, delimited
+from mainspring.runtime.mentions import attach
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
 from mainspring.runtime.weights import prepare
