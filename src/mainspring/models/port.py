@@ -48,6 +48,7 @@ class ModelRequest(Struct, eq=False):
         stop: Texts at which to stop.
         timeout: Seconds for the whole request; ``None`` means the transport's limits only.
         session_id: Names the conversation to the provider's prompt cache, where that is supported.
+        cache: Whether the provider's prompt cache is steered: breakpoints, cache keys. Costs nothing where there is none.
         extra: Further fields of the provider's own body, passed through as they are.
         scratch: See `Scratch`.
     """
@@ -64,6 +65,7 @@ class ModelRequest(Struct, eq=False):
     stop: Sequence[str] = ()
     timeout: float | None = None
     session_id: str | None = None
+    cache: bool = True
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
     scratch: Scratch | None = None
 

@@ -6,6 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.models.dialect_gemini import GeminiDialect
+from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo
 
 ReasoningField = Literal["echo", "none"]
@@ -54,7 +57,10 @@ class Profile(Struct, frozen=True):
     Attributes:
         info: Facts about the model; its ``provider`` and ``id`` name it.
         base_url: Where requests go, without the protocol's path and without a trailing slash.
-        dialect: What the host accepts.
+        dialect: What the host accepts over Chat Completions.
+        messages: What it accepts over Anthropic Messages.
+        responses: What it accepts over OpenAI Responses.
+        gemini: What it accepts over Gemini.
         headers: Further headers of each request.
         key_header: Header that carries the key; ``authorization`` puts ``Bearer`` before it.
         query: Query string of each request, without the question mark.
@@ -65,6 +71,9 @@ class Profile(Struct, frozen=True):
     info: ModelInfo
     base_url: str
     dialect: Dialect = Dialect()
+    messages: MessagesDialect = MessagesDialect()
+    responses: ResponsesDialect = ResponsesDialect()
+    gemini: GeminiDialect = GeminiDialect()
     headers: dict[str, str] = {}
     key_header: str = "authorization"
     query: str = ""

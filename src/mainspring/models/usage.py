@@ -7,6 +7,7 @@ from typing import Any
 
 from mainspring.messages import Cost, Usage
 from mainspring.models.json_values import as_number, as_object
+from mainspring.models.port import ModelInfo
 
 
 def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
@@ -61,17 +62,17 @@ def told_cost(raw: Mapping[str, Any]) -> Cost | None:
     return Cost(input=given, output=total - given)
 
 
-def priced(usage: Usage, prices: tuple[float, float, float, float] | None, told: Cost | None = None) -> Usage:
+def priced(usage: Usage, info: ModelInfo, told: Cost | None = None) -> Usage:
     """The same counts with their cost.
 
     Args:
         usage: The counts.
-        prices: US dollars per million tokens: input, output, cache read, cache write; ``None`` is unknown.
-        told: What the provider itself says it cost; wins. With neither the cost stays unknown.
+        info: The model that answered; with unknown prices the cost stays unknown.
+        told: What the provider itself says it cost; wins.
     """
     counts = (usage.input_tokens, usage.output_tokens, usage.cache_read, usage.cache_write)
-    if told is None and prices is not None:
-        told = Cost(*[count * rate / 1_000_000 for count, rate in zip(counts, prices, strict=True)])
+    if told is None and info.prices is not None:
+        told = Cost(*[count * rate / 1_000_000 for count, rate in zip(counts, info.prices, strict=True)])
     return Usage(*counts, usage.reasoning_tokens, told)
 
 

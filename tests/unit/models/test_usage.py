@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import Cost, Usage
+from mainspring.models import ModelInfo
 from mainspring.models.usage import normalize_usage, priced, told_cost
 
 
@@ -84,9 +85,9 @@ def test_the_providers_total_always_holds(
 def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown() -> None:
     usage = Usage(1_000_000, 500_000, 100_000, 10_000)
 
-    assert priced(usage, None).cost is None
-    assert priced(usage, (1.0, 2.0, 0.1, 1.25)).cost == Cost(1.0, 1.0, 0.01, 0.0125)
-    assert priced(usage, (1.0, 2.0, 0.1, 1.25), Cost(output=3.0)).cost == Cost(output=3.0)
+    assert priced(usage, ModelInfo("m", "p")).cost is None
+    assert priced(usage, ModelInfo("m", "p", prices=(1.0, 2.0, 0.1, 1.25))).cost == Cost(1.0, 1.0, 0.01, 0.0125)
+    assert priced(usage, ModelInfo("m", "p", prices=(1.0, 2.0, 0.1, 1.25)), Cost(output=3.0)).cost == Cost(output=3.0)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ class ChatDecoder:
         fields = as_object(raw)
         usage = normalize_usage(fields) if fields else None
         if fields and usage is not None and (usage.total_tokens or self.draft.usage is None):
-            self.draft.usage = priced(usage, self._profile.info.prices, told_cost(fields))
+            self.draft.usage = priced(usage, self._profile.info, told_cost(fields))
 
     def _groq(self, fields: dict[str, Any]) -> None:
         if fields.get("error"):
