@@ -20,7 +20,8 @@ from mainspring.models.credentials import KEY_VARIABLES
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
 from mainspring.models.providers import local, openai
-from mainspring.models.providers.openai_style import chat_model, given_key
+from mainspring.models.providers.common import given_key
+from mainspring.models.providers.openai_style import chat_model
 from mainspring.runtime.environ import env_str
 from mainspring.runtime.outcome import ModelName
 from mainspring.runtime.settings import AppConfig, Settings

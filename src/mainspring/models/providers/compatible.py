@@ -7,7 +7,8 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import require_key, setting
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.openai_style import chat_model, given_key
+from mainspring.models.providers.common import given_key
+from mainspring.models.providers.openai_style import chat_model
 
 NAME = "compatible"
 URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"

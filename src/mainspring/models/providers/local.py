@@ -13,7 +13,8 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import setting
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
-from mainspring.models.providers.openai_style import chat_model, given_key
+from mainspring.models.providers.common import given_key
+from mainspring.models.providers.openai_style import chat_model
 from mainspring.models.shared_transport import make_transport
 from mainspring.models.transport import Timeouts, Transport
 
