@@ -1,10 +1,37 @@
-"""Values out of JSON whose shape nobody promised."""
+"""JSON as hosts send it, whose shape nobody promised, and as they take it."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, cast
+
+import msgspec
+
+from mainspring.messages import strip_surrogates
+
+_encode = msgspec.json.Encoder().encode
+
+
+def to_json(value: Any) -> bytes:
+    """JSON of plain values; a lone surrogate, which has no UTF-8 form, becomes U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(strip_surrogates(value))
+
+
+def loose_object(data: bytes) -> dict[str, Any]:
+    """The JSON object of ``data``, also with control characters in strings, bad UTF-8 or half surrogates in it.
+
+    Raises:
+        ValueError: If it is no JSON object.
+    """
+    value = as_object(json.loads(data.decode("utf-8", "replace"), strict=False))
+    if value is None:
+        raise ValueError("no JSON object")
+    return value
 
 
 def as_object(value: object) -> dict[str, Any] | None:

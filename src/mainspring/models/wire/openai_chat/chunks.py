@@ -69,18 +69,6 @@ decode_chunk = msgspec.json.Decoder(Chunk).decode
 """The fast way; anything unusual about the types fails, and `LooseChunks` takes over."""
 
 
-def loose_object(data: bytes) -> dict[str, Any]:
-    """The JSON object of ``data``, also with control characters in strings, bad UTF-8 or half surrogates in it.
-
-    Raises:
-        ValueError: If it is no JSON object.
-    """
-    value = as_object(json.loads(data.decode("utf-8", "replace"), strict=False))
-    if value is None:
-        raise ValueError("no JSON object")
-    return value
-
-
 _PART_KEYS = frozenset({"type", "text", "content", "thinking", "refusal"})
 
 

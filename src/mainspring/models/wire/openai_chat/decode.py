@@ -6,16 +6,15 @@ from typing import Any
 
 import msgspec
 
-from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import Message, StopReason
-from mainspring.models.classify import classify_error
+from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.error_body import ErrorBody
-from mainspring.models.json_values import as_object, as_objects
+from mainspring.models.json_values import as_object, as_objects, loose_object
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
 from mainspring.models.wire.openai_chat.calls import CallAssembly
-from mainspring.models.wire.openai_chat.chunks import Choice, Chunk, Delta, LooseChunks, decode_chunk, loose_object
+from mainspring.models.wire.openai_chat.chunks import Choice, Chunk, Delta, LooseChunks, decode_chunk
 from mainspring.models.wire.openai_chat.reasoning import Reasoning
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -41,6 +40,7 @@ class ChatDecoder:
 
     __slots__ = (
         "_calls",
+        "_errors",
         "_finish",
         "_loose",
         "_profile",
@@ -59,6 +59,7 @@ class ChatDecoder:
         self.complete = False
         self.ended = False
         self._profile = profile
+        self._errors = AnswerErrors(self.draft, profile)
         self._loose: LooseChunks | None = None
         self._started = False
         self._text = -1  # the open text block
@@ -78,7 +79,7 @@ class ChatDecoder:
         except (msgspec.DecodeError, UnicodeError):
             chunk = self._loosely(name, data)
         if chunk.error or name == "error":
-            raise self._failed(data)
+            raise self._errors.told(data)
         if chunk.usage:
             self._usage(chunk.usage)
         elif chunk.x_groq:
@@ -89,7 +90,7 @@ class ChatDecoder:
             return
         choice = choices[0]
         if choice.error:
-            raise self._failed(msgspec.json.encode({"error": choice.error}))
+            raise self._errors.told({"error": choice.error})
         if choice.index or len(choices) > 1:
             first = next((c for c in choices if not c.index), None)
             if first is None:
@@ -100,18 +101,18 @@ class ChatDecoder:
     def whole(self, body: bytes, out: list[StreamEvent]) -> None:
         """Take a complete answer that was not streamed."""
         if not body:
-            raise self._invalid("The answer is empty", "empty")
+            raise self._errors.invalid("The answer is empty", "empty")
         self.feed("", body, out)
         if not self._started:
-            raise self._invalid("The answer holds no choices", "empty")
+            raise self._errors.invalid("The answer holds no choices", "empty")
         self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
         """The stream has ended."""
         if not self._started:
-            raise self._invalid("The answer is empty", "empty")
+            raise self._errors.invalid("The answer is empty", "empty")
         if not self.complete:
-            raise self._broken("The connection ended before the answer was complete")
+            raise self._errors.cut()
         self._reasoning.close(out)
         self._close_text(out)
         self._calls.close(out)
@@ -119,14 +120,13 @@ class ChatDecoder:
             self._text = 0
             out.append(self.draft.open_text())
             self._close_text(out)
+        why = f"finish reason {self._finish}"
         if self._finish in _FILTERED:
-            raise self._ended(
-                ModelError, f"{self._profile.provider} stopped the answer with its content filter", "content_filter"
-            )
+            raise self._errors.filtered(why)
         if self._finish in _OVERFLOWN:
-            raise self._ended(ContextExceededError, "The conversation does not fit the model's window", "overflow")
+            raise self._errors.overflown(why)
         if self._finish in _BROKEN:
-            raise self._broken(f"The provider broke off the answer (finish reason {self._finish})")
+            raise self._errors.broken(why)
         out.append(self.draft.done(self._stop_reason()))
 
     def _choice(self, choice: Choice, chunk: Chunk, out: list[StreamEvent]) -> None:
@@ -215,7 +215,7 @@ class ChatDecoder:
 
     def _groq(self, fields: dict[str, Any]) -> None:
         if fields.get("error"):
-            raise self._failed(msgspec.json.encode({"error": fields["error"]}))
+            raise self._errors.told({"error": fields["error"]})
         self._usage(fields.get("usage"))
 
     def _stop_reason(self) -> StopReason:
@@ -235,7 +235,7 @@ class ChatDecoder:
             return self._loose.chunk(loose_object(data))
         except (ValueError, RecursionError) as error:
             told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._failed(data) if told else self._unreadable(data)) from error
+            raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
 
     def _check_foreign(self, data: bytes) -> None:
         """An object without choices is usage, a sign of life, or an error in the form of some host."""
@@ -246,52 +246,7 @@ class ChatDecoder:
         except ValueError:
             return
         if value.get("object") == "error" or "detail" in value or "message" in value or "errors" in value:
-            raise self._failed(data)
-
-    def _failed(self, data: bytes) -> ModelError:
-        profile = self._profile
-        error = classify_error(None, {}, data, provider=profile.provider, model=profile.model)
-        error.partial = self._partial()
-        return error
-
-    def _ended(self, kind: type[ModelError], text: str, reason: str) -> ModelError:
-        profile = self._profile
-        return kind(
-            f"{text} (finish reason {self._finish})",
-            reason=reason,
-            provider=profile.provider,
-            model=profile.model,
-            partial=self._partial(),
-        )
-
-    def _broken(self, text: str) -> NetworkError:
-        profile = self._profile
-        return NetworkError(
-            f"{text} ({profile.provider}, {profile.base_url})",
-            reason="stream_cut",
-            provider=profile.provider,
-            model=profile.model,
-            partial=self._partial(),
-        )
-
-    def _unreadable(self, data: bytes) -> InvalidResponseError:
-        start = data[:200].decode("utf-8", "replace").strip()
-        if start[:1] == "<":
-            return self._invalid("The host answered with a web page instead of JSON; is the base URL right?", "html")
-        return self._invalid(f"The answer is no JSON: {start[:120]!r}", "not_json")
-
-    def _invalid(self, text: str, reason: str) -> InvalidResponseError:
-        profile = self._profile
-        return InvalidResponseError(
-            f"{text} ({profile.provider}, {profile.base_url})",
-            reason=reason,
-            provider=profile.provider,
-            model=profile.model,
-            partial=self._partial(),
-        )
-
-    def _partial(self) -> Message | None:
-        return self.draft.message() if len(self.draft) else None
+            raise self._errors.told(data)
 
 
 def _has_more(delta: Delta) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -17,17 +15,15 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolSpec,
     ToolUseBlock,
-    strip_surrogates,
 )
 from mainspring.models.history import EncodedHistory
-from mainspring.models.json_values import as_object
+from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.prepare import clean, short_id
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.options import options
 
 SLOT = "chat_completions"
-_encode = msgspec.json.Encoder().encode
 
 
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
@@ -54,14 +50,6 @@ def encode_message(message: Message, profile: Profile) -> bytes:
     if cleaned.role == "system":
         return b"," + to_json({"role": _system_role(profile.dialect), "content": cleaned.text})
     return b"".join([b"," + to_json(item) for item in _user(cleaned, profile.dialect)])
-
-
-def to_json(value: Any) -> bytes:
-    """JSON of plain values; a lone surrogate, which has no UTF-8 form, becomes U+FFFD."""
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return _encode(strip_surrogates(value))
 
 
 def _key(profile: Profile) -> str:

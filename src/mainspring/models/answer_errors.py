@@ -1,0 +1,76 @@
+"""What can be wrong with an answer, in the same words for every wire protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
+from mainspring.events import Draft
+from mainspring.messages import Message
+from mainspring.models.classify import classify_error
+from mainspring.models.profile import Profile
+
+_E = TypeVar("_E", bound=ModelError)
+
+
+class AnswerErrors:
+    """Makes the errors of one answer; each carries what had arrived of it.
+
+    Args:
+        draft: What has arrived.
+        profile: The model that answers.
+    """
+
+    __slots__ = ("_draft", "_profile")
+
+    def __init__(self, draft: Draft, profile: Profile) -> None:
+        self._draft = draft
+        self._profile = profile
+
+    def told(self, body: bytes | Mapping[str, Any]) -> ModelError:
+        """The host says itself that it failed, inside an answer that was otherwise accepted."""
+        profile = self._profile
+        error = classify_error(None, {}, body, provider=profile.provider, model=profile.model)
+        error.partial = self._partial()
+        return error
+
+    def filtered(self, why: str) -> ModelError:
+        """The host's content filter stopped the answer; ``why`` is its word for it."""
+        return self._made(
+            ModelError, f"{self._profile.provider} stopped the answer with its content filter ({why})", "content_filter"
+        )
+
+    def overflown(self, why: str) -> ContextExceededError:
+        """The conversation does not fit; ``why`` is the host's word for it."""
+        return self._made(ContextExceededError, f"The conversation does not fit the model's window ({why})", "overflow")
+
+    def broken(self, why: str) -> NetworkError:
+        """The host gave up in the middle; ``why`` is its word for it."""
+        return self.cut(f"The provider broke off the answer ({why})")
+
+    def cut(self, text: str = "The connection ended before the answer was complete") -> NetworkError:
+        """The answer is not complete."""
+        return self._made(NetworkError, f"{text} ({self._place})", "stream_cut")
+
+    def invalid(self, text: str, reason: str) -> InvalidResponseError:
+        """The answer cannot be understood."""
+        return self._made(InvalidResponseError, f"{text} ({self._place})", reason)
+
+    def unreadable(self, data: bytes) -> InvalidResponseError:
+        """The answer is no JSON."""
+        start = data[:200].decode("utf-8", "replace").strip()
+        if start[:1] == "<":
+            return self.invalid("The host answered with a web page instead of JSON; is the base URL right?", "html")
+        return self.invalid(f"The answer is no JSON: {start[:120]!r}", "not_json")
+
+    @property
+    def _place(self) -> str:
+        return f"{self._profile.provider}, {self._profile.base_url}"
+
+    def _made(self, kind: type[_E], text: str, reason: str) -> _E:
+        profile = self._profile
+        return kind(text, reason=reason, provider=profile.provider, model=profile.model, partial=self._partial())
+
+    def _partial(self) -> Message | None:
+        return self._draft.message() if len(self._draft) else None
