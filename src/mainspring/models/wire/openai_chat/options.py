@@ -9,10 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.models.limits import output_limit
-from mainspring.models.port import ModelRequest, ThinkingLevel
+from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
-
-_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
+from mainspring.models.refusals import listed_efforts, nearest_effort, refuses_field, refuses_images
 
 
 def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         fields["temperature"] = request.temperature
     if request.stop and dialect.stop:
         fields["stop"] = list(request.stop)
-    effort = _effort(request.thinking, profile)
+    effort = nearest_effort(request.thinking, profile.dialect.efforts, reasons=profile.info.reasoning)
     if effort is not None:
         fields["reasoning_effort"] = effort
     if request.session_id and dialect.prompt_cache_key:
@@ -46,23 +45,6 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
     return fields
 
 
-def _effort(level: ThinkingLevel | None, profile: Profile) -> str | None:
-    """The level to send: the nearest that the host takes."""
-    accepted = profile.dialect.efforts
-    if level is None or not accepted:
-        return None
-    if level == "off":
-        return min(accepted, key=_LEVELS.index) if profile.info.reasoning else None
-    wanted = _LEVELS.index(level)
-    return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - wanted), default=None)
-
-
-_REFUSES = re.compile(
-    r"unsupported|not supported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|extra|"
-    r"additional propert|invalid (field|param|argument|property)|not accept|deprecated|does not take|only supports?"
-)
-"""A refusal of a field as such; a value that is out of range is the caller's to mend."""
-
 _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"stream_options|include_usage", {"stream_usage": False}),
     (r"reasoning_content|reasoning_details|\breasoning\b.*(message|property)|thinking", {"reasoning": "none"}),
@@ -76,12 +58,6 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Words of a refusal, and the change that answers it."""
 
-_NO_IMAGES = re.compile(
-    r"(not support|unsupported|not accept|cannot process|only supports?) .{0,60}(image|vision|multimodal)|"
-    r"(image|vision)\w* .{0,60}(not supported|unsupported|not enabled|not available)"
-)
-_LISTED = re.compile(r"\bsupported (?:levels?|values?|efforts?)(?: are| is)?:?(.*)", re.DOTALL)
-
 
 def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
     """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
@@ -90,7 +66,7 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield _changed(profile, {"short_ids": True})
     if "signature" in text or "thinking block" in text:
         yield _changed(profile, {"reasoning": "none"})
-    if not _REFUSES.search(text):
+    if not refuses_field(text):
         return
     if "max_completion_tokens" in text or "max_tokens" in text:
         # Where both names stand in the text, the one that was sent is the one refused.
@@ -99,13 +75,12 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
             profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
         )
     if "effort" in text:
-        listed = _LISTED.search(text)
-        known = tuple(level for level in _LEVELS if listed and re.search(rf"\b{level}\b", listed[1]))
+        known = listed_efforts(text)
         yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)
-    if profile.info.vision and _NO_IMAGES.search(text):
+    if profile.info.vision and refuses_images(text):
         yield replace(profile, info=replace(profile.info, vision=False))
 
 
