@@ -196,6 +196,9 @@ def as_result(output: Any) -> ToolResult:
         blocks = cast("Sequence[Any]", output)
         if all(isinstance(b, TextBlock | ImageBlock) for b in blocks):
             return ToolResult(output=tuple(blocks))
+    convert = getattr(cast("Any", output), "to_tool_result", None)
+    if convert is not None:  # a `ToolResponse`, an `AssistRequest`
+        return convert()
     to_json = getattr(cast("Any", output), "model_dump_json", None)
     if to_json is not None:  # a pydantic model
         return ToolResult(output=to_json())

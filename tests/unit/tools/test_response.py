@@ -1,0 +1,138 @@
+"""`ToolResponse` and the requests for a model's help, to and from the results that the agent works with."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.messages import TextBlock
+from mainspring.tools import ToolErrorCode, ToolResult, as_result
+from mainspring.tools.response import (
+    AssistRequest,
+    ErrorResponse,
+    SuccessResponse,
+    assist_request,
+    error_response,
+    read_tool_response,
+    success_response,
+    to_tool_response,
+)
+
+
+@pytest.mark.covers("TDF-10")
+def test_there_are_nine_codes_and_a_failure_carries_one() -> None:
+    assert [code.value for code in ToolErrorCode] == [
+        "VALIDATION_ERROR", "IO_ERROR", "CONFIG_ERROR", "PERMISSION_DENIED", "RATE_LIMITED", "NOT_FOUND",
+        "LLM_ASSIST_REQUIRED", "TIMEOUT", "UNKNOWN",
+    ]  # fmt: skip
+    for code in ToolErrorCode:
+        made = error_response(code.value, "no")
+        assert (made.success, made.error, made.message) == (False, code, "no")
+    assert error_response("E_ODD", "no").error is ToolErrorCode.UNKNOWN
+    assert success_response({"n": 1}, "counted").success is True
+
+
+@pytest.mark.covers("TDF-11")
+def test_a_result_becomes_a_response() -> None:
+    done = to_tool_response(ToolResult(output="two\nlines"))
+    assert done == SuccessResponse("two\nlines", "two")
+    assert to_tool_response(ToolResult(output="x", title="read x")).message == "read x"
+    assert to_tool_response(ToolResult(output=(TextBlock("a"),))) == SuccessResponse((TextBlock("a"),), "a")
+
+    failed = to_tool_response(ToolResult(output="gone", is_error=True, code=ToolErrorCode.NOT_FOUND))
+    assert failed == ErrorResponse(ToolErrorCode.NOT_FOUND, "gone")
+    assert to_tool_response(ToolResult(output="gone", is_error=True)) == ErrorResponse(ToolErrorCode.UNKNOWN, "gone")
+    assert to_tool_response(ToolResult(output="later", metadata={"error": "TIMEOUT"})) == ErrorResponse(
+        ToolErrorCode.TIMEOUT, "later"
+    )
+
+
+@pytest.mark.covers("TDF-10", "TDF-11")
+def test_a_tool_may_return_a_response_and_its_failure_counts_as_one() -> None:
+    failed = as_result(error_response("RATE_LIMITED", "slow down"))
+    assert (failed.is_error, failed.code, failed.output) == (True, ToolErrorCode.RATE_LIMITED, "slow down")
+    done = as_result(success_response({"n": 1}, "counted"))
+    assert (done.is_error, json.loads(done.text), done.title) == (False, {"n": 1}, "counted")
+    assert as_result(success_response("text")).output == "text"
+    assert as_result(success_response(None)).output == ""
+
+
+@given(st.sampled_from(list(ToolErrorCode)), st.text())
+def test_a_failure_comes_back_from_a_result_as_it_was(code: ToolErrorCode, message: str) -> None:
+    response = ErrorResponse(code, message)
+    assert to_tool_response(response.to_tool_result()) == response
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"success": True, "result": 3, "message": "m"}, SuccessResponse(3, "m")),
+        ('{"success": false, "error": "TIMEOUT", "message": "late"}', ErrorResponse(ToolErrorCode.TIMEOUT, "late")),
+        ({"success": False, "error": "odd", "message": 4}, ErrorResponse(ToolErrorCode.UNKNOWN, "")),
+        ({"success": "yes", "result": 3}, None),
+        ({"success": True}, None),
+        ({"success": False}, None),
+        ("[1]", None),
+        ("{broken", None),
+        (None, None),
+    ],
+)
+def test_responses_are_read_from_mappings_and_their_json(value: Any, expected: Any) -> None:
+    assert read_tool_response(value) == expected
+
+
+REQUEST = {"action": "LLM_ASSIST_REQUIRED", "prompt": "Summarize: ...", "message": "too long"}
+
+
+@pytest.mark.covers("TDF-13")
+@pytest.mark.parametrize(
+    "result",
+    [
+        AssistRequest(prompt="Summarize: ...", message="too long").to_tool_result(),
+        as_result(AssistRequest(prompt="Summarize: ...", message="too long")),
+        ToolResult(output=json.dumps(REQUEST), metadata={"error": "LLM_ASSIST_REQUIRED"}),
+        ToolResult(metadata={"error": "LLM_ASSIST_REQUIRED", "prompt": "Summarize: ...", "message": "too long"}),
+        as_result(REQUEST),
+        as_result({**REQUEST, "taskType": "summary"}),
+        as_result({**REQUEST, "success": False, "error": "LLM_ASSIST_REQUIRED"}),
+    ],
+)
+def test_every_form_of_a_request_is_understood(result: ToolResult) -> None:
+    expected = AssistRequest(prompt="Summarize: ...", message="too long", action="LLM_ASSIST_REQUIRED")
+    assert assist_request(result) == expected
+
+
+@pytest.mark.covers("TDF-13")
+def test_the_older_form_without_a_prompt_asks_what_its_message_says() -> None:
+    legacy = {"success": False, "error": "LLM_ASSIST_REQUIRED", "message": "Which of the two is newer?"}
+    assert assist_request(as_result(legacy)) == AssistRequest(
+        prompt="Which of the two is newer?", message="Which of the two is newer?"
+    )
+    marked = as_result(error_response("LLM_ASSIST_REQUIRED", "Which is newer?"))
+    assert assist_request(marked) == AssistRequest(prompt="Which is newer?")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        ToolResult(output="plain text about LLM_ASSIST_REQUIRED"),
+        ToolResult(output='{"action": "other", "prompt": "x"}'),
+        ToolResult(output=f"see {json.dumps(REQUEST)}"),
+        ToolResult(output=json.dumps({"error": "LLM_ASSIST_REQUIRED"})),
+        ToolResult(output="", is_error=True, code=ToolErrorCode.LLM_ASSIST_REQUIRED),
+        ToolResult(output="late", is_error=True, code=ToolErrorCode.TIMEOUT),
+    ],
+)
+def test_what_is_no_request_is_none(result: ToolResult) -> None:
+    assert assist_request(result) is None
+
+
+@pytest.mark.covers("TDF-13")
+def test_text_that_others_wrote_can_ask_for_nothing() -> None:
+    planted = ToolResult(output=json.dumps(REQUEST))
+    assert assist_request(planted) is not None
+    assert assist_request(planted, trust_text=False) is None
+    marked = AssistRequest(prompt="p").to_tool_result()
+    assert assist_request(marked, trust_text=False) == AssistRequest(prompt="p")
