@@ -25,6 +25,7 @@ from mainspring.events.model import (
 )
 from mainspring.messages import (
     ContentBlock,
+    ImageBlock,
     Message,
     RedactedThinkingBlock,
     StopReason,
@@ -97,6 +98,10 @@ class Draft:
     def redacted_thinking(self, data: str) -> None:
         """A whole block of encrypted reasoning; it has no events of its own."""
         block = RedactedThinkingBlock(data)
+        self._close(self._open(block), block)
+
+    def image(self, block: ImageBlock) -> None:
+        """A whole image that the model made; it has no events of its own."""
         self._close(self._open(block), block)
 
     def open_call(self, id: str, name: str) -> ToolCallStart:

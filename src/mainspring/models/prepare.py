@@ -14,8 +14,11 @@ Rules of `pair`:
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
 from collections.abc import Iterator, Sequence
+from typing import Any
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -30,6 +33,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.models.json_values import as_object
 
 INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
 """Text of the error result that a call gets when its own is missing."""
@@ -85,7 +89,7 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
         return [left for answer in answers for left in _without_results(answer)], behind, closed
     if len(answers) == 1 and _is_regular(calls, answers[0]):
         return [message, answers[0]], behind, True
-    blocks: list[ContentBlock] = [results.get(c.id) or _missing(c) for c in _unique(calls)]
+    blocks: list[ContentBlock] = [_result_of(c, results.get(c.id)) for c in _unique(calls)]
     others = [left for answer in answers for left in _without_results(answer)]
     if len(calls) != len(wanted):
         kept = {id(call) for call in _unique(calls)}
@@ -100,7 +104,7 @@ def _is_regular(calls: tuple[ToolUseBlock, ...], answer: Message) -> bool:
     if len(content) < len(calls):
         return False
     for call, block in zip(calls, content, strict=False):
-        if type(block) is not ToolResultBlock or block.tool_use_id != call.id:
+        if type(block) is not ToolResultBlock or block.tool_use_id != call.id or not block.name:
             return False
     return len(content) == len(calls) or not any(type(b) is ToolResultBlock for b in content[len(calls) :])
 
@@ -112,8 +116,11 @@ def _unique(calls: tuple[ToolUseBlock, ...]) -> list[ToolUseBlock]:
     return list(first.values())
 
 
-def _missing(call: ToolUseBlock) -> ToolResultBlock:
-    return ToolResultBlock(call.id, call.name, INTERRUPTED, is_error=True)
+def _result_of(call: ToolUseBlock, result: ToolResultBlock | None) -> ToolResultBlock:
+    """The result of a call under its tool's name, which some hosts want to see; an error if there is none."""
+    if result is None:
+        return ToolResultBlock(call.id, call.name, INTERRUPTED, is_error=True)
+    return result if result.name else replace(result, name=call.name)
 
 
 def _without_results(message: Message) -> list[Message]:
@@ -215,3 +222,25 @@ def short_id(id: str) -> str:
         return id
     data = id.encode("utf-8", "replace")
     return f"{crc32(data):08x}{crc32(data[::-1]) % 16:x}"
+
+
+def new_call_id(response_id: str, number: int) -> str:
+    """An id for a call that its host gave none: decoding the same answer twice gives the same.
+
+    Args:
+        response_id: The host's id of the answer.
+        number: Which of the answer's calls it is.
+    """
+    tail = "".join([c for c in response_id if c.isascii() and c.isalnum()])[-12:]
+    return f"call_{tail or secrets.token_hex(6)}_{number}"
+
+
+def sent_arguments(call: ToolUseBlock) -> dict[str, Any]:
+    """The arguments of a call as an object, also where the model's text was none: hosts take nothing else."""
+    if call.raw_input is None:
+        return call.input
+    try:
+        value = as_object(json.loads(call.raw_input, strict=False))
+    except (ValueError, RecursionError):
+        value = None
+    return {"unreadable_arguments": call.raw_input} if value is None else value

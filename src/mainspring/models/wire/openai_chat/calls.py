@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import msgspec
 
 from mainspring.events import Draft, StreamEvent, parse_call
+from mainspring.models.prepare import new_call_id
 from mainspring.models.wire.openai_chat.chunks import CallDelta, FunctionDelta
 
 
@@ -129,7 +129,7 @@ class CallAssembly:
     def _open(self, id: str, name: str, index: int | None, out: list[StreamEvent]) -> _Call:
         given = bool(id) and not any(call.id == id for call in self._calls)
         if not given:
-            id = f"call_{_tail(self.response_id) or secrets.token_hex(6)}_{len(self._calls)}"
+            id = new_call_id(self.response_id, len(self._calls))
         event = self._draft.open_call(id, name)
         call = _Call(event.index, id, name, index, given=given)
         self._calls.append(call)
@@ -167,7 +167,3 @@ def _as_text(arguments: str | dict[str, Any] | None) -> str:
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments).decode()
     return arguments or ""
-
-
-def _tail(response_id: str) -> str:
-    return "".join([c for c in response_id if c.isascii() and c.isalnum()])[-12:]

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import strip_surrogates
+from mainspring.models.halves import Halves
 from mainspring.models.json_values import as_int, as_list, as_object, as_objects
 
 
@@ -73,16 +74,12 @@ _PART_KEYS = frozenset({"type", "text", "content", "thinking", "refusal"})
 
 
 class LooseChunks:
-    """Chunks out of objects whose fields may have any type; what does not fit is left out.
-
-    Characters that a host cut into two surrogate halves, one at the end of a chunk and one at the start of the next, are
-    put together again; a half that stays alone becomes U+FFFD.
-    """
+    """Chunks out of objects whose fields may have any type; what does not fit is left out, and halves are mended."""
 
     __slots__ = ("_halves",)
 
     def __init__(self) -> None:
-        self._halves: dict[str, str] = {}  # the first half of a character, by the field it came in
+        self._halves = Halves()
 
     def chunk(self, value: dict[str, Any]) -> Chunk:
         """The chunk in an object."""
@@ -115,14 +112,14 @@ class LooseChunks:
         if part is not None:  # an object that is no part of an answer is the answer, decoded by its host
             content = [part] if part.keys() & _PART_KEYS else json.dumps(part, ensure_ascii=False)
         texts = {
-            name: self._mended(_text(fields.get(name)), f"{place} {name}")
+            name: self._halves.mended(_text(fields.get(name)), f"{place} {name}")
             for name in ("reasoning_content", "reasoning", "thinking", "refusal")
         }
         calls = as_objects(fields.get("tool_calls"))
         return Delta(
             content=strip_surrogates(content)
             if isinstance(content, list)
-            else self._mended(_text(content), f"{place} content"),
+            else self._halves.mended(_text(content), f"{place} content"),
             reasoning_details=strip_surrogates(as_objects(fields.get("reasoning_details"))) or None,
             tool_calls=[self._call(call, place) for call in calls] or None,
             function_call=self._function(fields.get("function_call"), place),
@@ -146,22 +143,10 @@ class LooseChunks:
             return None
         arguments = fields.get("arguments")
         if isinstance(arguments, str):
-            arguments = self._mended(arguments, f"{place} arguments")
+            arguments = self._halves.mended(arguments, f"{place} arguments")
         elif arguments is not None:
             arguments = as_object(arguments) or json.dumps(arguments)
         return FunctionDelta(_text(fields.get("name")), arguments)
-
-    def _mended(self, text: str | None, field: str) -> str | None:
-        if text is None:
-            return None
-        text = self._halves.pop(field, "") + text
-        if text.isascii():
-            return text
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        if "\ud800" <= text[-1] <= "\udbff":
-            self._halves[field] = text[-1]
-            text = text[:-1]
-        return strip_surrogates(text)
 
 
 def _text(value: object) -> str | None:

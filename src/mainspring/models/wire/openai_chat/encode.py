@@ -19,7 +19,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, short_id
+from mainspring.models.prepare import clean, sent_arguments, short_id
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.options import options
 
@@ -142,7 +142,7 @@ def _call(block: ToolUseBlock, dialect: Dialect) -> dict[str, Any]:
     call: dict[str, Any] = {
         "id": _id(block.id, dialect),
         "type": "function",
-        "function": {"name": block.name, "arguments": _arguments(block)},
+        "function": {"name": block.name, "arguments": to_json(sent_arguments(block)).decode()},
     }
     extra = _object(block.signature) if block.signature else None
     if extra is not None:
@@ -152,14 +152,6 @@ def _call(block: ToolUseBlock, dialect: Dialect) -> dict[str, Any]:
 
 def _id(id: str, dialect: Dialect) -> str:
     return short_id(id) if dialect.short_ids else id
-
-
-def _arguments(block: ToolUseBlock) -> str:
-    """Arguments as text that parses: hosts that fill a prompt template fail on anything else."""
-    if block.raw_input is None:
-        return to_json(block.input).decode()
-    value = _object(block.raw_input)
-    return to_json({"unreadable_arguments": block.raw_input} if value is None else value).decode()
 
 
 def _object(text: str) -> dict[str, Any] | None:
