@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.tools import ToolContext
-from mainspring.tools.builtin import edit
+from mainspring.tools.builtin import apply_patch, edit
 
 FUNCTION = 'def greet(name):\n    if name:\n        return "Hello, " + name\n    return None\n\n\nprint(greet("you"))\n'
 
@@ -153,4 +153,25 @@ async def test_recorded_edits(material: Path) -> None:
             await check(row)
         except AssertionError as e:
             failed.append(f"{row['id']}: {e}")
+    assert not failed, f"{len(failed)} of {len(rows)}: {failed[:5]}"
+
+
+async def test_recorded_patches(material: Path) -> None:
+    """Where the recorded program keeps what it did before a failure, ours does so only when it is told to."""
+    rows = [
+        json.loads(line)
+        for line in (material / "edits" / "apply-patch-scenarios.jsonl").read_text("utf-8").splitlines()
+    ]
+    failed: list[str] = []
+    for row in rows:
+        partial = "partial_success" in row["id"]
+        env = MemoryEnv(row["input"])
+        result = await apply_patch(ToolContext(env=env), patch=row["patch"], partial=partial)
+        after = {name: data.decode() for name, data in env.files.items()}
+        if after != row["expected"]:
+            failed.append(f"{row['id']}: {result.text}")
+        if partial:
+            env = MemoryEnv(row["input"])
+            assert (await apply_patch(ToolContext(env=env), patch=row["patch"])).is_error
+            assert env.files == MemoryEnv(row["input"]).files
     assert not failed, f"{len(failed)} of {len(rows)}: {failed[:5]}"

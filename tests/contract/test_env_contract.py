@@ -55,6 +55,21 @@ async def test_missing_folders_are_made_only_when_wanted(env: ExecutionEnv) -> N
         await env.stat("none")
 
 
+async def test_a_file_is_renamed(env: ExecutionEnv) -> None:
+    await write(env, "a", "b")
+    await env.rename("a", "new/c")
+    await env.rename("b", "new/c")
+    assert await env.read_bytes("new/c") == b"b"
+    with pytest.raises(FileNotFoundError):
+        await env.stat("a")
+    with pytest.raises(FileNotFoundError):
+        await env.rename("a", "x")
+    with pytest.raises(FileNotFoundError):
+        await env.rename("new/c", "none/x", parents=False)
+    with pytest.raises(IsADirectoryError):
+        await env.rename("new", "x")
+
+
 async def test_paths_start_at_the_project_folder(env: ExecutionEnv) -> None:
     assert await env.realpath(".") == env.cwd
     assert await env.realpath("x/../y//z/") == f"{env.cwd}/y/z"

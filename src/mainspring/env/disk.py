@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat as modes
 import sys
 
@@ -173,6 +174,22 @@ def kind_of(entry: os.DirEntry[str]) -> FileKind:
         return _KINDS.get(modes.S_IFMT(entry.stat(follow_symlinks=False).st_mode), "other")
     except OSError:
         return "other"
+
+
+def rename_file(source: str, target: str, parents: bool) -> None:
+    """See `ExecutionEnv.rename`; the last parts of both paths are not resolved."""
+    for path in (source, target):
+        if os.path.isdir(path) and not os.path.islink(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if parents:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+    try:
+        os.replace(source, target)
+    except OSError as e:
+        if e.errno != errno.EXDEV:
+            raise
+        shutil.move(source, target)  # to another file system: copied with mode and times, then removed
+    _sync_folder(os.path.dirname(target))
 
 
 def remove_file(path: str) -> None:

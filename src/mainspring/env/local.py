@@ -121,13 +121,18 @@ class LocalEnv:
     async def remove(self, path: str) -> None:
         """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
 
-        def remove() -> None:
-            folder, name = os.path.split(path.rstrip("/"))
-            if name in ("", ".", "..", "~"):
-                raise OSError(22, "it is not the name of a file", path)
-            disk.remove_file(os.path.join(disk.real_path(folder or ".", self._cwd, self._home), name))
+        await asyncio.to_thread(lambda: disk.remove_file(self._named(path)))
 
-        await asyncio.to_thread(remove)
+    async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
+        """Give a file another name. See `ExecutionEnv.rename`."""
+        await asyncio.to_thread(lambda: disk.rename_file(self._named(source), self._named(target), parents))
+
+    def _named(self, path: str) -> str:
+        """The path of a name itself: the links on the way to it resolved, the last part as it is. Blocking."""
+        folder, name = os.path.split(path.rstrip("/"))
+        if name in ("", ".", "..", "~"):
+            raise OSError(22, "it is not the name of a file", path)
+        return os.path.join(disk.real_path(folder or ".", self._cwd, self._home), name)
 
     async def find_program(self, name: str) -> str | None:
         """Where a program is: on the user's PATH, or beside the running Python, where packages put theirs."""

@@ -123,6 +123,10 @@ class MemoryEnv:
         """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
         self._tree.remove(path)
 
+    async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
+        """Give a file another name. See `ExecutionEnv.rename`."""
+        self._tree.rename(source, target, parents)
+
     async def find_program(self, name: str) -> str | None:
         """No program is found."""
         return None

@@ -117,6 +117,23 @@ class MemoryTree:
             raise os_error(errno.ENOTEMPTY, path)
         del self._nodes[full]
 
+    def rename(self, source: str, target: str, parents: bool) -> None:
+        """Give a file or a link another name."""
+        old, new = self._name(source), self._name(target)
+        node = self._nodes.get(old)
+        if node is None:
+            raise os_error(errno.ENOENT, source)
+        for found, path in ((node, source), (self._nodes.get(new), target)):
+            if isinstance(found, Folder):
+                raise os_error(errno.EISDIR, path)
+        folder = posixpath.dirname(new)
+        if parents:
+            self._make_folder(folder)
+        elif folder not in self._nodes:
+            raise os_error(errno.ENOENT, target)
+        del self._nodes[old]
+        self._nodes[new] = node
+
     def files(self) -> dict[str, bytes]:
         """All files, those of the project by their path in it."""
         prefix = self._cwd.rstrip("/") + "/"

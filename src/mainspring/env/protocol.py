@@ -229,6 +229,19 @@ class ExecutionEnv(Protocol):
         """Delete a file, a link (not what it leads to) or an empty folder."""
         ...
 
+    async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
+        """Give a file another name; mode, owner and times stay. A file that has that name already is replaced.
+
+        Args:
+            source: The file; a link itself, not what it leads to.
+            target: Its new path.
+            parents: Whether missing folders are made.
+
+        Raises:
+            IsADirectoryError: If one of them is a folder.
+        """
+        ...
+
     async def find_program(self, name: str) -> str | None:
         """Where a program is, or ``None``."""
         ...

@@ -1,0 +1,215 @@
+"""The patch format: ``*** Begin Patch``, sections that add, delete, update or move a file, ``*** End Patch``. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
+ADD, DELETE, UPDATE, MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
+_SECTIONS = (ADD, DELETE, UPDATE)
+_WRAPPED = re.compile(r"\A(?:<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2|```\w*\n(.*)\n```)\Z", re.DOTALL)
+"""A here-document or a code block around the patch, which models write now and then."""
+_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
+"""The line numbers of a unified diff, which say nothing here."""
+
+Action = Literal["add", "delete", "update"]
+
+
+class PatchError(ValueError):
+    """It is no patch; the text says what is wrong, where, and what to write."""
+
+
+class Chunk(Struct, frozen=True):
+    """One change in a file.
+
+    Attributes:
+        contexts: Lines to look for first, each behind the one before; what stood after ``@@``.
+        old: Lines that are in the file.
+        new: Lines that replace them.
+        at_end: Whether the old lines are the last of the file.
+        line: Where it begins in the patch, from 1.
+    """
+
+    contexts: tuple[str, ...]
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    at_end: bool = False
+    line: int = 0
+
+
+class Section(Struct, frozen=True):
+    """What is to become of one file.
+
+    Attributes:
+        action: What to do.
+        path: The file.
+        content: What to put into an added file.
+        chunks: Changes, in the order in which they stand in the file.
+        target: Where to move the file; empty if it stays.
+    """
+
+    action: Action
+    path: str
+    content: str = ""
+    chunks: tuple[Chunk, ...] = ()
+    target: str = ""
+
+
+def parse_patch(text: str) -> tuple[Section, ...]:
+    """The sections of a patch.
+
+    Raises:
+        PatchError: If it is none.
+    """
+    lines = _unwrapped(text).replace("\r\n", "\n").split("\n")
+    if lines[0].strip() != BEGIN:
+        raise PatchError(f"the first line of a patch is {BEGIN!r}, not {_short(lines[0])}")
+    if lines[-1].strip() != END:
+        raise PatchError(f"the last line of a patch is {END!r}, not {_short(lines[-1])}; it may have been cut off")
+    reader = _Reader(lines[1:-1])
+    sections: list[Section] = []
+    while not reader.done:
+        if reader.line.strip():
+            sections.append(reader.section())
+        else:
+            reader.at += 1
+    if not sections:
+        raise PatchError("the patch has no section, so there is nothing to do")
+    return tuple(sections)
+
+
+def _unwrapped(text: str) -> str:
+    text = text.strip("\ufeff \t\r\n")
+    wrapped = _WRAPPED.match(text)
+    return (wrapped[3] or wrapped[4] or "").strip() if wrapped else text
+
+
+class _Reader:
+    """Goes through the lines between begin and end."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self.at = 0
+
+    @property
+    def done(self) -> bool:
+        return self.at >= len(self._lines)
+
+    @property
+    def line(self) -> str:
+        return self._lines[self.at]
+
+    @property
+    def number(self) -> int:
+        """The line's number in the patch, whose first line is its begin."""
+        return self.at + 2
+
+    def section(self) -> Section:
+        head = self.line.strip()
+        start = next((s for s in _SECTIONS if head.startswith(s)), None)
+        if start is None:
+            known = ", ".join([f"'{s} PATH'" for s in _SECTIONS])
+            raise PatchError(f"line {self.number}: a section begins with {known}, not {_short(self.line)}")
+        path = head[len(start) :].strip()
+        if not path:
+            raise PatchError(f"line {self.number}: {start!r} needs a path behind it")
+        number = self.number
+        self.at += 1
+        if start == DELETE:
+            return Section("delete", path)
+        if start == ADD:
+            return Section("add", path, self._content())
+        target = ""
+        if not self.done and self.line.strip().startswith(MOVE):
+            target = self.line.strip()[len(MOVE) :].strip()
+            if not target:
+                raise PatchError(f"line {self.number}: {MOVE!r} needs a path behind it")
+            self.at += 1
+        chunks = self._chunks()
+        if not chunks and not target:
+            raise PatchError(f"line {number}: the update of {path} changes nothing; lines to change begin with - or +")
+        return Section("update", path, chunks=chunks, target=target)
+
+    def _content(self) -> str:
+        found: list[str] = []
+        while not self.done and self.line.startswith("+"):
+            found.append(self.line[1:] + "\n")
+            self.at += 1
+        self._skip_blank()
+        if not self.done and not _is_section(self.line):
+            raise PatchError(f"line {self.number}: each line of an added file begins with +, not {_short(self.line)}")
+        return "".join(found)
+
+    def _chunks(self) -> tuple[Chunk, ...]:
+        found: list[Chunk] = []
+        while True:
+            self._skip_blank()
+            if self.done or _is_section(self.line):
+                return tuple(found)
+            found.append(self._chunk(is_first=not found))
+
+    def _chunk(self, *, is_first: bool) -> Chunk:
+        number = self.number
+        contexts: list[str] = []
+        marked = False
+        while not self.done and self.line.startswith("@@"):
+            marked = True
+            context = self.line[2:].strip("\r")
+            ranges = _RANGES.fullmatch(context.strip())
+            context = ranges[1] if ranges else context.removeprefix(" ")
+            if context.strip():
+                contexts.append(context)
+            self.at += 1
+        if not marked and not is_first:
+            raise PatchError(f"line {number}: a change begins with @@, not {_short(self.line)}")
+        old: list[str] = []
+        new: list[str] = []
+        count = 0
+        while not self.done and self._is_change():
+            sign, rest = self.line[:1] or " ", self.line[1:]
+            if sign != "+":
+                old.append(rest)
+            if sign != "-":
+                new.append(rest)
+            count += 1
+            self.at += 1
+        at_end = not self.done and self.line.strip() == END_OF_FILE
+        if at_end:
+            self.at += 1
+        if not count:
+            shown = "the end of the section" if self.done or _is_section(self.line) else _short(self.line)
+            raise PatchError(
+                f"line {self.number}: a change has lines that begin with a space (as in the file), - (goes) or + (comes), "
+                f"but here is {shown}"
+            )
+        return Chunk(tuple(contexts), tuple(old), tuple(new), at_end, number)
+
+    def _is_change(self) -> bool:
+        line = self.line
+        if line == "":  # An empty line of the file whose space was lost, unless only the next section follows.
+            return not all(not rest.strip() for rest in self._until_mark())
+        return line[0] in " -+" and not (line[0] == " " and _is_section(line))
+
+    def _until_mark(self) -> list[str]:
+        found: list[str] = []
+        for line in self._lines[self.at :]:
+            if line.startswith("@@") or _is_section(line) or line.strip() == END_OF_FILE:
+                break
+            found.append(line)
+        return found
+
+    def _skip_blank(self) -> None:
+        while not self.done and not self.line.strip():
+            self.at += 1
+
+
+def _is_section(line: str) -> bool:
+    return line.strip().startswith(_SECTIONS)
+
+
+def _short(line: str) -> str:
+    return repr(line if len(line) <= 80 else line[:80] + "…")
