@@ -1,35 +1,130 @@
-"""Facts about models: what is known, and nothing made up where it is not."""
+"""Facts about models: what is known, and nothing made up where it is not.
+
+The data (`catalog.json`) is written by ``scripts/make_catalog.py``; it is read on the first look-up.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from importlib.resources import files
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from mainspring.models.port import ModelInfo
+from mainspring.errors import ProviderConfigError
+from mainspring.models.config import ModelFacts, ProviderConfig
+from mainspring.models.port import FREE, ModelInfo, PriceTier, Rates
+
+_SAME_PRICE = {"azure": "openai"}
+"""Providers that sell the models of another one at its prices."""
+
+_OWN_MACHINES = frozenset({"local", "embedded"})
+"""Providers that cost nothing. What window their servers were started with, no catalogue knows."""
+
+_VENDORS = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "google": "gemini",
+    "x-ai": "xai",
+    "xai": "xai",
+    "mistralai": "mistral",
+    "mistral-ai": "mistral",
+    "mistral": "mistral",
+    "deepseek": "deepseek",
+    "deepseek-ai": "deepseek",
+    "moonshotai": "moonshotai",
+    "qwen": "alibaba",
+    "z-ai": "zai",
+    "zai-org": "zai",
+}
+"""Vendors as gateways write them before a model's name, and who they are here."""
+
+_FIRST_HAND = ("openai", "anthropic", "gemini", "xai", "mistral", "deepseek")
+_DATE = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d|(0\d|1[0-2])([0-2]\d|3[01])|latest)$")
+_BEDROCK = re.compile(r"^(?:[a-z]+\.)?([a-z0-9]+)\.(.+?)(?:-v\d+(?::\d+)?)?$")
+_VARIANT = re.compile(r":(nitro|floor|exacto|thinking|extended|beta|online)$")
 
 
 class CatalogEntry(Struct, frozen=True):
-    """One line of the catalogue; see `ModelInfo`. ``None`` is unknown."""
+    """One model of the catalogue; ``None`` is unknown.
+
+    Attributes:
+        provider: Who offers it at these prices.
+        id: Its id there.
+        context_window: Tokens of prompt and answer together.
+        max_output_tokens: Most tokens of one answer.
+        vision: Whether it takes images.
+        tools: Whether it calls tools.
+        reasoning: Whether it reasons.
+        prices: See `ModelInfo`.
+        cache_write_1h: See `ModelInfo`.
+        tiers: See `ModelInfo`.
+        label: Name for people.
+    """
 
     provider: str
     id: str
     context_window: int | None = None
     max_output_tokens: int | None = None
     vision: bool | None = None
+    tools: bool | None = None
     reasoning: bool | None = None
-    prices: tuple[float, float, float, float] | None = None
+    prices: Rates | None = None
+    cache_write_1h: float | None = None
+    tiers: tuple[PriceTier, ...] = ()
     label: str = ""
 
 
-class Catalog(Struct, frozen=True):
-    """All entries, the day on which they were true, and where they come from."""
+class _Row(Struct, array_like=True, frozen=True):
+    id: str
+    context_window: int | None
+    max_output_tokens: int | None
+    abilities: str | None
+    prices: tuple[float | None, ...] | None
+    tiers: tuple[tuple[int, tuple[float | None, ...]], ...]
+    label: str
+
+
+class _Section(Struct, frozen=True):
+    hosts: tuple[str, ...]
+    models: tuple[_Row, ...]
+
+
+class Catalog(Struct, frozen=True, dict=True):
+    """All that is known, the day on which it was true, and where it comes from."""
 
     date: str
     sources: str
-    models: tuple[CatalogEntry, ...]
+    providers: dict[str, _Section]
+
+    @cached_property
+    def models(self) -> tuple[CatalogEntry, ...]:
+        """All entries."""
+        return tuple([_entry(name, row) for name, section in self.providers.items() for row in section.models])
+
+    @cached_property
+    def hosts(self) -> dict[str, str]:
+        """The provider that answers at a host."""
+        return {host: name for name, section in self.providers.items() for host in section.hosts}
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, _Row]]:
+        return {name: {_key(row.id): row for row in section.models} for name, section in self.providers.items()}
+
+    def find(self, provider: str, model: str) -> CatalogEntry | None:
+        """The entry of a model at a provider, by any of its names there."""
+        rows = self._rows.get(provider)
+        if rows is None:
+            return None
+        for name in _spellings(model):
+            row = rows.get(_key(name))
+            if row is not None:
+                return _entry(provider, row)
+        return None
 
 
 @lru_cache(maxsize=1)
@@ -38,13 +133,34 @@ def catalog() -> Catalog:
     return msgspec.json.decode(files("mainspring.models").joinpath("catalog.json").read_bytes(), type=Catalog)
 
 
-def look_up(provider: str, model: str) -> ModelInfo:
+def find_entry(provider: str, model: str) -> CatalogEntry | None:
+    """The entry of a model at a provider, by its name or by its name without date."""
+    return catalog().find(provider, model)
+
+
+def look_up(provider: str, model: str, *, base_url: str = "", known_as: str = "") -> ModelInfo:
     """What is known about a model.
 
-    A dated name (``gpt-5-mini-2025-08-07``) is the model without its date. Of an unknown model nothing is known: no window,
-    no prices; it is taken to accept images until its host says no.
+    A dated name (``gpt-5-mini-2025-08-07``) is the model without its date, unless it has an entry of its own. A model that is
+    found only at its vendor (``anthropic/claude-sonnet-4.5``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` behind a
+    gateway) has the vendor's window and abilities, but no price: what the host asks is not known. A model of one's own
+    machine costs nothing. Of an unknown model nothing is known; it is taken to accept images until its host says no.
+
+    Args:
+        provider: Name of the provider.
+        model: The model's id there.
+        base_url: Where it answers; a known host stands for its provider.
+        known_as: The model's real name, where ``model`` is a deployment or an alias.
     """
-    entry = find_entry(provider, model)
+    name = known_as or model
+    known = catalog()
+    if provider in _OWN_MACHINES and not name.endswith("cloud"):  # Ollama names models so that it only passes on.
+        return ModelInfo(model, provider, prices=FREE)
+    host = known.hosts.get(urlsplit(base_url).hostname or "", provider) if base_url else provider
+    entry = known.find(host, name) or (known.find(_SAME_PRICE[host], name) if host in _SAME_PRICE else None)
+    priced = entry is not None and not _VARIANT.search(name)
+    if entry is None and provider not in _OWN_MACHINES:
+        entry = _at_vendor(name)
     if entry is None:
         return ModelInfo(model, provider)
     return ModelInfo(
@@ -54,20 +170,100 @@ def look_up(provider: str, model: str) -> ModelInfo:
         max_output_tokens=entry.max_output_tokens,
         vision=entry.vision is not False,
         reasoning=entry.reasoning is True,
-        prices=entry.prices,
+        tools="none" if entry.tools is False else "native",
+        prices=entry.prices if priced else None,
+        cache_write_1h=entry.cache_write_1h if priced else None,
+        tiers=entry.tiers if priced else (),
         label=entry.label,
     )
 
 
-def find_entry(provider: str, model: str) -> CatalogEntry | None:
-    """The entry of a model, by its name or by its name without date."""
-    known = {(e.provider, e.id): e for e in catalog().models}
-    name = model
-    while name:
-        entry = known.get((provider, name))
-        if entry is not None:
-            return entry
-        name, _, last = name.rpartition("-")
-        if not (last.isdigit() or last == "latest"):
-            return None
-    return None
+def configured_info(config: ProviderConfig, provider: str, model: str, base_url: str = "") -> ModelInfo:
+    """Facts of the catalogue, overridden by the configuration: what it says of the provider, then of this very model.
+
+    Raises:
+        ProviderConfigError: If prices are not two to five numbers.
+    """
+    info = look_up(provider, model, base_url=base_url, known_as=config.known_as or "")
+    general = ModelFacts(context_window=config.context_window, vision=config.vision, prices=config.prices)
+    for facts in (general, config.models.get(model)):
+        if facts is not None:
+            info = _overridden(info, facts)
+    return info
+
+
+def _overridden(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
+    names = ("context_window", "max_output_tokens", "vision", "reasoning", "label")
+    changes = {name: value for name in names if (value := getattr(facts, name)) is not None}
+    if facts.prices is not None:
+        given = facts.prices
+        if not 2 <= len(given) <= 5 or min(given) < 0:
+            raise ProviderConfigError(
+                f"Prices of {info.provider} must be two to five numbers (input, output, cache read, cache write, one-hour "
+                f"cache write; US dollars per million tokens), not {list(given)}",
+                provider=info.provider,
+            )
+        changes |= {"prices": _rates(given), "cache_write_1h": given[4] if len(given) > 4 else None, "tiers": ()}
+    if facts.tools is not None:
+        changes["tools"] = "native" if facts.tools else "none"
+    return replace(info, **changes) if changes else info
+
+
+def _at_vendor(model: str) -> CatalogEntry | None:
+    """The entry of a model at whoever made it."""
+    known = catalog()
+    path, deep, name = model.lower().rpartition("/models/")  # as Vertex writes it: publishers/google/models/NAME
+    vendor, slash, name = (path, deep, name) if deep else name.rpartition("/")
+    if slash:
+        owner = _VENDORS.get(vendor.rpartition("/")[2])
+        return known.find(owner, name) if owner else known.find("openrouter", model)
+    return next((found for owner in _FIRST_HAND if (found := known.find(owner, model))), None)
+
+
+def _spellings(model: str) -> Iterator[str]:
+    """The names under which a model may stand in the catalogue, the most exact first."""
+    yield model
+    name = model.rpartition("@")[0] or model  # as Vertex dates a model
+    bare = name.removeprefix("models/")
+    bare = _VARIANT.sub("", bare)
+    yield bare
+    bedrock = _BEDROCK.match(bare)
+    if bedrock and bedrock[1] in _VENDORS:
+        bare = bedrock[2]
+        yield bare
+    undated = _DATE.sub("", bare)
+    if undated != bare:
+        yield undated
+
+
+def _key(id: str) -> str:
+    return id.lower().replace(".", "-")
+
+
+def _entry(provider: str, row: _Row) -> CatalogEntry:
+    able = row.abilities
+    return CatalogEntry(
+        provider,
+        row.id,
+        row.context_window,
+        row.max_output_tokens,
+        None if able is None else "i" in able,
+        None if able is None else "t" in able,
+        None if able is None else "r" in able,
+        _rates(row.prices),
+        _long_write(row.prices),
+        tuple([PriceTier(above, rates, _long_write(p)) for above, p in row.tiers if (rates := _rates(p))]),
+        row.label,
+    )
+
+
+def _rates(told: tuple[float | None, ...] | None) -> Rates | None:
+    """All four rates; where a cache has none of its own, its tokens cost what any input costs."""
+    if told is None or told[0] is None or told[1] is None:
+        return None
+    read, write = (told[at] if len(told) > at else None for at in (2, 3))
+    return told[0], told[1], told[0] if read is None else read, told[0] if write is None else write
+
+
+def _long_write(told: tuple[float | None, ...] | None) -> float | None:
+    return told[4] if told and len(told) > 4 else None

@@ -11,6 +11,28 @@ from msgspec import Struct
 from mainspring.errors import ProviderConfigError
 
 
+class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """What a person knows better than the catalogue about one model. ``None`` keeps what the catalogue says.
+
+    Attributes:
+        context_window: Tokens of prompt and answer together.
+        max_output_tokens: Most tokens of one answer.
+        vision: Whether it takes images.
+        tools: Whether it calls tools.
+        reasoning: Whether it reasons.
+        prices: US dollars per million tokens: input, output, and if they differ cache read, cache write, one-hour cache write.
+        label: Name for people.
+    """
+
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    vision: bool | None = None
+    tools: bool | None = None
+    reasoning: bool | None = None
+    prices: tuple[float, ...] | None = None
+    label: str | None = None
+
+
 class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
     """The settings of one provider. An empty text counts as not given.
 
@@ -23,6 +45,9 @@ class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
         context_window: Tokens of prompt and answer together, where the catalogue does not know.
         max_output_tokens: Cap of one reply.
         vision: Whether the model takes images, where the catalogue does not know.
+        prices: What the model costs, where the catalogue does not know or is wrong; see `ModelFacts`.
+        known_as: The model's name in the catalogue, where ``model`` is a deployment or an alias.
+        models: Facts about single models, by id.
         connect_timeout: Seconds until a connection must stand.
         first_byte_timeout: Seconds until an answer must begin; 0 waits for ever.
         idle_timeout: Seconds between two pieces of an answer; 0 waits for ever.
@@ -38,6 +63,9 @@ class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
     context_window: int | None = None
     max_output_tokens: int | None = None
     vision: bool | None = None
+    prices: tuple[float, ...] | None = None
+    known_as: str | None = None
+    models: dict[str, ModelFacts] = {}
     connect_timeout: float | None = None
     first_byte_timeout: float | None = None
     idle_timeout: float | None = None

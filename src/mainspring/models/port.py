@@ -91,6 +91,27 @@ class ModelResponse(Struct, frozen=True, eq=False):
         return self.message.stop_reason or "end_turn"
 
 
+Rates = tuple[float, float, float, float]
+"""US dollars per million tokens: input, output, cache read, cache write."""
+
+FREE: Rates = (0.0, 0.0, 0.0, 0.0)
+"""The rates of a model that is known to cost nothing."""
+
+
+class PriceTier(Struct, frozen=True):
+    """Other rates for all tokens of a call whose prompt is longer.
+
+    Attributes:
+        above: Prompt tokens, cached ones included, that have to be exceeded.
+        prices: The rates then.
+        cache_write_1h: The rate of one-hour cache writes then; see `ModelInfo`.
+    """
+
+    above: int
+    prices: Rates
+    cache_write_1h: float | None = None
+
+
 class ModelInfo(Struct, frozen=True):
     """Facts about a model, as far as they are known.
 
@@ -102,7 +123,10 @@ class ModelInfo(Struct, frozen=True):
         vision: Whether it takes images.
         tools: Whether it can call tools; ``union`` means by a schema union of call and answer (small local models).
         reasoning: Whether it reasons.
-        prices: US dollars per million tokens: input, output, cache read, cache write; ``None`` is unknown.
+        prices: What tokens cost; ``None`` is unknown, which is not the same as `FREE`.
+        cache_write_1h: US dollars per million tokens written to a cache for an hour; ``None`` is twice the input's rate, which
+            is what Anthropic asks.
+        tiers: Rates for longer prompts, the shortest first.
         label: Name for people.
         notice: What people should be told when this model answers, if anything.
         max_tools: How many tools it can cope with; ``None`` is any number.
@@ -115,7 +139,9 @@ class ModelInfo(Struct, frozen=True):
     vision: bool = True
     tools: Literal["native", "union", "none"] = "native"
     reasoning: bool = False
-    prices: tuple[float, float, float, float] | None = None
+    prices: Rates | None = None
+    cache_write_1h: float | None = None
+    tiers: tuple[PriceTier, ...] = ()
     label: str = ""
     notice: str = ""
     max_tools: int | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from mainspring.messages import Cost, Usage
 from mainspring.models.json_values import as_number, as_object
 from mainspring.models.port import ModelInfo
@@ -62,18 +64,34 @@ def told_cost(raw: Mapping[str, Any]) -> Cost | None:
     return Cost(input=given, output=total - given)
 
 
-def priced(usage: Usage, info: ModelInfo, told: Cost | None = None) -> Usage:
+def priced(usage: Usage, info: ModelInfo, told: Cost | None = None, *, long_writes: int = 0) -> Usage:
     """The same counts with their cost.
 
     Args:
         usage: The counts.
         info: The model that answered; with unknown prices the cost stays unknown.
         told: What the provider itself says it cost; wins.
+        long_writes: How many of ``usage.cache_write`` were written for an hour and not for five minutes.
     """
-    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read, usage.cache_write)
-    if told is None and info.prices is not None:
-        told = Cost(*[count * rate / 1_000_000 for count, rate in zip(counts, info.prices, strict=True)])
-    return Usage(*counts, usage.reasoning_tokens, told)
+    return replace(usage, cost=told or _cost(usage, info, long_writes))
+
+
+def _cost(usage: Usage, info: ModelInfo, long_writes: int) -> Cost | None:
+    rates, long_rate = info.prices, info.cache_write_1h
+    if rates is None:
+        return None
+    for tier in info.tiers:
+        if usage.prompt_tokens > tier.above:
+            rates, long_rate = tier.prices, tier.cache_write_1h
+    long_rate = 2 * rates[0] if long_rate is None else long_rate
+    long_writes = min(long_writes, usage.cache_write)
+    written = (usage.cache_write - long_writes) * rates[3] + long_writes * long_rate
+    return Cost(
+        usage.input_tokens * rates[0] / 1_000_000,
+        usage.output_tokens * rates[1] / 1_000_000,
+        usage.cache_read * rates[2] / 1_000_000,
+        written / 1_000_000,
+    )
 
 
 def _count(raw: Mapping[str, Any], *names: str) -> int | None:

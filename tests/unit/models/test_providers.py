@@ -26,9 +26,7 @@ from mainspring.models import (
     get_provider_factory,
     get_supported_providers,
     is_provider_supported,
-    look_up,
 )
-from mainspring.models.catalog import catalog
 from mainspring.models.config import as_config
 from mainspring.models.credentials import KEY_VARIABLES, require_key, setting
 from mainspring.models.port import ModelRequest
@@ -339,25 +337,6 @@ async def test_looking_for_servers_uses_the_transport_it_is_given() -> None:
 
 
 # --- the catalogue -----------------------------------------------------------------------------------------------------
-
-
-def test_facts_are_known_or_unknown_but_never_made_up() -> None:
-    mini = look_up("openai", "gpt-5-mini")
-    assert (mini.context_window, mini.reasoning, mini.vision) == (400_000, True, True)
-    assert mini.prices == (0.25, 2.0, 0.025, 0.25)
-    dated = look_up("openai", "gpt-5-mini-2025-08-07")
-    assert (dated.id, dated.context_window) == ("gpt-5-mini-2025-08-07", 400_000)
-    for provider, model in (("openai", "gpt-99"), ("openai", "gpt-5-mini-turbo"), ("other", "gpt-5-mini")):
-        unknown = look_up(provider, model)
-        assert (unknown.context_window, unknown.max_output_tokens, unknown.prices) == (None, None, None)
-
-
-def test_the_catalogue_is_dated_sorted_and_has_no_free_models() -> None:
-    entries = catalog().models
-
-    assert catalog().date.startswith("20")
-    assert len({(e.provider, e.id) for e in entries}) == len(entries)
-    assert all(e.prices is None or min(e.prices) > 0 for e in entries)
 
 
 def test_a_model_known_not_to_reason_is_not_asked_to() -> None:

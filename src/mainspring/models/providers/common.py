@@ -10,13 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.catalog import look_up
+from mainspring.models.catalog import configured_info
 from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential
-from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.transport import Timeouts
 
@@ -30,20 +29,6 @@ _FIELDS: dict[type[Struct], str] = {
     GeminiDialect: "gemini",
 }
 """Where a profile keeps each kind of dialect."""
-
-
-def model_info(provider: str, model: str, config: ProviderConfig) -> ModelInfo:
-    """Facts of the catalogue, overridden by the configuration."""
-    info = look_up(provider, model)
-    changes = {
-        name: value
-        for name, value in (
-            ("context_window", config.context_window),
-            ("vision", config.vision),
-        )
-        if value is not None
-    }
-    return replace(info, **changes) if changes else info
 
 
 def timeouts(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeouts:  # noqa: B008 - frozen
@@ -113,7 +98,7 @@ def http_profile(
     given = {name.lower() for name in config.headers}
     own = {name: value for name, value in (headers or {}).items() if name.lower() not in given}
     profile = Profile(
-        info=model_info(provider, model, config),
+        info=configured_info(config, provider, model, base_url),
         base_url=url.rstrip("/").removesuffix(path),
         headers={**own, **config.headers},
         key_header=key_header,

@@ -1,0 +1,211 @@
+"""What the catalogue knows of models, and what a call costs by it."""
+
+import time
+from importlib.resources import files
+
+import pytest
+
+from mainspring.errors import ProviderConfigError
+from mainspring.messages import Cost, Usage
+from mainspring.models import ModelInfo, look_up
+from mainspring.models.catalog import catalog, configured_info
+from mainspring.models.config import ModelFacts, as_config
+from mainspring.models.port import FREE, PriceTier
+from mainspring.models.usage import priced
+
+
+@pytest.mark.covers("MOD-32", "MOD-31")
+def test_facts_of_a_known_model() -> None:
+    sonnet = look_up("anthropic", "claude-sonnet-4-5")
+
+    assert (sonnet.id, sonnet.provider, sonnet.label) == ("claude-sonnet-4-5", "anthropic", "Claude Sonnet 4.5")
+    assert (sonnet.context_window, sonnet.max_output_tokens) == (200_000, 64_000)
+    assert (sonnet.reasoning, sonnet.vision, sonnet.tools) == (True, True, "native")
+    assert (sonnet.prices, sonnet.cache_write_1h) == ((3.0, 15.0, 0.3, 3.75), 6.0)
+    assert sonnet.tiers == (PriceTier(200_000, (6.0, 22.5, 0.6, 7.5), 12.0),)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "window"),
+    [
+        ("openai", "gpt-5-mini", 400_000),
+        ("openai", "gpt-5-mini-2025-08-07", 400_000),
+        ("anthropic", "claude-sonnet-4-5-20250929", 200_000),
+        ("anthropic", "claude-sonnet-4.5", 200_000),
+        ("gemini", "models/gemini-2.5-pro", 1_048_576),
+        ("openrouter", "anthropic/claude-sonnet-4.5", 1_000_000),
+        ("azure", "gpt-4o", 128_000),
+        ("cerebras", "gpt-oss-120b", 131_072),
+    ],
+)
+def test_a_model_has_its_price_under_every_name_at_its_provider(provider: str, model: str, window: int) -> None:
+    found = look_up(provider, model)
+
+    assert (found.id, found.provider, found.context_window) == (model, provider, window)
+    assert found.prices is not None
+    assert min(found.prices) > 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "claude-sonnet-4-5@20250929",
+        "anthropic/claude-sonnet-4.5",
+        "publishers/anthropic/models/claude-sonnet-4-5",
+        "claude-sonnet-4-5",
+    ],
+)
+@pytest.mark.parametrize("provider", ["compatible", "github", "my-gateway"])
+def test_behind_a_gateway_the_window_is_the_vendors_and_the_price_unknown(provider: str, model: str) -> None:
+    found = look_up(provider, model)
+
+    assert (found.context_window, found.reasoning) == (200_000, True)
+    assert (found.prices, found.tiers, found.cache_write_1h) == (None, (), None)
+
+
+def test_a_dear_variant_has_no_price() -> None:
+    assert look_up("openrouter", "anthropic/claude-sonnet-4.5:nitro").context_window == 1_000_000
+    assert look_up("openrouter", "anthropic/claude-sonnet-4.5:nitro").prices is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-99"),
+        ("openai", "gpt-5-mini-turbo"),
+        ("anthropic", "claude-sonnet-4-99"),
+        ("compatible", "llama"),
+        ("x", ""),
+    ],
+)
+def test_of_an_unknown_model_nothing_is_made_up(provider: str, model: str) -> None:
+    assert look_up(provider, model) == ModelInfo(model, provider)
+
+
+def test_a_known_host_stands_for_its_provider() -> None:
+    at_groq = look_up("compatible", "llama-3.3-70b-versatile", base_url="https://api.groq.com/openai/v1")
+
+    assert at_groq.prices is not None
+    assert look_up("compatible", "llama-3.3-70b-versatile", base_url="https://groq.example/v1").prices is None
+
+
+def test_ones_own_machine_costs_nothing_and_its_window_is_not_guessed() -> None:
+    assert look_up("local", "gpt-oss:20b") == ModelInfo("gpt-oss:20b", "local", prices=FREE)
+    assert look_up("local", "gpt-oss:120b-cloud").prices is None
+
+
+def test_every_entry_is_sound() -> None:
+    known = catalog()
+
+    assert known.date.startswith("20")
+    assert "genai-prices" in known.sources
+    assert len({(e.provider, e.id) for e in known.models}) == len(known.models) > 500
+    for entry in known.models:
+        assert entry.context_window is None or entry.context_window > 1000, entry
+        assert entry.prices is None or min(entry.prices) > 0 or entry.id.endswith((":free", "/free")), entry
+        assert [t.above for t in entry.tiers] == sorted(t.above for t in entry.tiers), entry
+
+
+def test_the_catalogue_is_small_and_quickly_read() -> None:
+    data = files("mainspring.models").joinpath("catalog.json").read_bytes()
+    assert len(data) < 80_000
+    catalog.cache_clear()
+    started = time.process_time()
+    look_up("openai", "gpt-5-mini")
+    assert time.process_time() - started < 0.05  # 2 ms on the machine this was written on
+
+
+# --- what people know better -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("MOD-32")
+def test_the_configuration_wins_and_the_single_model_wins_over_its_provider() -> None:
+    config = as_config(
+        {
+            "provider": "compatible",
+            "contextWindow": 1000,
+            "vision": False,
+            "prices": [1, 2],
+            "models": {
+                "m": {"contextWindow": 2000, "maxOutputTokens": 500, "reasoning": True, "prices": [1, 2, 0.1, 3, 4]}
+            },
+        }
+    )
+
+    m, other = configured_info(config, "compatible", "m"), configured_info(config, "compatible", "other")
+
+    assert (other.context_window, other.vision, other.prices) == (1000, False, (1.0, 2.0, 1.0, 1.0))
+    assert (m.context_window, m.max_output_tokens, m.vision, m.reasoning) == (2000, 500, False, True)
+    assert (m.prices, m.cache_write_1h) == ((1.0, 2.0, 0.1, 3.0), 4.0)
+
+
+def test_own_prices_have_no_tiers_of_the_catalogue() -> None:
+    config = as_config({"provider": "gemini", "models": {"gemini-2.5-pro": ModelFacts(prices=(1.0, 2.0))}})
+
+    assert configured_info(config, "gemini", "gemini-2.5-pro").tiers == ()
+    assert configured_info(config, "gemini", "gemini-2.5-flash") == look_up("gemini", "gemini-2.5-flash")
+
+
+def test_a_deployment_is_known_by_the_model_it_stands_for() -> None:
+    info = configured_info(as_config({"provider": "azure", "knownAs": "gpt-4o"}), "azure", "our-chat")
+
+    assert (info.id, info.context_window) == ("our-chat", 128_000)
+    assert info.prices == look_up("azure", "gpt-4o").prices
+
+
+@pytest.mark.parametrize("prices", [[1], [1, 2, 3, 4, 5, 6], [-1, 2]])
+def test_prices_that_are_none_are_refused(prices: list[float]) -> None:
+    with pytest.raises(ProviderConfigError, match="two to five numbers"):
+        configured_info(as_config({"provider": "p", "prices": prices}), "p", "m")
+
+
+def test_an_unknown_fact_is_refused() -> None:
+    with pytest.raises(ProviderConfigError, match="windw"):
+        as_config({"provider": "p", "models": {"m": {"windw": 1}}})
+
+
+# --- what a call costs --------------------------------------------------------------------------------------------------
+
+INFO = ModelInfo("m", "p", prices=(1.0, 10.0, 0.1, 1.25), tiers=(PriceTier(1000, (2.0, 20.0, 0.2, 2.5), 5.0),))
+
+
+@pytest.mark.covers("MOD-31")
+def test_each_part_has_its_price_and_cached_tokens_are_paid_once() -> None:
+    usage = Usage(input_tokens=100, output_tokens=50, cache_read=400, cache_write=200)
+
+    cost = priced(usage, INFO).cost
+
+    assert cost == Cost(100e-6, 500e-6, 40e-6, 250e-6)
+    assert cost is not None
+    assert cost.total == pytest.approx(890e-6)
+
+
+def test_a_long_prompt_pays_the_higher_price_for_everything() -> None:
+    at = priced(Usage(600, 1, cache_read=400), INFO).cost
+    above = priced(Usage(601, 1, cache_read=400), INFO).cost
+
+    assert at == Cost(600e-6, 10e-6, 40e-6)
+    assert above is not None
+    assert (above.input, above.output, above.cache_read) == pytest.approx((1202e-6, 20e-6, 80e-6))
+
+
+def test_cache_writes_for_an_hour_cost_more() -> None:
+    usage = Usage(0, 0, cache_write=100)
+
+    def write(info: ModelInfo, long_writes: int) -> float:
+        cost = priced(usage, info, long_writes=long_writes).cost
+        assert cost is not None
+        return round(cost.cache_write * 1e6, 6)
+
+    assert write(INFO, 0) == 125
+    assert write(INFO, 40) == 60 * 1.25 + 40 * 2  # twice the input where no rate is told
+    assert write(ModelInfo("m", "p", prices=INFO.prices, cache_write_1h=3.0), 100) == 300
+    assert write(INFO, 1000) == 200  # never more than was written
+
+
+def test_an_unknown_price_is_unknown_and_a_known_zero_is_zero() -> None:
+    assert priced(Usage(10, 10), ModelInfo("m", "p")).cost is None
+    assert priced(Usage(10, 10), ModelInfo("m", "local", prices=FREE)).cost == Cost()
+    assert priced(Usage(10, 10), INFO, Cost(output=3.0)).cost == Cost(output=3.0)
