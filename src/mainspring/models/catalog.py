@@ -89,42 +89,47 @@ class _Row(Struct, array_like=True, frozen=True):
     label: str
 
 
-class _Section(Struct, frozen=True):
-    hosts: tuple[str, ...]
-    models: tuple[_Row, ...]
-
-
 class Catalog(Struct, frozen=True, dict=True):
-    """All that is known, the day on which it was true, and where it comes from."""
+    """All that is known, the day on which it was true, and where it comes from.
+
+    Attributes:
+        date: The day, as in ``2026-11-28``.
+        sources: The packages that the data is from.
+        hosts: The provider that answers at a host.
+        providers: The models of each provider, not decoded yet.
+    """
 
     date: str
     sources: str
-    providers: dict[str, _Section]
+    hosts: dict[str, str]
+    providers: dict[str, msgspec.Raw]
 
     @cached_property
     def models(self) -> tuple[CatalogEntry, ...]:
         """All entries."""
-        return tuple([_entry(name, row) for name, section in self.providers.items() for row in section.models])
-
-    @cached_property
-    def hosts(self) -> dict[str, str]:
-        """The provider that answers at a host."""
-        return {host: name for name, section in self.providers.items() for host in section.hosts}
-
-    @cached_property
-    def _rows(self) -> dict[str, dict[str, _Row]]:
-        return {name: {_key(row.id): row for row in section.models} for name, section in self.providers.items()}
+        return tuple([_entry(name, row) for name in self.providers for row in self._rows(name).values()])
 
     def find(self, provider: str, model: str) -> CatalogEntry | None:
         """The entry of a model at a provider, by any of its names there."""
-        rows = self._rows.get(provider)
-        if rows is None:
-            return None
-        for name in _spellings(model):
+        rows = self._rows(provider)
+        for name in _spellings(model) if rows else ():
             row = rows.get(_key(name))
             if row is not None:
                 return _entry(provider, row)
         return None
+
+    def _rows(self, provider: str) -> dict[str, _Row]:
+        """The models of a provider by name; decoded when first asked for."""
+        rows = self._decoded.get(provider)
+        if rows is None:
+            told = self.providers.get(provider)
+            found = msgspec.json.decode(told, type=list[_Row]) if told is not None else []
+            rows = self._decoded[provider] = {_key(row.id): row for row in found}
+        return rows
+
+    @cached_property
+    def _decoded(self) -> dict[str, dict[str, _Row]]:
+        return {}
 
 
 @lru_cache(maxsize=1)
