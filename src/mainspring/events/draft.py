@@ -128,10 +128,6 @@ class Draft:
         self._blocks[index] = block = ToolUseBlock(id, name)
         self._log.append((index, block))
 
-    def is_open(self, index: int) -> bool:
-        """Whether block ``index`` still grows."""
-        return self._chunks[index] is not None
-
     def block(self, index: int) -> ContentBlock:
         """Block ``index``: the finished one, or the empty one it will be filled into."""
         return self._blocks[index]
