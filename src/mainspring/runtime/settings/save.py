@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
-import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from mainspring.env.folder_lock import FolderLockedError, locked_folder
+from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError
 from mainspring.runtime.settings.jsonc import JsonError, edit
 from mainspring.runtime.settings.layer import Path as Key
 from mainspring.runtime.settings.layer import fit, type_of
 from mainspring.runtime.settings.load import parse_settings
-
-if sys.platform != "win32":
-    import fcntl
-
-_PATIENCE = 5.0
-_PAUSE = 0.05
 
 
 def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = True) -> None:
@@ -43,8 +35,10 @@ def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = Tru
         if target.is_symlink():
             raise ConfigError(f"{file}: its links lead in a circle")
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        with _locked(target.parent):
-            _replace(target, _changed(target, fitted), private)
+        with locked_folder(target.parent):
+            replace_text(target, _changed(target, fitted), private=private)
+    except FolderLockedError as error:
+        raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
 
@@ -71,40 +65,3 @@ def _changed(target: Path, changes: Mapping[Key, Any]) -> str:
         raise ConfigError(f"{target}:{error.line}:{error.column}: {error.reason}") from None
     parse_settings(text, str(target))
     return text
-
-
-def _replace(target: Path, text: str, private: bool) -> None:
-    handle, name = tempfile.mkstemp(prefix=".settings-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if not private:
-            os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    """Hold the folder against others who change settings in it."""
-    if sys.platform == "win32":
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        limit = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > limit:
-                    raise ConfigError(f"{folder} is locked by another process; try again") from None
-                time.sleep(_PAUSE)
-        yield
-    finally:
-        os.close(handle)

@@ -1,0 +1,219 @@
+"""The plug: puts what is remembered into the system prompt, and gives the model the tool `remember`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from mainspring.errors import MainspringError
+from mainspring.events import SessionStart, SystemTransform
+from mainspring.memory.files import Located, MemoryFile, locate
+from mainspring.memory.notes import MAX_SHOWN, SECTIONS, Section, add_note, checked_note, prompt_part
+from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+Where = Literal["user", "project"]
+"""Whose memory: the user's own in every folder, or that of this project."""
+
+
+class Note(Struct, frozen=True):
+    """Something that is to be remembered.
+
+    Attributes:
+        text: The note, one line.
+        section: Its section.
+        where: Whose memory.
+        path: The file it would go to.
+    """
+
+    text: str
+    section: Section
+    where: Where
+    path: str
+
+
+Confirm = Callable[[Note], "bool | Awaitable[bool]"]
+"""Asks a person whether to keep a note. Sync or async; a sync one runs in a thread, so that it may wait."""
+
+_DESCRIPTION = (
+    "Keep a note for later conversations. Use it when the user asks to remember something, or says how they want things done "
+    "in general. One short sentence of fact or preference; no secrets, nothing that only matters now. The user confirms it."
+)
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "note": {"type": "string", "description": "What to remember, in one sentence."},
+        "section": {
+            "type": "string",
+            "enum": list(SECTIONS),
+            "description": "Preferences: how the user wants things. Context: how things are. Learned Patterns: what worked.",
+        },
+        "where": {
+            "type": "string",
+            "enum": ["user", "project"],
+            "description": "project: about this project only (the default). user: holds everywhere.",
+        },
+    },
+    "required": ["note"],
+    "additionalProperties": False,
+}
+
+
+class Memory:
+    """Remembers across conversations. The files are read once, when a conversation begins, so that the prompt stays the same.
+
+    A note is only kept when a person has confirmed it: text that a file or page slipped to the model must not become part of
+    every later conversation.
+
+    Args:
+        user: The user's own file; ``None`` is none.
+        project: The project's file; ``None`` is none, as in a folder that the user does not trust.
+        confirm: Asks a person about each note. Without it nothing can be kept, and the model gets no tool for it.
+    """
+
+    def __init__(
+        self,
+        user: MemoryFile | str | os.PathLike[str] | None = None,
+        project: MemoryFile | str | os.PathLike[str] | None = None,
+        *,
+        confirm: Confirm | None = None,
+    ) -> None:
+        self.files = Located(_file(user), _file(project))
+        self.confirm = confirm
+        self.problems: list[str] = []
+        self._part: str | None = None
+        self._joined: tuple[str, str] = ("", "")
+
+    @classmethod
+    def of_folder(
+        cls,
+        cwd: str | os.PathLike[str],
+        home: str | os.PathLike[str] | None,
+        *,
+        trusted: bool = True,
+        confirm: Confirm | None = None,
+    ) -> Memory:
+        """The memory of a folder: ``MEMORY.md`` in ``home``, and ``.agent/MEMORY.md`` in ``cwd`` if that is trusted."""
+        found = locate(cwd, home)
+        return cls(found.user, found.project if trusted else None, confirm=confirm)
+
+    def install(self, agent: CoreAgent) -> None:
+        """See `Plug`."""
+        agent.bus.on(SessionStart, self._begin)
+        agent.bus.on(SystemTransform, self._system)
+        if self.confirm is not None and (self.files.user or self.files.project):
+            agent.tools.add(self.tool())
+
+    def for_child(self) -> Memory:
+        """A sub-agent knows what is remembered, and cannot add to it."""
+        return Memory(self.files.user, self.files.project)
+
+    def read(self) -> str:
+        """What the system prompt says of memory, read now. What cannot be read is told in `problems` and left out."""
+        sources: list[tuple[str, str]] = []
+        for name, file in (("user", self.files.user), ("project", self.files.project)):
+            try:
+                sources.append((name, "" if file is None else file.read()))
+            except MainspringError as error:
+                self.problems.append(str(error))
+        return prompt_part(sources)
+
+    async def remember(self, text: str, *, section: Section = "Context", where: Where = "project") -> str:
+        """Keep a note, once it is confirmed.
+
+        Returns:
+            What was done, for the model and for people.
+
+        Raises:
+            ValueError: If the note cannot be kept as it is.
+            PermissionError: If nobody confirmed it.
+            MainspringError: If the file cannot be written.
+        """
+        file = self.files.project if where == "project" else self.files.user
+        file = file or self.files.user or self.files.project
+        if file is None:
+            raise MainspringError("memory: there is no place for it: no home folder, and no project that is trusted")
+        note = checked_note(text)
+        if not await self._confirmed(
+            Note(note, section, "user" if file is self.files.user else "project", str(file.path))
+        ):
+            raise PermissionError("the note was not confirmed, so it was not kept; do not try again")
+        sizes: list[int] = []
+
+        def edit(old: str) -> str:
+            new = add_note(old, note, section)
+            sizes.append(len(new.encode()))
+            return new
+
+        if not await asyncio.to_thread(file.change, edit):
+            return f"It was remembered already, in {file.path}."
+        full = (
+            f" The file has {sizes[0]} bytes, of which {MAX_SHOWN} are read: it needs tidying."
+            if sizes[0] > MAX_SHOWN
+            else ""
+        )
+        return f"Remembered in {file.path}, under {section}.{full}"
+
+    def tool(self) -> Tool:
+        """The tool `remember`."""
+
+        async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+            del ctx
+            section, where = arguments.get("section", "Context"), arguments.get("where", "project")
+            try:
+                said = await self.remember(arguments["note"], section=section, where=where)
+            except ValueError as error:
+                return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
+            except PermissionError as error:
+                return ToolResult(
+                    output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.PERMISSION_DENIED
+                )
+            except MainspringError as error:
+                return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.IO_ERROR)
+            return ToolResult(output=said, title=arguments["note"][:80])
+
+        return define_tool(
+            "remember",
+            description=_DESCRIPTION,
+            parameters=_SCHEMA,
+            execute=execute,
+            source="builtin",
+            concurrency_safe=False,
+            access=self._access,
+        )
+
+    def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:
+        wanted = self.files.user if arguments.get("where") == "user" else self.files.project
+        file = wanted or self.files.user or self.files.project
+        return () if file is None else (Access("fs-write", str(file.path)),)
+
+    async def _confirmed(self, note: Note) -> bool:
+        if self.confirm is None:
+            return False
+        if inspect.iscoroutinefunction(self.confirm):
+            answer = self.confirm(note)
+        else:
+            answer = await asyncio.to_thread(self.confirm, note)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+
+    async def _begin(self, hook: SessionStart) -> None:
+        if self._part is None or not hook.resumed:
+            self._part = await asyncio.to_thread(self.read)
+
+    def _system(self, hook: SystemTransform) -> None:
+        if not self._part:
+            return
+        if self._joined[0] != hook.system or not self._joined[1]:
+            self._joined = (hook.system, f"{hook.system}\n\n{self._part}" if hook.system else self._part)
+        hook.system = self._joined[1]
+
+
+def _file(given: MemoryFile | str | os.PathLike[str] | None) -> MemoryFile | None:
+    return given if isinstance(given, MemoryFile) or given is None else MemoryFile(given)
