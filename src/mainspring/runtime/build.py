@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -15,18 +16,20 @@ from msgspec.structs import replace
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, SessionError
-from mainspring.loop import Behavior
+from mainspring.loop import Behavior, Plug
+from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.policies.permissions import Origin, Permissions, RuleSet, rules_without_tool
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.home import Home, working_folder
+from mainspring.runtime.home import Home, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
+from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
@@ -76,7 +79,10 @@ def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping
         cwd, warning = working_folder(place.cwd, environ)
     except NotADirectoryError as error:
         raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
-    settings = load_settings(cwd, environ=environ, flags=flags)
+    home = user_home(environ)
+    file = project_settings(cwd, home)
+    trusted = file is not None and TrustStore(home).covers(file.parent.parent)
+    settings = load_settings(cwd, environ=environ, flags=flags, trusted=trusted)
     if warning:
         os.chdir(os.sep)  # a process has to stand somewhere
         settings = replace(settings, warnings=(warning, *settings.warnings))
@@ -108,6 +114,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             )
     for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools()]):
         report(Notice(f"no tool fits the rule {rule}; it does nothing"))
+    plugs: list[Plug] = [] if small else [Memory.of_folder(cwd, home_of(settings), trusted=is_trusted(cwd, settings))]
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
         env = LocalEnv(cwd)
@@ -119,7 +126,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             behavior=behavior_of(settings.config),
             execution=env,
             permissions=permissions,
-            plugs=[] if session is None else [SessionPlug(session)],
+            plugs=plugs if session is None else [*plugs, SessionPlug(session)],
         )
     except BaseException:
         if session is not None:
@@ -128,6 +135,16 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     if session is not None:
         tell_model(session, agent, choice)
     return Conversation(agent, choice, env, permissions, settings, session)
+
+
+def home_of(settings: Settings) -> Path | None:
+    """The user's folder."""
+    return settings.home.root if settings.home else None
+
+
+def is_trusted(cwd: str, settings: Settings) -> bool:
+    """Whether what the folder brings may act."""
+    return TrustStore(settings.home).covers(cwd)
 
 
 def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -> Permissions:

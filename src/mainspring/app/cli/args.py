@@ -27,6 +27,9 @@ EPILOG = """commands:
   config show       the settings and where each comes from
   config set KEY VALUE, config unset KEY
                     change your own settings
+  trust [DIR]       let what a folder brings act: settings, hooks, memory
+  memory show, memory add NOTE
+                    what is remembered from conversation to conversation
   replay traffic PATH...
                     decode recorded exchanges with models
 
@@ -215,6 +218,29 @@ def _config() -> Parser:
     return parser
 
 
+def _trust() -> Parser:
+    parser = _noun("trust", "Let what a folder brings (settings, hooks, extensions, servers, skills, memory) act.")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder; this one if left out")
+    parser.add_argument("--remove", action="store_true", help="trust it no more")
+    parser.add_argument("--list", action="store_true", help="the folders that are trusted")
+    parser.add_argument("--json", action="store_true", help="the list as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _memory() -> Parser:
+    parser = _noun("memory", "Show what is remembered from conversation to conversation, or add to it.")
+    parser.add_argument("action", nargs="?", choices=("show", "add", "path"), default="show", help="show (default)")
+    parser.add_argument("note", nargs="?", help="what to remember; '-' reads it from stdin")
+    parser.add_argument("--user", action="store_true", help="in the user's own memory, not the project's")
+    parser.add_argument(
+        "--section", choices=("Preferences", "Context", "Learned Patterns"), default="Context", help="default: Context"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
 def _replay() -> Parser:
     parser = _noun("replay", "Decode recorded exchanges with models: replay traffic PATH...")
     parser.add_argument("action", choices=("traffic",), help="what to replay")
@@ -231,6 +257,8 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "sessions": _sessions,
     "config": _config,
     "replay": _replay,
+    "trust": _trust,
+    "memory": _memory,
 }
 
 

@@ -1,0 +1,51 @@
+"""``mainspring memory``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+import msgspec
+
+from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.cli.stdin import Piped
+from mainspring.runtime.commands.memory import add_memory, show_memory
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show or add; the exit code.
+
+    Raises:
+        UsageError: If there is nothing to add.
+    """
+    if options.action == "add" and not options.note:
+        raise UsageError("memory add needs a NOTE, in quotes; '-' reads it from stdin")
+    return framed(
+        options, lambda console: _add(options, console) if options.action == "add" else _show(options, console)
+    )
+
+
+def _add(options: argparse.Namespace, console: Console) -> int:
+    note = Piped().text() if options.note == STDIN else options.note
+    where = "user" if options.user else "project"
+    console.say(asyncio.run(add_memory(note, place_of(options), section=options.section, where=where)))
+    return 0
+
+
+def _show(options: argparse.Namespace, console: Console) -> int:
+    found = show_memory(place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return 0
+    for file in found:
+        if options.action == "path":
+            console.answer(f"{file.path}\n")
+        elif file.text:
+            note = "" if file.read else "  (not read: the folder is not trusted; mainspring trust)"
+            console.say(f"{file.path}{note}")
+            console.answer(file.text.rstrip("\n") + "\n")
+    if options.action == "show" and not any(file.text for file in found):
+        console.say("nothing is remembered yet; mainspring memory add NOTE, or ask the agent to remember something")
+    return 0

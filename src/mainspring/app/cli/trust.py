@@ -1,0 +1,37 @@
+"""``mainspring trust``."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.runtime.commands.trust import distrust, trust, trusted_folders
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trust, distrust or list; the exit code."""
+    return framed(options, lambda console: _work(options, console))
+
+
+def _work(options: argparse.Namespace, console: Console) -> int:
+    if options.list:
+        found = trusted_folders()
+        if options.json:
+            console.data(msgspec.json.encode(found).decode())
+        else:
+            console.answer("".join(f"{t.folder}  since {t.since:%Y-%m-%d}\n" for t in found))
+            if not found:
+                console.say("no folder is trusted")
+        return 0
+    if options.remove:
+        path, known = distrust(options.folder, place_of(options))
+        console.say(
+            f"{path} is trusted no more" if known else f"{path} was not in the list; mainspring trust --list shows it"
+        )
+        return 0 if known else 1
+    path = trust(options.folder, place_of(options))
+    console.say(f"{path} is trusted: its settings, hooks, extensions, servers, skills and memory count from now on")
+    return 0

@@ -1,0 +1,69 @@
+"""What is remembered, shown and added to by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.memory import Memory, Section, Where, locate
+from mainspring.runtime.build import load
+from mainspring.runtime.options import Place
+from mainspring.runtime.trust import TrustStore
+
+
+class Remembered(Struct, frozen=True):
+    """One memory file.
+
+    Attributes:
+        where: Whose it is.
+        path: Where it is.
+        text: What it holds; empty if it is not there.
+        read: Whether a conversation here gets it; a project's file only counts once the folder is trusted.
+    """
+
+    where: Where
+    path: str
+    text: str
+    read: bool
+
+
+def show_memory(place: Place, environ: Mapping[str, str] = os.environ) -> list[Remembered]:
+    """The memory files for a folder.
+
+    Raises:
+        ConfigError: If the folder is none.
+        MainspringError: If a file cannot be read.
+    """
+    cwd, settings = load(place, {}, environ)
+    found = locate(cwd, settings.home.root if settings.home else None)
+    trusted = TrustStore(settings.home).covers(cwd)
+    shown: list[Remembered] = []
+    if found.user is not None:
+        shown.append(Remembered("user", str(found.user.path), found.user.read(), True))
+    if found.project is not None:
+        shown.append(Remembered("project", str(found.project.path), found.project.read(), trusted))
+    return shown
+
+
+async def add_memory(
+    note: str,
+    place: Place,
+    *,
+    section: Section = "Context",
+    where: Where = "project",
+    environ: Mapping[str, str] = os.environ,
+) -> str:
+    """Remember something that the person typed, so that nobody has to confirm it; what was done.
+
+    Raises:
+        ConfigError: If the note cannot be kept, or there is no place for it.
+    """
+    cwd, settings = load(place, {}, environ)
+    memory = Memory.of_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)
+    try:
+        return await memory.remember(note, section=section, where=where)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

@@ -1,0 +1,44 @@
+"""Trusting folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainspring.runtime.home import user_home, working_folder
+from mainspring.runtime.options import Place
+from mainspring.runtime.trust import Trusted, TrustStore
+
+
+def trusted_folders(environ: Mapping[str, str] = os.environ) -> tuple[Trusted, ...]:
+    """The folders that are trusted.
+
+    Raises:
+        ConfigError: If the file is broken.
+    """
+    return TrustStore(user_home(environ)).list()
+
+
+def trust(folder: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> Path:
+    """Trust a folder, the one to work in if none is named; its real path.
+
+    Raises:
+        ConfigError: If it cannot be trusted.
+    """
+    return TrustStore(user_home(environ)).add(_named(folder, place, environ))
+
+
+def distrust(folder: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Path, bool]:
+    """Trust a folder no more; its real path, and whether it was trusted.
+
+    Raises:
+        ConfigError: If the file is broken or cannot be written.
+    """
+    path = Path(os.path.realpath(_named(folder, place, environ)))
+    return path, TrustStore(user_home(environ)).remove(path)
+
+
+def _named(folder: str | None, place: Place, environ: Mapping[str, str]) -> str:
+    base = working_folder(place.cwd, environ)[0]
+    return os.path.join(base, os.path.expanduser(folder)) if folder else base
