@@ -14,10 +14,13 @@ from mainspring.models.json_values import as_object
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireDecoder
+from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
 
 _DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
     "chat_completions": ChatDecoder,
+    "generate_content": GeminiDecoder,
+    "stream_generate_content": GeminiDecoder,
 }
 """Decoder of each ``api`` of a recording."""
 

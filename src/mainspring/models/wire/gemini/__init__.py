@@ -1,0 +1,7 @@
+"""Gemini: generateContent, streamed; spoken by Google's developer API and by Vertex AI."""
+
+from mainspring.models.wire.gemini.decode import GeminiDecoder
+from mainspring.models.wire.gemini.encode import encode_message, encode_request
+from mainspring.models.wire.gemini.protocol import Gemini
+
+__all__ = ["Gemini", "GeminiDecoder", "encode_message", "encode_request"]

@@ -1,0 +1,243 @@
+"""Gemini answers to events, streamed or whole."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from mainspring.events import Draft, StreamEvent
+from mainspring.messages import ImageBlock
+from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.json_values import as_list, as_object, to_json
+from mainspring.models.profile import Profile
+from mainspring.models.usage import priced
+from mainspring.models.wire.gemini.calls import CallAssembly
+from mainspring.models.wire.gemini.chunks import Candidate, Chunk, Part, decode_chunk, loose_chunk
+
+_NUMBERED = (
+    "FINISH_REASON_UNSPECIFIED",
+    "STOP",
+    "MAX_TOKENS",
+    "SAFETY",
+    "RECITATION",
+    "OTHER",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "MALFORMED_FUNCTION_CALL",
+    "MODEL_ARMOR",
+)
+"""Reasons to stop by their number in Google's protocol, for hosts that send the number."""
+
+_FILTERED = frozenset(
+    {
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "MODEL_ARMOR",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+    }
+)
+_UNUSABLE = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MALFORMED_RESPONSE",
+        "MISSING_THOUGHT_SIGNATURE",
+    }
+)
+"""The model said something that its host could not use; asked again it mostly does better."""
+
+_BROKEN = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
+
+
+class GeminiDecoder:
+    """Decodes one answer; see `WireDecoder`.
+
+    An answer without anything in it becomes a message with one empty text block, so that content is never empty. A
+    signature ends the block it came with: what follows is another one, and each goes back with its own.
+
+    Args:
+        profile: The model that answers.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_errors",
+        "_finish",
+        "_finish_text",
+        "_profile",
+        "_started",
+        "_text",
+        "_thinking",
+        "complete",
+        "draft",
+        "ended",
+    )
+
+    def __init__(self, profile: Profile) -> None:
+        self.draft = Draft(profile.provider, profile.model)
+        self.complete = False
+        self.ended = False  # Nothing marks the end of a stream but its end.
+        self._profile = profile
+        self._errors = AnswerErrors(self.draft, profile)
+        self._calls = CallAssembly(self.draft)
+        self._started = False
+        self._text = -1  # the open text block
+        self._thinking = -1  # the open thinking block
+        self._finish = ""
+        self._finish_text = ""
+
+    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+        """Take one event of the stream."""
+        try:
+            chunk = decode_chunk(data)
+        except (msgspec.DecodeError, UnicodeError):
+            chunk = self._loosely(data)
+        if chunk.error or name == "error":
+            raise self._errors.told(data)
+        if chunk.usage_metadata is not None:
+            usage = chunk.usage_metadata.usage()
+            if usage is not None:
+                self.draft.usage = priced(usage, self._profile.info)
+        candidates = chunk.candidates
+        if candidates:
+            candidate = candidates[0]
+            if candidate.index:
+                candidate = next((c for c in candidates if not c.index), None)
+            if candidate is not None:
+                self._candidate(candidate, chunk, out)
+        elif chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            told = chunk.prompt_feedback
+            raise self._errors.filtered(f"prompt refused: {told.block_reason_message or told.block_reason}")
+
+    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Take a complete answer that was not streamed, or the events of a stream as one array."""
+        if not body:
+            raise self._errors.invalid("The answer is empty", "empty")
+        if body[:1] != b"[":
+            self.feed("", body, out)
+        else:
+            for event in self._events(body):
+                self.feed("", event, out)
+        if not self._started:
+            raise self._errors.invalid("The answer holds no candidates", "empty")
+        if body[:1] != b"[":
+            self.complete = True
+
+    def finish(self, out: list[StreamEvent]) -> None:
+        """The stream has ended."""
+        if not self._started:
+            raise self._errors.invalid("The answer is empty", "empty")
+        if not self.complete:
+            raise self._errors.cut()
+        self._close_thinking(out)
+        self._close_text(out)
+        self._calls.close(out)
+        if not len(self.draft):
+            self._text = self._opened_text(out)
+            self._close_text(out)
+        self._check_finish()
+        reason = "max_tokens" if self._finish == "MAX_TOKENS" else "tool_use" if self._calls.count else "end_turn"
+        out.append(self.draft.done(reason))
+
+    def _check_finish(self) -> None:
+        """Raise if the reason to stop is a failure."""
+        why = f"finish reason {self._finish}" + (f": {self._finish_text}" if self._finish_text else "")
+        if self._finish in _FILTERED:
+            raise self._errors.filtered(why)
+        if self._finish == "UNEXPECTED_TOOL_CALL" and self._calls.count:
+            return  # A call of a tool that was not offered; it gets its error result, and the model learns.
+        if self._finish in _UNUSABLE:
+            error = self._errors.invalid(
+                f"The model gave an answer that its host could not use ({why})", "malformed_call"
+            )
+            error.retryable = True
+            raise error
+        if self._finish in _BROKEN:
+            raise self._errors.broken(why)
+
+    def _candidate(self, candidate: Candidate, chunk: Chunk, out: list[StreamEvent]) -> None:
+        if not self._started:
+            self._started = True
+            self._calls.response_id = chunk.response_id or ""
+            out.append(self.draft.start())
+        if candidate.content is not None:
+            for part in candidate.content.parts or ():
+                if self._text >= 0 and part.text and not (part.thought or part.thought_signature or part.function_call):
+                    out.append(self.draft.text(self._text, part.text))  # what nearly every part is
+                else:
+                    self._part(part, out)
+        reason = candidate.finish_reason
+        if reason:
+            if isinstance(reason, int):
+                reason = _NUMBERED[reason] if reason < len(_NUMBERED) else str(reason)
+            self._finish = reason.upper()
+            self._finish_text = candidate.finish_message or ""
+            self.complete = True
+
+    def _part(self, part: Part, out: list[StreamEvent]) -> None:
+        if part.function_call is not None:
+            self._close_thinking(out)
+            self._close_text(out)
+            self._calls.add(part.function_call, part.thought_signature, out)
+        elif part.inline_data is not None:
+            if part.inline_data.mime_type.startswith("image/") and part.inline_data.data and not part.thought:
+                self._close_thinking(out)
+                self._close_text(out)
+                self.draft.image(ImageBlock(part.inline_data.mime_type, part.inline_data.data))
+        elif part.text is not None:
+            self._said(part.text, part, out)
+
+    def _said(self, text: str, part: Part, out: list[StreamEvent]) -> None:
+        if text and part.thought:
+            self._close_text(out)
+            if self._thinking < 0:
+                event = self.draft.open_thinking()
+                self._thinking = event.index
+                out.append(event)
+            out.append(self.draft.thinking(self._thinking, text))
+        elif text:
+            self._close_thinking(out)
+            if self._text < 0:
+                self._text = self._opened_text(out)
+            out.append(self.draft.text(self._text, text))
+        if part.thought_signature:
+            self._close_thinking(out, part.thought_signature)
+            self._close_text(out, part.thought_signature)
+
+    def _opened_text(self, out: list[StreamEvent]) -> int:
+        event = self.draft.open_text()
+        out.append(event)
+        return event.index
+
+    def _close_text(self, out: list[StreamEvent], signature: str | None = None) -> None:
+        if self._text >= 0:
+            out.append(self.draft.close_text(self._text, signature))
+            self._text = -1
+
+    def _close_thinking(self, out: list[StreamEvent], signature: str | None = None) -> None:
+        if self._thinking >= 0:
+            out.append(self.draft.close_thinking(self._thinking, signature))
+            self._thinking = -1
+
+    def _loosely(self, data: bytes) -> Chunk:
+        try:
+            return loose_chunk(data)
+        except (ValueError, RecursionError) as error:
+            raise self._errors.unreadable(data) from error
+
+    def _events(self, body: bytes) -> list[bytes]:
+        try:
+            return [to_json(event) for event in as_list(json.loads(body, strict=False)) if as_object(event)]
+        except (ValueError, RecursionError) as error:
+            if body.rstrip()[-1:] != b"]":
+                raise self._errors.cut() from error
+            raise self._errors.unreadable(body) from error

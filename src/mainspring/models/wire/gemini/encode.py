@@ -1,0 +1,193 @@
+"""Requests to Gemini bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.history import EncodedHistory
+from mainspring.models.json_values import as_list, to_json
+from mainspring.models.port import ModelRequest
+from mainspring.models.prepare import clean, sent_arguments
+from mainspring.models.profile import Profile
+from mainspring.models.wire.gemini.options import options
+from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
+
+SLOT = "gemini"
+_UNSIGNED = "skip_thought_signature_validator"
+"""What Google documents as the signature of a call that another model made."""
+
+_MODEL = b',{"role":"model"'
+_OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
+"""Stands before a conversation that begins with the model: a call must follow a turn of the user."""
+
+
+def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+    """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
+    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    messages = request.messages if isinstance(request.messages, list) else list(request.messages)
+    stored, tail = history.pieces(_alternating(messages), lambda message: encode_message(message, profile))
+    head = _head(request, profile, history)
+    first = stored or tail
+    if first.startswith(_MODEL):
+        return b"".join((head, _OPENING[1:], stored, tail, b"]}"))
+    if stored:
+        return b"".join((head, memoryview(stored)[1:], tail, b"]}"))
+    return b"".join((head, tail[1:], b"]}"))
+
+
+def encode_message(message: Message, profile: Profile) -> bytes:
+    """One message as the JSON object it becomes, with a comma before it; empty if nothing of it can be sent."""
+    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    if cleaned is None:
+        return b""
+    if cleaned.role == "assistant":
+        role, parts = "model", _assistant(cleaned, profile)
+    else:  # An instruction inside the conversation has no role of its own here.
+        role, parts = "user", _user(cleaned, profile)
+    return b"," + to_json({"role": role, "parts": parts}) if parts else b""
+
+
+def _alternating(messages: list[Message]) -> list[Message]:
+    """The messages with two answers of one model in a row as one: a call may not follow a turn of the model."""
+    if "aa" not in "".join([message.role[0] for message in messages]):
+        return messages
+    merged = list(messages)
+    for i in range(len(merged) - 2, -1, -1):
+        first, second = merged[i], merged[i + 1]
+        if first.role == second.role == "assistant" and _one_answer(first, second):
+            merged[i : i + 2] = [_merged(first, second)]
+    return merged
+
+
+def _one_answer(first: Message, second: Message) -> bool:
+    broken = ("error", "aborted")
+    same = (first.provider, first.model) == (second.provider, second.model)
+    return same and not first.tool_uses and first.stop_reason not in broken and second.stop_reason not in broken
+
+
+def _merged(first: Message, second: Message) -> Message:
+    """Both as one message: the same object each time, so that a history that was sent is known again."""
+    kept: dict[str, Any] = first.__dict__  # pyright: ignore[reportAssignmentType]
+    known: tuple[Message, Message] | None = kept.get("gemini+")
+    if known is None or known[0] is not second:
+        known = kept["gemini+"] = (second, replace(second, content=(*first.content, *second.content)))
+    return known[1]
+
+
+def _key(profile: Profile) -> str:
+    d, info, unreadable = profile.gemini, profile.info, hash(profile.unreadable)
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.echo}|{d.sign_calls}|{d.call_ids}|{d.result_images}|{unreadable}"
+
+
+def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+    """Everything up to the contents; made anew only when something in it changed."""
+    fields = options(request, profile)
+    tools, system = list(request.tools), request.system
+    known = history.head
+    made_of = (fields, tools, system, profile.gemini.tool_schema)
+    if known is not None and known[0] == made_of:
+        return known[1]
+    others = as_list(fields.get("tools"))  # tools that Google runs itself
+    head = to_json({name: value for name, value in fields.items() if name != "tools"})[:-1]
+    parts: list[bytes] = [head[1:]] if len(head) > 1 else []
+    if tools or others:
+        declared = (
+            [b'{"functionDeclarations":[' + b",".join([_tool(tool, profile) for tool in tools]) + b"]}"]
+            if tools
+            else []
+        )
+        parts.append(b'"tools":[' + b",".join([*declared, *map(to_json, others)]) + b"]")
+    if system and not system.isspace():
+        parts.append(b'"systemInstruction":' + to_json({"parts": [{"text": system}]}))
+    data = b"{" + b",".join([*parts, b'"contents":['])
+    history.head = (made_of, data)
+    return data
+
+
+def _tool(tool: ToolSpec, profile: Profile) -> bytes:
+    form = profile.gemini.tool_schema
+    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    data = kept.get(slot := f"{SLOT}|{form}")
+    if data is None:
+        declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
+        if form == "json":
+            declaration["parametersJsonSchema"] = json_schema({"type": "object", **tool.input_schema})
+        elif tool.input_schema.get("properties"):  # An object without properties is refused here.
+            declaration["parameters"] = openapi_schema({"type": "object", **tool.input_schema})
+        data = kept[slot] = to_json(declaration)
+    return data
+
+
+def _assistant(message: Message, profile: Profile) -> list[dict[str, Any]]:
+    dialect = profile.gemini
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, TextBlock):
+            parts.append(_signed({"text": block.text}, block.signature, echo=dialect.echo))
+        elif isinstance(block, ThinkingBlock):
+            if dialect.echo and (block.thinking or block.signature):
+                parts.append(_signed({"text": block.thinking, "thought": True}, block.signature, echo=True))
+        elif isinstance(block, ToolUseBlock):
+            call: dict[str, Any] = {"id": block.id} if dialect.call_ids else {}
+            call |= {"name": block.name, "args": sent_arguments(block)}
+            calls.append(_signed({"functionCall": call}, block.signature, echo=dialect.echo))
+            parts.append(calls[-1])
+        elif isinstance(block, ImageBlock):
+            parts.append(_image(block))
+    if calls and dialect.sign_calls and not any("thoughtSignature" in call for call in calls):
+        calls[0]["thoughtSignature"] = _UNSIGNED
+    return parts
+
+
+def _signed(part: dict[str, Any], signature: str | None, *, echo: bool) -> dict[str, Any]:
+    if signature and echo:
+        part["thoughtSignature"] = signature
+    return part
+
+
+def _image(block: ImageBlock) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": block.media_type, "data": block.data}}
+
+
+def _user(message: Message, profile: Profile) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    behind: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            parts.append(_result(block, profile, behind))
+        elif isinstance(block, TextBlock):
+            behind.append({"text": block.text})
+        elif isinstance(block, ImageBlock):
+            behind.append(_image(block))
+    return parts + behind
+
+
+def _result(block: ToolResultBlock, profile: Profile, behind: list[dict[str, Any]]) -> dict[str, Any]:
+    dialect = profile.gemini
+    images: list[ImageBlock] = []
+    text = block.content
+    if not isinstance(text, str):
+        images = [b for b in text if isinstance(b, ImageBlock)]
+        text = "\n".join([b.text for b in text if isinstance(b, TextBlock)])
+    result: dict[str, Any] = {"id": block.tool_use_id} if dialect.call_ids else {}
+    result["name"] = block.name
+    if images and dialect.result_images == "behind":
+        text += ("\n" if text else "") + "[the image follows]"
+        behind.append({"text": f"Image from the result of {block.name}:"})
+        behind += map(_image, images)
+    elif images:
+        result["parts"] = [_image(image) for image in images]
+    result["response"] = {"error" if block.is_error else "output": text or "(no output)"}
+    return {"functionResponse": result}

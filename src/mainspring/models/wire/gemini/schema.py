@@ -1,0 +1,139 @@
+"""JSON Schema as Gemini takes it.
+
+Google documents a subset of JSON Schema for ``parametersJsonSchema`` and ``responseJsonSchema``, and a smaller one of OpenAPI
+for ``parameters``. What is outside of it is left out or said otherwise: the model then knows less of the constraint, and
+our own validation of the arguments still has all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.models.json_values import as_list, as_number, as_object, as_objects
+
+KEYWORDS = frozenset(
+    (
+        "$anchor $defs $id $ref additionalProperties anyOf default description enum format items maxItems maximum minItems "
+        "minimum oneOf prefixItems properties propertyOrdering required title type"
+    ).split()
+)
+"""What ``parametersJsonSchema`` may hold (documented; ``default`` is accepted in practice)."""
+
+OPENAPI_KEYWORDS = frozenset(
+    (
+        "anyOf description enum format items maxItems maximum minItems minimum nullable properties propertyOrdering "
+        "required title type"
+    ).split()
+)
+"""What ``parameters`` may hold."""
+
+_DEEPEST = 12  # levels of references that are put in place; a schema that holds itself has no end
+
+
+def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON Schema within the documented subset."""
+    kept: dict[str, Any] = {}
+    if "$ref" in schema:  # Beside a reference only what begins with a dollar may stand.
+        kept["$ref"] = str(schema["$ref"]).replace("#/definitions/", "#/$defs/")
+        _keep_definitions(schema, kept)
+        return kept
+    for name, value in _said_otherwise(schema).items():
+        if name in ("properties", "$defs"):
+            fields = as_object(value) or {}
+            kept[name] = {key: json_schema(as_object(field) or {}) for key, field in fields.items()}
+        elif name in ("anyOf", "oneOf", "prefixItems"):
+            kept[name] = [json_schema(option) for option in as_objects(value)]
+        elif name in ("items", "additionalProperties"):
+            inner = as_object(value)
+            kept[name] = value if inner is None else json_schema(inner)
+        elif name in KEYWORDS:
+            kept[name] = value
+    return kept
+
+
+def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same within the smaller subset of OpenAPI: no references, one type, texts as choices."""
+    plain = json_schema(schema)
+    return _openapi(plain, as_object(plain.get("$defs")) or {}, 0)
+
+
+def _keep_definitions(schema: Mapping[str, Any], kept: dict[str, Any]) -> None:
+    for name in ("$defs", "definitions"):
+        for key, value in (as_object(schema.get(name)) or {}).items():
+            kept.setdefault("$defs", {})[key] = json_schema(as_object(value) or {})
+
+
+def _said_otherwise(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its keywords in words that are in the subset, as far as there are any."""
+    fields = dict(schema)
+    definitions = {**(as_object(fields.pop("definitions", None)) or {}), **(as_object(fields.get("$defs")) or {})}
+    if definitions:
+        fields["$defs"] = definitions
+    for part in as_objects(fields.pop("allOf", None)):
+        fields = _both(fields, part)
+    if "const" in fields:
+        fields["enum"] = [fields.pop("const")]
+    if "enum" in fields:
+        choices = as_list(fields["enum"])
+        if any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in choices):
+            del fields["enum"]  # Only texts and numbers may be choices.
+            _hint(fields, f"One of: {', '.join(map(str, choices))}")
+    for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        bound = as_number(fields.pop(exclusive, None))
+        if bound is not None and fields.get("type") == "integer":
+            fields.setdefault(inclusive, int(bound) + step)
+    for name, text in (("pattern", "Pattern"), ("minLength", "At least, in characters"), ("maxLength", "At most")):
+        if name in fields:
+            _hint(fields, f"{text}: {fields.pop(name)}")
+    items = fields.get("items")
+    if isinstance(items, list):  # An older way to write a tuple.
+        fields["prefixItems"] = fields.pop("items")
+    return fields
+
+
+def _both(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Two schemas that both hold: properties and what is required are put together, of the rest the first wins."""
+    result = {**part, **schema}
+    for name in ("properties", "$defs"):
+        if name in part and name in schema:
+            result[name] = {**(as_object(part[name]) or {}), **(as_object(schema[name]) or {})}
+    if "required" in part and "required" in schema:
+        result["required"] = list(dict.fromkeys([*as_list(schema["required"]), *as_list(part["required"])]))
+    return result
+
+
+def _hint(fields: dict[str, Any], text: str) -> None:
+    known = fields.get("description")
+    fields["description"] = f"{known} ({text})" if isinstance(known, str) and known else text
+
+
+def _openapi(schema: dict[str, Any], definitions: dict[str, Any], depth: int) -> dict[str, Any]:
+    if "$ref" in schema:
+        found = as_object(definitions.get(str(schema["$ref"]).rpartition("/")[2]))
+        return _openapi(found, definitions, depth + 1) if found is not None and depth < _DEEPEST else {"type": "object"}
+    fields = dict(schema)
+    options = as_objects(fields.pop("anyOf", None)) or as_objects(fields.pop("oneOf", None))
+    if as_list(fields.get("type")):
+        options = [{"type": kind} for kind in as_list(fields.pop("type"))]
+    wanted = [option for option in options if option.get("type") != "null"]
+    if len(wanted) < len(options):
+        fields["nullable"] = True
+    if len(wanted) == 1:
+        return _openapi({**wanted[0], **fields}, definitions, depth)
+    kept: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
+    if wanted:
+        kept["anyOf"] = [_openapi(option, definitions, depth + 1) for option in wanted]
+    elif "type" not in kept:
+        kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
+    if "properties" in kept:
+        kept["properties"] = {
+            k: _openapi(as_object(v) or {}, definitions, depth + 1) for k, v in kept["properties"].items()
+        }
+    if kept.get("type") == "array":
+        items = [as_object(kept.get("items")) or {}, *as_objects(fields.get("prefixItems"))]
+        kept["items"] = _openapi(next(filter(None, items), {}), definitions, depth + 1)
+    if "enum" in kept:
+        kept["enum"] = [str(choice) for choice in kept["enum"]]
+        kept["type"] = "string"
+    return kept
