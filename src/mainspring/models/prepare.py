@@ -31,6 +31,7 @@ from mainspring.messages import (
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
+    ToolSpec,
     ToolUseBlock,
 )
 from mainspring.models.json_values import as_object
@@ -244,3 +245,12 @@ def sent_arguments(call: ToolUseBlock) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return {"unreadable_arguments": call.raw_input} if value is None else value
+
+
+def sent_schema(tool: ToolSpec) -> dict[str, Any]:
+    """The schema of a tool's arguments; an object without properties says so, because some hosts insist on it."""
+    schema: dict[str, Any] = tool.input_schema
+    if "properties" in schema or schema.get("type", "object") != "object":
+        return schema
+    nothing: dict[str, Any] = {}
+    return {"type": "object", "properties": nothing, **schema}

@@ -19,7 +19,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, short_id
+from mainspring.models.prepare import clean, sent_arguments, short_id, sent_schema
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.options import options
 
@@ -75,11 +75,7 @@ def _tool(tool: ToolSpec) -> bytes:
     kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
     data = kept.get(SLOT)
     if data is None:
-        schema: dict[str, Any] = tool.input_schema
-        if "properties" not in schema and schema.get("type", "object") == "object":
-            nothing: dict[str, Any] = {}
-            schema = {"type": "object", "properties": nothing, **schema}
-        function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": schema}
+        function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
         data = kept[SLOT] = to_json({"type": "function", "function": function})
     return data
 
