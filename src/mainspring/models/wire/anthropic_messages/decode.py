@@ -1,0 +1,209 @@
+"""Answers of Anthropic Messages to events, streamed or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mainspring.events import Draft, StreamEvent
+from mainspring.messages import StopReason
+from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.error_body import ErrorBody
+from mainspring.models.json_values import as_object, as_objects, loose_object
+from mainspring.models.profile import Profile
+from mainspring.models.wire.anthropic_messages.blocks import BlockAssembly
+from mainspring.models.wire.anthropic_messages.counts import Counts
+from mainspring.models.wire.anthropic_messages.events import Event, LooseEvents, decode_event
+
+_STOP_REASONS: dict[str, StopReason] = {"max_tokens": "max_tokens", "stop_sequence": "stop_sequence"}
+_OVERFLOWN = "model_context_window_exceeded"
+
+
+class MessagesDecoder:
+    """Decodes one answer; see `WireDecoder`.
+
+    An answer without anything in it becomes a message with one empty text block, so that content is never empty. What the
+    host's own tools did is kept, but is neither text nor a call.
+
+    Args:
+        profile: The model that answers.
+    """
+
+    __slots__ = (
+        "_blocks",
+        "_counts",
+        "_details",
+        "_errors",
+        "_id",
+        "_loose",
+        "_profile",
+        "_reason",
+        "_started",
+        "complete",
+        "draft",
+        "ended",
+    )
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._loose: LooseEvents | None = None
+        self._started = False
+        self.complete = False
+        self.ended = False
+        self._id = ""
+        self._reason = ""
+        self._details: Mapping[str, Any] = {}
+        self._begin()
+
+    def feed(self, name: str, data: bytes, out: list[StreamEvent]) -> None:
+        """Take one event of the stream."""
+        if self.ended:
+            return  # Nothing that follows the end belongs to this answer.
+        if data == b"[DONE]":
+            self.complete = self.ended = True
+            return
+        try:
+            event = decode_event(data)
+        except (msgspec.DecodeError, UnicodeError):
+            event = self._loosely(name, data)
+        kind = event.type or name
+        if kind == "content_block_delta":
+            if event.delta is not None:
+                self._ensure_started(out)
+                self._blocks.grow(event.index, event.delta, out)
+        elif event.error or kind == "error":
+            raise self._errors.told(data)
+        else:
+            self._other(kind, event, data, out)
+
+    def whole(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Take a complete answer that was not streamed."""
+        if not body:
+            raise self._errors.invalid("The answer is empty", "empty")
+        try:
+            value = loose_object(body)
+        except (ValueError, RecursionError) as error:
+            raise self._errors.unreadable(body) from error
+        if value.get("type") == "error" or value.get("error"):
+            raise self._errors.told(body)
+        if not isinstance(value.get("content"), list):
+            self._check_foreign(value, body)
+            raise self._errors.invalid("The answer holds no content", "empty")
+        self._message(value, out)
+        self.complete = True
+
+    def finish(self, out: list[StreamEvent]) -> None:
+        """The stream has ended."""
+        if not self._started:
+            raise self._errors.invalid("The answer is empty", "empty")
+        if not self.complete:
+            raise self._errors.cut()
+        self._blocks.close(out)
+        if not len(self.draft):
+            event = self.draft.open_text()
+            out += [event, self.draft.close_text(event.index)]
+        if self._reason == "refusal":
+            why = [self._details.get("category"), self._details.get("explanation")]
+            raise self._errors.filtered(": ".join(["refusal", *[w for w in why if isinstance(w, str) and w]]))
+        if self._reason == _OVERFLOWN:
+            raise self._errors.overflown(self._reason)
+        out.append(self.draft.done(self._stop_reason()))
+
+    def _begin(self) -> None:
+        """An answer, or the same once more, begins."""
+        self.draft = Draft(self._profile.provider, self._profile.model)
+        self._errors = AnswerErrors(self.draft, self._profile)
+        self._blocks = BlockAssembly(self.draft)
+        self._counts = Counts()
+
+    def _other(self, kind: str, event: Event, data: bytes, out: list[StreamEvent]) -> None:
+        """Everything but a piece of a block; events of unknown types are no error."""
+        if kind == "content_block_start":
+            self._ensure_started(out)
+            self._blocks.start(event.index, event.content_block or {}, out)
+        elif kind == "content_block_stop":
+            self._blocks.stop(event.index, out)
+        elif kind == "message_delta":
+            self._ensure_started(out)
+            self._usage(event.usage)
+            if event.delta is not None:
+                self._stopped(event.delta.stop_reason, event.delta.stop_details)
+        elif kind == "message_start":
+            self._message(event.message or {}, out)
+        elif kind == "message_stop":
+            self.complete = self.ended = True
+        elif not self._started and kind != "ping":
+            self._check_foreign(_fields(data), data)
+
+    def _message(self, message: Mapping[str, Any], out: list[StreamEvent]) -> None:
+        """The message begins, with whatever of it there is already."""
+        id = str(message.get("id") or "")
+        if self._started and (not id or id == self._id):
+            return  # A gateway that says it twice.
+        if self._started:
+            self._restart()
+        self._id = self._blocks.response_id = id
+        self._ensure_started(out)
+        for block in as_objects(message.get("content")):
+            self._blocks.start(None, block, out)
+        self._blocks.close(out)
+        self._usage(as_object(message.get("usage")))
+        reason = message.get("stop_reason")
+        self._stopped(reason if isinstance(reason, str) else None, as_object(message.get("stop_details")))
+
+    def _restart(self) -> None:
+        """A gateway lost the host in mid-answer and asked it again: only the second answer counts.
+
+        Raises:
+            NetworkError: If words or calls of the first are out already; they would be said twice.
+        """
+        if self._blocks.told:
+            raise self._errors.cut("A second answer began in the middle of the first")
+        self._started = self.complete = False
+        self._begin()
+
+    def _ensure_started(self, out: list[StreamEvent]) -> None:
+        if not self._started:
+            self._started = True
+            out.append(self.draft.start())
+
+    def _usage(self, raw: Mapping[str, Any] | None) -> None:
+        if raw:
+            self._counts.take(raw)
+            if self._counts.told:
+                self.draft.usage = self._counts.usage(self._profile.info)
+
+    def _stopped(self, reason: str | None, details: Mapping[str, Any] | None) -> None:
+        if reason:
+            self._reason = reason
+            self._details = details or {}
+            self.complete = True
+
+    def _stop_reason(self) -> StopReason:
+        known = _STOP_REASONS.get(self._reason)
+        if known == "max_tokens":
+            return known
+        return "tool_use" if self._blocks.calls else known or "end_turn"
+
+    def _loosely(self, name: str, data: bytes) -> Event:
+        if self._loose is None:
+            self._loose = LooseEvents()
+        try:
+            return self._loose.event(loose_object(data))
+        except (ValueError, RecursionError) as error:
+            told = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.told(data) if told else self._errors.unreadable(data)) from error
+
+    def _check_foreign(self, value: Mapping[str, Any], data: bytes) -> None:
+        """An object that is no event is a sign of life, or an error in the form of some host."""
+        if "detail" in value or "message" in value or "errors" in value:
+            raise self._errors.told(data)
+
+
+def _fields(data: bytes) -> Mapping[str, Any]:
+    try:
+        return loose_object(data)
+    except ValueError:
+        return {}
