@@ -19,7 +19,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, short_id, sent_schema
+from mainspring.models.prepare import clean, sent_arguments, sent_schema, short_id
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.options import options
 
