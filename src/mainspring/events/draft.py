@@ -75,9 +75,9 @@ class Draft:
         self._log.append((index, text))
         return TextDelta(index, text, self, len(self._log))
 
-    def close_text(self, index: int, signature: str | None = None) -> TextEnd:
-        """The text block ``index`` is complete."""
-        block = TextBlock(self._joined(index), signature)
+    def close_text(self, index: int, signature: str | None = None, text: str | None = None) -> TextEnd:
+        """The text block ``index`` is complete; ``text`` is all of it where the provider's last word is not its pieces."""
+        block = TextBlock(self._joined(index) if text is None else text, signature)
         return TextEnd(index, block.text, self, self._close(index, block))
 
     def open_thinking(self) -> ThinkingStart:

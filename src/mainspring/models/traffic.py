@@ -14,11 +14,15 @@ from mainspring.models.json_values import as_object
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireDecoder
+from mainspring.models.wire.anthropic_messages import MessagesDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
+from mainspring.models.wire.openai_responses import ResponsesDecoder
 
 _DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
     "chat_completions": ChatDecoder,
+    "responses": ResponsesDecoder,
+    "messages": MessagesDecoder,
     "generate_content": GeminiDecoder,
     "stream_generate_content": GeminiDecoder,
 }

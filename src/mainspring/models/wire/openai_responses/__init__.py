@@ -1,0 +1,7 @@
+"""OpenAI Responses: spoken by OpenAI, Azure, the ChatGPT backend, and a growing number of other hosts."""
+
+from mainspring.models.wire.openai_responses.decode import ResponsesDecoder
+from mainspring.models.wire.openai_responses.encode import encode_message, encode_request
+from mainspring.models.wire.openai_responses.protocol import Responses
+
+__all__ = ["Responses", "ResponsesDecoder", "encode_message", "encode_request"]

@@ -1,0 +1,146 @@
+"""The fields of Responses answers that are used, as typed structs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.messages import strip_surrogates
+from mainspring.models.halves import Halves
+from mainspring.models.json_values import as_int, as_object, as_objects
+
+
+class Part(Struct, gc=False):
+    """A part of a message or of reasoning."""
+
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(Struct, gc=False):
+    """One thing the model made: a message, reasoning, a call, or something the host did itself."""
+
+    type: str = ""
+    id: str | None = None
+    role: str | None = None
+    phase: str | None = None
+    content: list[Part] | str | None = None
+    summary: list[Part] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    input: str | None = None
+
+
+class Answer(Struct, gc=False):
+    """The whole answer, as far as it is known."""
+
+    id: str | None = None
+    status: str | None = None
+    output: list[Item] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+    incomplete_details: dict[str, Any] | None = None
+
+
+class Event(Struct, gc=False):
+    """One event of a stream."""
+
+    type: str = ""
+    delta: str | dict[str, Any] | None = None
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    item: Item | None = None
+    response: Answer | None = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    input: str | None = None
+    error: Any = None
+
+
+decode_event = msgspec.json.Decoder(Event).decode
+"""The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
+
+decode_answer = msgspec.json.Decoder(Answer).decode
+"""The same for an answer that was not streamed."""
+
+
+class LooseEvents:
+    """Events out of objects whose fields may have any type; what does not fit is left out."""
+
+    __slots__ = ("_halves",)
+
+    def __init__(self) -> None:
+        self._halves = Halves()
+
+    def event(self, value: dict[str, Any]) -> Event:
+        """The event in an object."""
+        place = f"{value.get('type')} {value.get('item_id')} {value.get('output_index')}"
+        delta = value.get("delta")
+        item, response = as_object(value.get("item")), as_object(value.get("response"))
+        return Event(
+            type=_text(value.get("type")) or "",
+            delta=self._halves.mended(delta if isinstance(delta, str) else None, place),
+            item_id=_text(value.get("item_id")),
+            output_index=as_int(value.get("output_index")),
+            content_index=as_int(value.get("content_index")),
+            summary_index=as_int(value.get("summary_index")),
+            item=None if item is None else _item(item),
+            response=None if response is None else self.answer(response),
+            text=_text(value.get("text")),
+            refusal=_text(value.get("refusal")),
+            arguments=_arguments(value.get("arguments")),
+            input=_text(value.get("input")),
+            error=value.get("error"),
+        )
+
+    def answer(self, value: dict[str, Any]) -> Answer:
+        """The answer in an object."""
+        return Answer(
+            id=_text(value.get("id")),
+            status=_text(value.get("status")),
+            output=[_item(item) for item in as_objects(value.get("output"))] if "output" in value else None,
+            usage=as_object(value.get("usage")),
+            error=value.get("error"),
+            incomplete_details=as_object(value.get("incomplete_details")),
+        )
+
+
+def _item(value: dict[str, Any]) -> Item:
+    content = value.get("content")
+    return Item(
+        type=_text(value.get("type")) or "",
+        content=_text(content) if isinstance(content, str) else _parts(content),
+        summary=_parts(value.get("summary")),
+        arguments=_arguments(value.get("arguments")),
+        **{
+            name: _text(value.get(name))
+            for name in ("id", "role", "phase", "encrypted_content", "call_id", "name", "namespace", "input")
+        },
+    )
+
+
+def _parts(value: object) -> list[Part]:
+    return [
+        Part(_text(part.get("type")) or "", _text(part.get("text")), _text(part.get("refusal")))
+        for part in as_objects(value)
+    ]
+
+
+def _arguments(value: object) -> str | dict[str, Any] | None:
+    if value is None or isinstance(value, str):
+        return _text(value)
+    return as_object(value) or json.dumps(value)
+
+
+def _text(value: object) -> str | None:
+    return strip_surrogates(value) if isinstance(value, str) else None
