@@ -1,0 +1,150 @@
+"""What a preset is, and how several become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import force_setattr
+
+from mainspring.errors import ConfigError
+from mainspring.events import Hook
+from mainspring.loop import Behavior, Handler, Hooks
+from mainspring.loop.bus import hook_class
+from mainspring.tools import LazyTool, Tool, tool
+
+AnyTool = Tool | LazyTool | Callable[..., Any]
+"""What an agent takes as a tool; a plain function becomes one."""
+
+
+class Preset(Struct, frozen=True, kw_only=True, eq=False):
+    """The options of an agent that can be shared: data, bound to no provider, session, machine or connection.
+
+    ``Agent(model, **preset)`` makes an agent of it; ``Agent(model, **{**preset, "system": "..."})`` overrides an option. A field
+    left out stays out, so the agent's own default holds.
+
+    Attributes:
+        name: Name of the agent.
+        system: System prompt.
+        tools: Tools or plain functions; a mapping gives each its name.
+        tool_aliases: Names under which the model is told of tools, by canonical name.
+        behavior: Limits and options for all runs.
+        mcp_servers: Servers whose tools it gets: a list of configurations with a ``name``, or a mapping by name.
+        skills: Where skills are found, as the agent's option of that name takes it.
+        hooks: Handlers by hook; each entry one or several.
+        subagents: Sub-agents it may spawn, as the agent's option of that name takes it.
+        eager: Whether the agent warms up before its first run.
+    """
+
+    name: str | UnsetType = UNSET
+    system: str | UnsetType = UNSET
+    tools: Iterable[AnyTool] | Mapping[str, AnyTool] | UnsetType = UNSET
+    tool_aliases: Mapping[str, str] | UnsetType = UNSET
+    behavior: Behavior | UnsetType = UNSET
+    mcp_servers: Iterable[Any] | Mapping[str, Any] | UnsetType = UNSET
+    skills: Any | UnsetType = UNSET
+    hooks: Hooks | UnsetType = UNSET
+    subagents: Any | UnsetType = UNSET
+    eager: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        # What may be read only once (a generator) is read now: a preset is used many times.
+        if self.tools is not UNSET:
+            force_setattr(self, "tools", tuple(_tools(self.tools)))
+        if self.mcp_servers is not UNSET:
+            force_setattr(self, "mcp_servers", tuple(_servers(self.mcp_servers)))
+        if self.hooks is not UNSET:
+            force_setattr(self, "hooks", _hooks([self.hooks]))
+
+    def keys(self) -> Iterator[str]:
+        """Names of the options that are set; with `__getitem__` this is what ``**preset`` needs."""
+        return iter([n for n in self.__struct_fields__ if getattr(self, n) is not UNSET])
+
+    def __getitem__(self, name: str) -> Any:
+        value = getattr(self, name, UNSET) if name in self.__struct_fields__ else UNSET
+        if value is UNSET:
+            raise KeyError(name)
+        return value
+
+
+def compose_presets(*presets: Preset) -> Preset:
+    """Presets become one.
+
+    - ``name``, ``system``, ``eager``, ``skills``, ``subagents``: the last one that says something wins.
+    - ``tools``, ``tool_aliases``, ``behavior``: merged by name (of a tool, an alias, an option); the last wins for each.
+    - ``mcp_servers``: all of them; of one name the last wins.
+    - ``hooks``: the handlers of all, for each hook in the order of the presets, always as lists.
+
+    Raises:
+        ConfigError: If a hook is unknown.
+    """
+    made: dict[str, Any] = {}
+    for preset in presets:
+        for name in preset.keys():
+            value = preset[name]
+            made[name] = _MERGES[name](made[name], value) if name in made and name in _MERGES else value
+    return Preset(**made)
+
+
+def _merge_named(first: Iterable[Any], second: Iterable[Any], name_of: Callable[[Any], str]) -> tuple[Any, ...]:
+    """Both; where two have one name, the second stands in the place of the first."""
+    named = {name_of(each): each for each in first}
+    named.update({name_of(each): each for each in second})
+    return tuple(named.values())
+
+
+def _tool_name(each: Tool | LazyTool) -> str:
+    return each.name
+
+
+def _server_name(server: Any) -> str:
+    if isinstance(server, Mapping):
+        name = cast("Mapping[str, Any]", server).get("name")
+    else:
+        name = getattr(server, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError('an MCP server needs a name: {"name": "docs", ...}, or a mapping of names to configurations')
+    return name
+
+
+_MERGES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "tools": lambda a, b: _merge_named(a, b, _tool_name),
+    "tool_aliases": lambda a, b: {**a, **b},
+    "behavior": lambda a, b: b.over(a),
+    "mcp_servers": lambda a, b: _merge_named(a, b, _server_name),
+    "hooks": lambda a, b: _hooks([a, b]),
+}
+
+
+def _tools(given: Iterable[AnyTool] | Mapping[str, AnyTool]) -> Iterator[Tool | LazyTool]:
+    if isinstance(given, Mapping):
+        for name, each in cast("Mapping[str, AnyTool]", given).items():
+            made = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
+            if made.name != name:
+                raise ConfigError(f"the tool under {name!r} is named {made.name!r}; give it under its own name")
+            yield made
+        return
+    for each in given:
+        yield each if isinstance(each, Tool | LazyTool) else tool(each)
+
+
+def _servers(given: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
+    if isinstance(given, Mapping):
+        for name, server in cast("Mapping[str, Mapping[str, Any]]", given).items():
+            yield {**server, "name": name}
+        return
+    for server in given:
+        _server_name(server)
+        yield server
+
+
+def _hooks(several: Iterable[Hooks]) -> dict[str, list[Handler[Any]]]:
+    """The handlers of all, by the hook's name, always as lists."""
+    joined: dict[str, list[Handler[Any]]] = {}
+    for hooks in several:
+        for event, given in hooks.items():
+            kind: type[Hook] = hook_class(event)
+            handlers = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
+            joined.setdefault(kind.event, []).extend(handlers)
+    return joined
