@@ -30,6 +30,10 @@ class SseParser:
         """
         pending = self._pending
         if b"\r" in data or self._after_cr:
+            if data[:6] == b"data: " and data.find(b"\r") == len(data) - 4 and not pending and not self._after_cr:
+                if data[-4:] == b"\r\n\r\n" and data.find(b"\n") == len(data) - 3:
+                    self._started = True
+                    return [("", data[6:-4])]  # One event of one line, from a host that ends lines with CRLF.
             data = self._without_cr(data)
         elif not pending and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
             self._started = True

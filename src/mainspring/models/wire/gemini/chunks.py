@@ -88,7 +88,9 @@ class Counts(Struct, gc=False, rename="camel"):
             thoughts += gap
         elif gap < 0:
             answer = max(0, answer - min(thoughts, -gap))
-        read = min(self.cached_content_token_count or 0, prompt)
+        read = self.cached_content_token_count or 0
+        if read > prompt:
+            read = prompt
         return Usage(prompt - read, answer + thoughts, read, 0, thoughts)
 
 

@@ -77,6 +77,7 @@ class GeminiDecoder:
         "_started",
         "_text",
         "_thinking",
+        "_unpriced",
         "complete",
         "draft",
         "ended",
@@ -87,6 +88,7 @@ class GeminiDecoder:
         self.complete = False
         self.ended = False  # Nothing marks the end of a stream but its end.
         self._profile = profile
+        self._unpriced = profile.info.prices is None
         self._errors = AnswerErrors(self.draft, profile)
         self._calls = CallAssembly(self.draft)
         self._started = False
@@ -106,7 +108,7 @@ class GeminiDecoder:
         if chunk.usage_metadata is not None:
             usage = chunk.usage_metadata.usage()
             if usage is not None:
-                self.draft.usage = priced(usage, self._profile.info)
+                self.draft.usage = usage if self._unpriced else priced(usage, self._profile.info)
         candidates = chunk.candidates
         if candidates:
             candidate = candidates[0]
@@ -171,8 +173,9 @@ class GeminiDecoder:
             out.append(self.draft.start())
         if candidate.content is not None:
             for part in candidate.content.parts or ():
-                if self._text >= 0 and part.text and not (part.thought or part.thought_signature or part.function_call):
-                    out.append(self.draft.text(self._text, part.text))  # what nearly every part is
+                text = part.text
+                if text and self._text >= 0 and not (part.thought or part.thought_signature):
+                    out.append(self.draft.text(self._text, text))  # what nearly every part is
                 else:
                     self._part(part, out)
         reason = candidate.finish_reason

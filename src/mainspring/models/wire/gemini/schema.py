@@ -132,7 +132,7 @@ def _openapi(schema: dict[str, Any], definitions: dict[str, Any], depth: int) ->
         }
     if kept.get("type") == "array":
         items = [as_object(kept.get("items")) or {}, *as_objects(fields.get("prefixItems"))]
-        kept["items"] = _openapi(next(filter(None, items), {}), definitions, depth + 1)
+        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, depth + 1)
     if "enum" in kept:
         kept["enum"] = [str(choice) for choice in kept["enum"]]
         kept["type"] = "string"

@@ -1,0 +1,387 @@
+"""Recorded exchanges of Gemini: what we decode is what a plain reading of the raw body says, and what we send has its shape."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.errors import ModelError
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.answer import AnswerReader
+from mainspring.models.dialect_gemini import GeminiDialect
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.traffic import decode_exchange
+from mainspring.models.wire.gemini import GeminiDecoder, encode_request
+
+OWN = Path(__file__).parent / "fixtures" / "gemini"
+APIS = ("generate_content", "stream_generate_content")
+FILTERED = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
+UNUSABLE = {"MALFORMED_FUNCTION_CALL", "OTHER"}
+NUMBERS = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY"}
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def recorded(material: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for entry in load(material / "traffic" / "INDEX.json"):
+        if entry["api"] in APIS:
+            yield entry["file"], load(material / "traffic" / entry["file"])
+
+
+# --- the plain reading -------------------------------------------------------------------------------------------------
+
+
+def objects_of(body: str) -> list[dict[str, Any]]:
+    if body.lstrip()[0] in "[{":
+        value = json.loads(body)
+        return value if isinstance(value, list) else [value]
+    lines = body.replace("\r\n", "\n").split("\n")
+    return [json.loads(line[5:]) for line in lines if line.startswith("data:")]
+
+
+def parts_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    candidates = [c for o in objects for c in o.get("candidates") or [] if not c.get("index")]
+    return [part for c in candidates for part in (c.get("content") or {}).get("parts") or []]
+
+
+def texts_of(parts: list[dict[str, Any]], *, thought: bool) -> str:
+    return "".join(part.get("text") or "" for part in parts if bool(part.get("thought")) is thought)
+
+
+def calls_of(parts: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    calls: list[tuple[str, dict[str, Any], bool]] = []
+    for call in [part["functionCall"] for part in parts if "functionCall" in part]:
+        if "name" in call:
+            calls.append((call["name"], dict(call.get("args") or {}), True))
+        for piece in call.get("partialArgs") or []:
+            put(calls[-1][1], piece)
+    return [(name, args) for name, args, _ in calls]
+
+
+def put(args: dict[str, Any], piece: dict[str, Any]) -> None:
+    """Writes a piece at its path, the plain way: by a key of dots and brackets."""
+    value = next((piece[k] for k in ("stringValue", "numberValue", "boolValue", "nullValue") if k in piece), None)
+    holder: Any = args
+    steps = piece["jsonPath"].removeprefix("$").replace("[", ".[").strip(".").split(".")
+    for i, step in enumerate(steps):
+        key: Any = int(step[1:-1]) if step.startswith("[") else step
+        last = i == len(steps) - 1
+        if isinstance(key, int):
+            while len(holder) <= key:
+                holder.append(None)
+        known = holder[key] if isinstance(key, int) else holder.get(key)
+        if last:
+            holder[key] = known + value if isinstance(known, str) and isinstance(value, str) else value
+        else:
+            if known is None:
+                holder[key] = [] if steps[i + 1].startswith("[") else {}
+            holder = holder[key]
+
+
+def finish_of(objects: list[dict[str, Any]]) -> str:
+    found = [c["finishReason"] for o in objects for c in o.get("candidates") or [] if c.get("finishReason")]
+    return str(NUMBERS.get(found[-1], found[-1])) if found else ""
+
+
+def counts_of(objects: list[dict[str, Any]]) -> dict[str, int]:
+    told = [o["usageMetadata"] for o in objects if (o.get("usageMetadata") or {}).get("totalTokenCount")]
+    return told[-1] if told else {}
+
+
+# --- the comparison ----------------------------------------------------------------------------------------------------
+
+
+def disagreements(exchange: dict[str, Any]) -> list[str]:
+    """What we decode otherwise than a plain reading does."""
+    message, error = decode_exchange(exchange)
+    response = exchange["response"]
+    if response["status"] != 200:
+        return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
+    objects = objects_of(response["body_text"])
+    finish, parts = finish_of(objects), parts_of(objects)
+    if finish in FILTERED or any((o.get("promptFeedback") or {}).get("blockReason") for o in objects):
+        return [] if error is not None and error.reason == "content_filter" else [f"not filtered: {error}"]
+    if finish in UNUSABLE or any("error" in o for o in objects):
+        return [] if error is not None else ["no error"]
+    if error is not None or message is None:
+        return [f"error: {error}"]
+    calls = calls_of(parts)
+    counts = counts_of(objects)
+    given = [p["functionCall"]["id"] for p in parts if "id" in p.get("functionCall", {})]
+    usage = message.usage
+    assert usage is not None
+    found: list[str] = []
+    for what, ours, theirs in (
+        ("text", message.text, texts_of(parts, thought=False)),
+        ("thinking", message.thinking, texts_of(parts, thought=True)),
+        ("calls", [(c.name, c.input) for c in message.tool_uses], calls),
+        ("ids", [id for id in given if id not in [c.id for c in message.tool_uses]], []),
+        (
+            "signatures",
+            [c.signature for c in message.tool_uses if c.signature],
+            [p["thoughtSignature"] for p in parts if "functionCall" in p and "thoughtSignature" in p],
+        ),
+        (
+            "images",
+            [b.data for b in message.content if isinstance(b, ImageBlock)],
+            [p["inlineData"]["data"] for p in parts if "inlineData" in p],
+        ),
+        (
+            "stop",
+            message.stop_reason,
+            "max_tokens" if finish == "MAX_TOKENS" else "tool_use" if calls else "end_turn",
+        ),
+        ("total", usage.total_tokens, counts["totalTokenCount"]),
+        ("cached", usage.cache_read, counts.get("cachedContentTokenCount", 0)),
+        ("prompt", usage.prompt_tokens, counts["promptTokenCount"] + counts.get("toolUsePromptTokenCount", 0)),
+        ("reasoning", usage.reasoning_tokens, counts.get("thoughtsTokenCount", 0)),
+        ("output", usage.output_tokens - usage.reasoning_tokens, counts.get("candidatesTokenCount", 0)),
+    ):
+        if ours != theirs:
+            found.append(f"{what}: {ours!r} is not {theirs!r}")
+    return found
+
+
+@pytest.mark.covers("MOD-03", "MOD-29", "STR-12")
+def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
+    exchanges = list(recorded(material))
+    wrong = {file: found for file, exchange in exchanges if (found := disagreements(exchange))}
+
+    assert len(exchanges) > 250
+    assert wrong == {}
+
+
+@pytest.mark.covers("MOD-29", "MOD-04")
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.json")), ids=lambda path: path.stem)
+def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+    exchange = load(path)
+
+    assert disagreements(exchange) == []
+    assert exchange["origin"]["licence"]
+    message, error = decode_exchange(exchange)
+    assert error is not None or (message is not None and message.content)
+
+
+# --- cutting -----------------------------------------------------------------------------------------------------------
+
+
+def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+    reader = AnswerReader(GeminiDecoder(Profile(ModelInfo("m", "host"), "http://host")))
+    events: list[Any] = []
+    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
+        events += reader.feed(body[start:end])
+    events += reader.finish()
+    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    last = events[-1].partial if events else None
+    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+
+
+STREAMS = [path for path in sorted(OWN.glob("*.json")) if load(path)["api"] == "stream_generate_content"]
+
+
+@pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
+
+    whole, message, error = read(body, [])
+    events, same_message, same_error = read(body, cuts)
+
+    assert events == whole
+    assert (message and message.content) == (same_message and same_message.content)
+    assert str(error) == str(same_error)
+
+
+@pytest.mark.covers("STR-13")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path: Path, data: st.DataObject) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    part = body[: data.draw(st.integers(0, len(body)))]
+
+    events, _, error = read(part, [])
+
+    if b"finishReason" not in part:
+        assert error is not None
+        assert not events or events[-1][0] != "done"
+        assert not any(event[0] == "toolcall_end" for event in events)
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+def value(fields: dict[str, Any], name: str) -> Any:
+    """A field in either case."""
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+    return fields.get(name, fields.get(snake))
+
+
+def conversation_of(contents: list[dict[str, Any]]) -> list[Message] | None:
+    """The messages that a recorded request was made of; ``None`` if it holds what we have no form for."""
+    messages: list[Message] = []
+    number, open_ids = 0, dict[str, list[str]]()
+    for content in contents:
+        blocks: list[Any] = []
+        for part in content["parts"]:
+            call, result, blob = (value(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
+            signature = value(part, "thoughtSignature")
+            if call is not None:
+                number += 1
+                id = call.get("id") or f"call_made_{number}"
+                open_ids.setdefault(call["name"], []).append(id)
+                blocks.append(ToolUseBlock(id, call["name"], call.get("args") or {}, None, signature))
+            elif result is not None:
+                waiting = open_ids.get(result["name"]) or [result.get("id") or ""]
+                id = result.get("id") or waiting[0]
+                if id in waiting:
+                    waiting.remove(id)
+                blocks.append(ToolResultBlock(id, result["name"], json.dumps(result["response"])))
+            elif blob is not None:
+                if not value(blob, "mimeType").startswith("image/"):
+                    return None
+                blocks.append(ImageBlock(value(blob, "mimeType"), blob["data"]))
+            elif part.get("thought"):
+                blocks.append(ThinkingBlock(part.get("text") or "", signature))
+            elif (part.get("text") or "").strip():
+                blocks.append(TextBlock(part["text"], signature))
+            else:
+                return None
+        if content.get("role") == "model":
+            messages.append(Message.assistant(blocks, provider="gemini", model="m"))
+        else:
+            messages.append(Message.user(blocks))
+    return messages
+
+
+def shape(contents: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """What a conversation looks like: who, and the kind of each part with what must not change; a role twice is one turn."""
+    turns: list[tuple[str, list[Any]]] = []
+    for content in contents:
+        role = content.get("role") or "user"
+        if not turns or turns[-1][0] != role:
+            turns.append((role, []))
+        for part in content["parts"]:
+            call, result, blob = (value(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
+            if call is not None:
+                turns[-1][1].append(("call", call["name"], call.get("args") or {}, value(part, "thoughtSignature")))
+            elif result is not None:
+                turns[-1][1].append(("result", result["name"]))
+            elif blob is not None:
+                turns[-1][1].append(("image", value(blob, "mimeType"), blob["data"]))
+            else:
+                turns[-1][1].append(("text", part.get("text") or "", bool(part.get("thought"))))
+    return turns
+
+
+@pytest.mark.covers("MOD-39", "PRV-28")
+def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None:
+    profile = Profile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(thinking="budget"))
+    seen: Counter[str] = Counter()
+    for file, exchange in recorded(material):
+        body = (exchange.get("request") or {}).get("body") or {}
+        contents = body.get("contents")
+        if not contents or any(c.get("role") not in ("user", "model", None) for c in contents):
+            continue
+        messages = conversation_of(contents)
+        if messages is None:
+            seen["not ours"] += 1
+            continue
+        sent = json.loads(encode_request(ModelRequest(messages), profile))
+        if shape(sent["contents"]) != shape(contents):
+            # The one thing that we put right: results in the order of their calls, and only where there is a call.
+            assert "result" in str(shape(contents)), file
+            seen["repaired"] += 1
+            continue
+        seen["same"] += 1
+        pairs = [p for c in sent["contents"] for p in c["parts"]]
+        calls = [p["functionCall"]["id"] for p in pairs if "functionCall" in p]
+        assert [p["functionResponse"]["id"] for p in pairs if "functionResponse" in p] == calls, file
+
+    assert seen["same"] > 200
+    assert seen["repaired"] <= 5
+
+
+# --- tools -------------------------------------------------------------------------------------------------------------
+
+DOCUMENTED: frozenset[str] = frozenset(
+    "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum anyOf "
+    "oneOf properties additionalProperties required propertyOrdering default".split()
+)
+"""The subset that Google documents for parametersJsonSchema; ``default`` is not among it but was accepted when recorded."""
+
+OPENAPI: frozenset[str] = frozenset(
+    "type format title description nullable enum maxItems minItems properties required minProperties maxProperties anyOf "
+    "propertyOrdering items minimum maximum".split()
+)
+
+
+def outside(schema: Any, allowed: frozenset[str], place: str = "$") -> list[str]:
+    """What in a schema is outside of a documented subset."""
+    if not isinstance(schema, dict):
+        return [] if isinstance(schema, bool) and allowed is DOCUMENTED else [f"{place}: {schema!r}"]
+    found = misuse(schema, allowed, place)
+    for name in ("properties", "$defs"):
+        for key, inner in (schema.get(name) or {}).items():
+            found += outside(inner, allowed, f"{place}.{name}.{key}")
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            found += outside(schema[name], allowed, f"{place}.{name}")
+    for name in ("anyOf", "oneOf", "prefixItems"):
+        for i, inner in enumerate(schema.get(name) or []):
+            found += outside(inner, allowed, f"{place}.{name}[{i}]")
+    return found
+
+
+def misuse(schema: dict[str, Any], allowed: frozenset[str], place: str) -> list[str]:
+    found = [f"{place}.{k}" for k in schema.keys() - allowed]
+    if "$ref" in schema:
+        found += [f"{place}: {k} beside $ref" for k in schema if not k.startswith("$")]
+    if any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in schema.get("enum") or []):
+        found.append(f"{place}.enum")
+    if allowed is OPENAPI:
+        if not isinstance(schema.get("type", ""), str) or ("type" not in schema and "anyOf" not in schema):
+            found.append(f"{place}.type")
+        if schema.get("type") == "array" and "items" not in schema:
+            found.append(f"{place}.items missing")
+    return found
+
+
+@pytest.mark.parametrize("form", ["json", "openapi"])
+def test_every_tool_of_real_servers_is_described_as_gemini_takes_it(material: Path, form: Any) -> None:
+    tools: list[ToolSpec] = []
+    for path in sorted((material / "mcp" / "tools").glob("*.json")):
+        listed = load(path)
+        listed = listed if isinstance(listed, list) else listed["tools"]
+        tools += [ToolSpec(tool["name"], tool.get("description") or "", tool["inputSchema"]) for tool in listed]
+    profile = Profile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(tool_schema=form))
+
+    sent = json.loads(encode_request(ModelRequest([Message.user("Hi")], tools=tools), profile))
+    declared = sent["tools"][0]["functionDeclarations"]
+    field, allowed = ("parametersJsonSchema", DOCUMENTED) if form == "json" else ("parameters", OPENAPI)
+    wrong = {d["name"]: found for d in declared if field in d and (found := outside(d[field], allowed))}
+
+    assert len(declared) == len(tools) > 250
+    assert wrong == {}
+    for tool, declaration in zip(tools, declared, strict=True):
+        told = (declaration.get(field) or {}).get("properties") or {}
+        assert list(told) == list(tool.input_schema.get("properties") or {})
