@@ -16,11 +16,12 @@ CLASSES: dict[str, tuple[ErrorCode | None, str | None, bool | None]] = {
     "bad_request": (ErrorCode.UNKNOWN, "bad_request", False),
     "content_filter": (ErrorCode.UNKNOWN, "content_filter", False),
     "error_in_200_body": (None, None, None),
-    "not_found": (ErrorCode.MODEL_NOT_FOUND, "not_found", False),
+    "not_found": (None, "not_found", False),
     "overflow": (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow", False),
-    "overloaded": (ErrorCode.NETWORK_ERROR, "overloaded", True),
+    "overloaded": (ErrorCode.RATE_LIMITED, "overloaded", True),
     "quota": (ErrorCode.RATE_LIMITED, "quota", False),
     "rate_limit": (ErrorCode.RATE_LIMITED, "rate_limit", True),
+    "network": (ErrorCode.NETWORK_ERROR, None, True),
     "server_error": (ErrorCode.NETWORK_ERROR, None, True),
     "timeout": (ErrorCode.TIMEOUT, None, True),
 }
@@ -39,6 +40,10 @@ def test_every_recorded_error_is_what_it_was_judged_to_be(material: Path) -> Non
             or retryable not in (None, error.retryable)
         ):
             wrong[case["id"]] = (case["class"], error.code, error.reason, error.retryable)
+        if case["class"] == "not_found":  # of a model, or of something else
+            named = any(word in case["body"].lower() for word in ("model", "deployment"))
+            if error.code is not (ErrorCode.MODEL_NOT_FOUND if named else ErrorCode.UNKNOWN):
+                wrong[case["id"]] = (case["class"], error.code)
         assert case["provider"] in error.message
 
     assert len(lines) > 40
@@ -65,7 +70,15 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (401, "Something", AUTH, "unauthorized", False),
         (402, "Something", LIMITED, "quota", False),
         (403, "Something", AUTH, "forbidden", False),
-        (404, "Something", MISSING, "not_found", False),
+        (404, "The model is gone", MISSING, "not_found", False),
+        (404, "models/gemini-x is not found for API version v1beta", MISSING, "not_found", False),
+        (404, {"param": "model", "message": "x"}, MISSING, "not_found", False),
+        (404, {"type": "not_found_error", "message": "model: claude-x"}, MISSING, "not_found", False),
+        (404, {"type": "not_found_error", "message": "Not Found"}, UNKNOWN, "not_found", False),
+        (404, "404 page not found", UNKNOWN, "not_found", False),
+        (404, "Something", UNKNOWN, "not_found", False),
+        (410, "This model was retired", MISSING, "not_found", False),
+        (410, "Something", UNKNOWN, "not_found", False),
         (405, "Something", UNKNOWN, "bad_request", False),
         (408, "Something", TIMEOUT, "timeout", True),
         (409, "Something", UNKNOWN, "bad_request", False),
@@ -75,23 +88,38 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (500, "Something", NETWORK, "server_error", True),
         (501, "Something", NETWORK, "not_implemented", False),
         (502, "Something", NETWORK, "server_error", True),
-        (503, "Something", NETWORK, "overloaded", True),
+        (503, "Something", NETWORK, "unavailable", True),
         (504, "Something", NETWORK, "gateway_timeout", True),
         (520, "Something", NETWORK, "server_error", True),
-        (529, "Something", NETWORK, "overloaded", True),
+        (529, "Something", LIMITED, "overloaded", True),
         # A code that means one thing decides before the status.
         (400, {"code": "context_length_exceeded", "message": "x"}, TOO_LONG, "overflow", False),
         (400, {"code": "invalid_api_key", "message": "x"}, AUTH, "unauthorized", False),
         (400, {"code": "DeploymentNotFound", "message": "x"}, MISSING, "not_found", False),
         (400, {"type": "exceed_context_size_error", "message": "x"}, TOO_LONG, "overflow", False),
         (400, {"innererror": {"code": "ResponsibleAIPolicyViolation"}, "message": "x"}, UNKNOWN, "content_filter", False),
-        (500, {"type": "overloaded_error", "message": "x"}, NETWORK, "overloaded", True),
+        (500, {"type": "overloaded_error", "message": "x"}, LIMITED, "overloaded", True),
+        # A host that has too much to do is a matter of waiting, one that is broken a matter of luck.
+        (503, "The model is overloaded. Please try again later.", LIMITED, "overloaded", True),
+        (503, {"status": "UNAVAILABLE", "message": "This model is currently experiencing high demand."}, LIMITED, "overloaded", True),
+        (503, {"status": "UNAVAILABLE", "message": "The service is currently unavailable."}, NETWORK, "unavailable", True),
+        (503, {"code": "slow_down", "message": "Slow down"}, LIMITED, "overloaded", True),
+        (503, {"type": "service_unavailable_error", "message": "Model is at capacity"}, LIMITED, "overloaded", True),
+        (503, "no healthy upstream", NETWORK, "unavailable", True),
+        (502, "<html><head><title>502 Bad Gateway</title></head></html>", NETWORK, "server_error", True),
+        (500, {"type": "api_error", "message": "Internal server error"}, NETWORK, "server_error", True),
+        (500, {"status": "INTERNAL", "message": "An internal error has occurred."}, NETWORK, "server_error", True),
+        (504, {"status": "DEADLINE_EXCEEDED", "message": "Deadline expired"}, TIMEOUT, "timeout", True),
+        (521, "Web server is down", NETWORK, "server_error", True),
+        (522, "Connection timed out", NETWORK, "server_error", True),
+        (524, "A timeout occurred", NETWORK, "server_error", True),
         (401, {"type": "api_error", "message": "x"}, AUTH, "unauthorized", False),
         # A rate limit is never taken for an overflow, nor a quota for a rate limit.
         (429, "This model's maximum context length is 8192 tokens", LIMITED, "rate_limit", True),
         (429, {"code": "context_length_exceeded", "message": "x"}, LIMITED, "rate_limit", True),
-        (529, "prompt is too long", NETWORK, "overloaded", True),
-        (503, "too many tokens in flight", NETWORK, "overloaded", True),
+        (529, "prompt is too long", LIMITED, "overloaded", True),
+        (503, "too many tokens in flight", NETWORK, "unavailable", True),
+        (429, {"status": "RESOURCE_EXHAUSTED", "message": "Quota exceeded for metric: free_tier_requests, limit: 0"}, LIMITED, "quota", False),
         (400, "Rate limit: too many tokens per minute", UNKNOWN, "bad_request", False),
         (429, {"code": "insufficient_quota", "message": "You exceeded your current quota"}, LIMITED, "quota", False),
         (429, "Your credit balance is too low", LIMITED, "quota", False),
@@ -181,7 +209,8 @@ def test_each_provider_has_its_words_for_too_long(text: str, status: int | None)
         ("502", NETWORK),
         ("503", NETWORK),
         ("504", NETWORK),
-        ("overloaded", NETWORK),
+        ("overloaded", LIMITED),
+        ("529", LIMITED),
         ("service unavailable", NETWORK),
         ("connection refused", NETWORK),
         ("upstream connect error or disconnect", NETWORK),

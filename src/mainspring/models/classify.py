@@ -14,8 +14,10 @@ from mainspring.models.error_patterns import (
     CONTENT_TEXT,
     GENERIC_CODES,
     LOOSE_TEXT,
+    NO_QUOTA_TEXT,
     NOT_FOUND_TEXT,
     OVERFLOW_TEXT,
+    OVERLOADED_TEXT,
     QUOTA_TEXT,
     RATE_TEXT,
     STATUS,
@@ -29,6 +31,7 @@ from mainspring.redact import redact
 _ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
 _FINAL = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})
 """Reasons for which the same request fails again, whatever their code."""
+_ABSENT = frozenset({404, 410})
 _DECISIVE = frozenset({402, 413, 429, 503, 529})
 """Statuses that mean one thing, whatever the text says."""
 
@@ -149,7 +152,7 @@ def _kind(status: int | None, told: ErrorBody) -> Kind:
         return _by_status(status, told)
     for code in told.codes:
         if code in GENERIC_CODES:
-            kind = GENERIC_CODES[code]
+            kind = _refined(GENERIC_CODES[code], told)
             special = _by_request_text(told.text) if kind[1] in ("bad_request", "server_error") else None
             return special or kind
     return _by_text(told.text)
@@ -158,8 +161,13 @@ def _kind(status: int | None, told: ErrorBody) -> Kind:
 def _refined(kind: Kind, told: ErrorBody) -> Kind:
     """The same kind, told apart further by codes and text."""
     code, reason = kind
-    if code is ErrorCode.RATE_LIMITED and reason == "rate_limit":
-        if any(CODES.get(c, kind)[1] == "quota" for c in told.codes):
+    if reason == "not_found":
+        return (ErrorCode.MODEL_NOT_FOUND if told.about_model else code), reason
+    named = {CODES[c][1] for c in told.codes if c in CODES}
+    if reason in ("unavailable", "server_error") and ("overloaded" in named or OVERLOADED_TEXT.search(told.text)):
+        return ErrorCode.RATE_LIMITED, "overloaded"
+    if reason == "rate_limit":
+        if "quota" in named or NO_QUOTA_TEXT.search(told.text):
             return code, "quota"
         if QUOTA_TEXT.search(told.text) and "resource_exhausted" not in told.codes:
             return code, "quota"
@@ -173,17 +181,12 @@ def _by_status(status: int, told: ErrorBody) -> Kind:
     if status >= 500:
         if special is not None and special[0] is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
             return special
-        if status in STATUS:
-            return STATUS[status]
-        overloaded = re.search(r"overloaded|(at|over) capacity", told.text)
-        return ErrorCode.NETWORK_ERROR, "overloaded" if overloaded else "server_error"
+        return _refined(STATUS.get(status, (ErrorCode.NETWORK_ERROR, "server_error")), told)
     if status == 403 and special is not None and special[1] == "content_filter":
         return special
-    if status in STATUS:
-        return STATUS[status]
-    if special is not None:
-        return special
-    return ErrorCode.UNKNOWN, "bad_request"
+    if status in STATUS and (status not in _ABSENT or special is None):
+        return _refined(STATUS[status], told)
+    return special or (ErrorCode.UNKNOWN, "bad_request")
 
 
 def _by_request_text(text: str) -> Kind | None:

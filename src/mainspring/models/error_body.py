@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mainspring.models.error_patterns import ABOUT_MODEL
 from mainspring.models.json_values import as_int, as_list, as_object, as_objects
 
 _MAX_TEXT = 2000
@@ -23,11 +24,12 @@ class ErrorBody:
         message: The provider's own text.
         text: The same in lower case, for patterns.
         codes: Codes, types and reasons as lower case words, the most telling first.
+        about_model: Whether it speaks of a model or a deployment.
         status: The HTTP status that stands in the body, if one does.
         request_id: The provider's id of the request, if it is told.
     """
 
-    __slots__ = ("codes", "fields", "message", "request_id", "status", "text")
+    __slots__ = ("about_model", "codes", "fields", "message", "request_id", "status", "text")
 
     def __init__(self, body: bytes | str | Mapping[str, Any] | None) -> None:
         raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
@@ -41,6 +43,7 @@ class ErrorBody:
             self.message = f"{self.message}: {upstream[:_MAX_TEXT]}"
         self.text = self.message.lower()
         self.codes = _codes(self.fields, error)
+        self.about_model = error.get("param") == "model" or bool(ABOUT_MODEL.search(self.text))
         numbers = [
             as_int(scope.get(name))
             for scope in (error, self.fields)

@@ -79,7 +79,6 @@ CODES: dict[str, Kind] = {
         "unknown_model",
         "model_not_exist",
         "modelnotfounderror",
-        "not_found_error",
         "model_decommissioned",
         "model_not_available",
     ),
@@ -116,20 +115,27 @@ CODES: dict[str, Kind] = {
         "requests_per_minute",
     ),
     **_all(
-        (ErrorCode.NETWORK_ERROR, "overloaded"),
+        (ErrorCode.RATE_LIMITED, "overloaded"),
         "overloaded_error",
         "overloaded",
         "engine_overloaded",
         "engine_overloaded_error",
         "model_overloaded",
+        "server_overloaded",
+        "server_is_overloaded",
+        "no_capacity",
+        "capacity_exceeded",
+        "service_tier_capacity_exceeded",
+        "slow_down",
+        "modelnotreadyexception",
+    ),
+    **_all(
+        (ErrorCode.NETWORK_ERROR, "unavailable"),
         "service_unavailable",
         "service_unavailable_error",
         "serviceunavailableexception",
         "serviceunavailable",
         "unavailable",
-        "no_capacity",
-        "capacity_exceeded",
-        "service_tier_capacity_exceeded",
     ),
     **_all((ErrorCode.TIMEOUT, "timeout"), "timeout", "timeout_error", "request_timeout", "deadline_exceeded"),
 }
@@ -149,7 +155,9 @@ GENERIC_CODES: dict[str, Kind] = {
         "upstream_error",
         "bad_gateway",
     ),
-    **_all((ErrorCode.MODEL_NOT_FOUND, "not_found"), "not_found", "notfounderror", "resourcenotfoundexception"),
+    **_all(
+        (ErrorCode.UNKNOWN, "not_found"), "not_found", "not_found_error", "notfounderror", "resourcenotfoundexception"
+    ),
     **_all(
         (ErrorCode.UNKNOWN, "bad_request"),
         "invalid_request_error",
@@ -189,11 +197,23 @@ OVERFLOW_TEXT = re.compile(
     | total \s length \s of \s all \s messages \s is \s too \s long
     """
 )
+OVERLOADED_TEXT = re.compile(
+    r"overload|(at|over|no|insufficient|out of) capacity|capacity (exceeded|constraints)|(high|heavy) (demand|load)|"
+    r"(server|model|engine|system|service)s? (is|are) (currently |temporarily |too |very )*busy|too busy"
+)
+"""Said of a host that works but has more to do than it can: the same as a rate limit, and not the same as one that is broken."""
+
+ABOUT_MODEL = re.compile(r"\b(model|deployment|engine)s?\b|\bmodels/")
+"""What is not found is a model, and not an address or a file."""
+
 TOO_LARGE_TEXT = re.compile(r"(?i)request too large for|requested \d+.{0,40}(reduce|smaller)")
 QUOTA_TEXT = re.compile(
     r"(?i)insufficient[_ ](quota|balance|credit|funds)|billing|credit balance|out of credits|add (more )?credits|"
     r"exceeded your current quota, please check your plan and billing|payment required|purchase more"
 )
+NO_QUOTA_TEXT = re.compile(r"\blimit:? 0\b(?![.,\d])")
+"""A rate of nothing: waiting does not help."""
+
 CONTENT_TEXT = re.compile(
     r"content (management|filtering|moderation) polic|content[_ ]filter|content policy|flagged (by|for|as)|"
     r"violat\w+ .{0,60}(polic|guideline|terms)|safety (system|filter)|inappropriate content|requires moderation"
@@ -213,7 +233,7 @@ RATE_TEXT = re.compile(r"rate.?limit|too many requests|per (minute|min|hour|day|
 """A text that speaks of a rate is about waiting, never about the size of the context."""
 
 LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (
-    (r"overloaded|service unavailable|(at|over) capacity|\b529\b", (ErrorCode.NETWORK_ERROR, "overloaded")),
+    (r"\b529\b|" + OVERLOADED_TEXT.pattern, (ErrorCode.RATE_LIMITED, "overloaded")),
     (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
     (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
     (r"rate.?limit|too many requests|\b429\b|retry delay|resource.?exhausted", (ErrorCode.RATE_LIMITED, "rate_limit")),
@@ -226,7 +246,7 @@ LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (
     (r"timeout|timed out|deadline", (ErrorCode.TIMEOUT, "timeout")),
     (
         r"network|econnrefused|econnreset|connection (refused|error|reset|closed|aborted)|fetch failed|"
-        r"\b50[0234]\b|server error|internal error|upstream connect|reset before headers|terminated|socket hang up|"
+        r"\b50[0234]\b|service unavailable|server error|internal error|upstream connect|reset before headers|terminated|socket hang up|"
         r"name or service not known|getaddrinfo|disconnected",
         (ErrorCode.NETWORK_ERROR, "connection"),
     ),
@@ -237,15 +257,15 @@ STATUS: dict[int, Kind] = {
     401: (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
     402: (ErrorCode.RATE_LIMITED, "quota"),
     403: (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),
-    404: (ErrorCode.MODEL_NOT_FOUND, "not_found"),
+    404: (ErrorCode.UNKNOWN, "not_found"),
     408: (ErrorCode.TIMEOUT, "timeout"),
-    410: (ErrorCode.MODEL_NOT_FOUND, "not_found"),
+    410: (ErrorCode.UNKNOWN, "not_found"),
     413: (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
     425: (ErrorCode.NETWORK_ERROR, "server_error"),
     429: (ErrorCode.RATE_LIMITED, "rate_limit"),
     501: (ErrorCode.NETWORK_ERROR, "not_implemented"),
-    503: (ErrorCode.NETWORK_ERROR, "overloaded"),
+    503: (ErrorCode.NETWORK_ERROR, "unavailable"),
     504: (ErrorCode.NETWORK_ERROR, "gateway_timeout"),
-    529: (ErrorCode.NETWORK_ERROR, "overloaded"),
+    529: (ErrorCode.RATE_LIMITED, "overloaded"),
 }
 """What a status means; other 4xx are the request's fault, other 5xx the server's."""

@@ -251,7 +251,7 @@ async def test_an_error_in_the_stream_comes_behind_the_events_before_it() -> Non
     own = model(MemoryResponse(body))
     seen: list[str] = []
 
-    with pytest.raises(NetworkError, match="Overloaded") as caught:
+    with pytest.raises(RateLimitedError, match="Overloaded") as caught:
         await note_types(own, seen)
 
     assert seen == ["start", "text_start", "text_delta"]

@@ -443,7 +443,7 @@ def test_an_answer_of_reasoning_alone_stays_that() -> None:
 @pytest.mark.parametrize(
     ("chunks", "code", "status"),
     [
-        ([{"error": {"message": "Overloaded", "type": "overloaded_error"}}], ErrorCode.NETWORK_ERROR, None),
+        ([{"error": {"message": "Overloaded", "type": "overloaded_error"}}], ErrorCode.RATE_LIMITED, None),
         ([{"error": {"code": 429, "message": "slow down"}}], ErrorCode.RATE_LIMITED, 429),
         ([{"error": {"code": 502, "message": "bad gateway"}, "choices": []}], ErrorCode.NETWORK_ERROR, 502),
         ([{"error": "rate limit reached"}], ErrorCode.RATE_LIMITED, None),
@@ -453,7 +453,7 @@ def test_an_answer_of_reasoning_alone_stays_that() -> None:
             ErrorCode.NETWORK_ERROR,
             503,
         ),
-        ([{"x_groq": {"error": "over capacity"}, "choices": [{"delta": {}}]}], ErrorCode.NETWORK_ERROR, None),
+        ([{"x_groq": {"error": "over capacity"}, "choices": [{"delta": {}}]}], ErrorCode.RATE_LIMITED, None),
         ([chunk({}, "insufficient_system_resource")], ErrorCode.NETWORK_ERROR, None),
     ],
 )
