@@ -13,24 +13,53 @@ Contexts are made only when somebody listens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from mainspring.errors import ModelError
 from mainspring.events.agent import RunStatus
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, as_messages
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
 
 if TYPE_CHECKING:
-    from mainspring.env import ExecutionEnv
-    from mainspring.models import ModelRequest
-    from mainspring.tools import Tool, ToolOutput, ToolResult
+    from mainspring.models import ModelProvider, ModelRequest
+
+
+class SideCall(Protocol):
+    """Asks a model beside the conversation: to select, summarise, name or sample something."""
+
+    async def __call__(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
+        """Ask, with the run's retries, and count it in the run's usage and limits. Ends with the run.
+
+        Args:
+            purpose: What for, in a word: ``title``, ``summary``. Usage is told under it.
+            request: What to ask.
+            model: Whom, if not the run's own model.
+
+        Raises:
+            ModelError: If it failed.
+            AgentError: If the run has reached a limit, or is over.
+        """
+        ...
 
 
 class Hook:
-    """Base of all contexts. ``event`` is the name that `on` takes as text; ``gate`` says whether a failure blocks."""
+    """Base of all contexts.
+
+    Attributes:
+        event: The name that `on` takes as text.
+        gate: Whether a handler that raises blocks.
+        kept: Whether every handler is asked even where the run is being cancelled: what is stored must be whole.
+        mutable: Fields that a handler may set to other values; everything else is to be looked at only.
+        when: When it fires, for the docs.
+        side_call: Asks a model beside the conversation; there in every hook that a run fires.
+    """
 
     event: ClassVar[str] = ""
     gate: ClassVar[bool] = False
-    __slots__ = ()
+    kept: ClassVar[bool] = False
+    mutable: ClassVar[tuple[str, ...]] = ()
+    when: ClassVar[str] = ""
+    __slots__ = ("side_call",)
+    side_call: SideCall
 
     @property
     def settled(self) -> bool:
@@ -45,6 +74,8 @@ class SessionStart(Hook):
     """A run begins, before its prompt joins the history."""
 
     event = "session:start"
+    kept = True
+    when = "First of all, before the prompt joins the history."
     __slots__ = ("agent", "resumed", "run_id")
 
     def __init__(self, run_id: str, agent: str, resumed: bool) -> None:
@@ -64,6 +95,8 @@ class SessionTurns(Hook):
     """
 
     event = "session:turns"
+    kept = True
+    when = "Whenever messages join, the prompt included, before the next request is made."
     __slots__ = ("messages", "run_id", "source")
 
     def __init__(self, run_id: str, messages: tuple[AgentMessage, ...], source: TurnSource) -> None:
@@ -76,6 +109,8 @@ class SessionEnd(Hook):
     """A run is over, however it ended."""
 
     event = "session:end"
+    kept = True
+    when = "At the end of a run, on every way out."
     __slots__ = ("error", "run_id", "status", "turns", "usage")
 
     def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
@@ -92,6 +127,8 @@ class ContextTransform(Hook):
     """
 
     event = "context:transform"
+    mutable = ("messages",)
+    when = "Before each request, first."
     __slots__ = ("messages", "turn", "turn_id")
 
     def __init__(self, messages: list[AgentMessage], turn: int, turn_id: str) -> None:
@@ -104,6 +141,8 @@ class SystemTransform(Hook):
     """The system prompt of the next request. ``system`` may be replaced."""
 
     event = "system:transform"
+    mutable = ("system",)
+    when = "Before each request, after `context:transform`."
     __slots__ = ("system", "turn", "turn_id")
 
     def __init__(self, system: str, turn: int, turn_id: str) -> None:
@@ -112,17 +151,35 @@ class SystemTransform(Hook):
         self.turn_id = turn_id
 
 
+class SystemBefore(Hook):
+    """A run has a system prompt of its own, in place of the agent's."""
+
+    event = "system:before"
+    when = "At the start of a run that was given `system`, after `session:start`."
+    __slots__ = ("run_id", "system")
+
+    def __init__(self, run_id: str, system: str) -> None:
+        self.run_id = run_id
+        self.system = system
+
+
 class TurnBefore(Hook):
-    """A request is about to be sent. Every field of ``request`` may be changed."""
+    """A request is about to be sent. Every field of ``request`` may be changed.
+
+    Set ``stop`` to a status, such as ``max_cost``, and the run ends with it in place of sending the request.
+    """
 
     event = "turn:before"
-    __slots__ = ("request", "tool_counts", "turn", "turn_id")
+    mutable = ("request", "stop")
+    when = "Before each request, when it is complete."
+    __slots__ = ("request", "stop", "tool_counts", "turn", "turn_id")
 
     def __init__(self, turn: int, turn_id: str, request: ModelRequest, tool_counts: Mapping[str, int]) -> None:
         self.turn = turn
         self.turn_id = turn_id
         self.request = request
         self.tool_counts = tool_counts
+        self.stop: RunStatus | None = None
 
 
 class TurnAfter(Hook):
@@ -132,6 +189,8 @@ class TurnAfter(Hook):
     """
 
     event = "turn:after"
+    mutable = ("continue_with",)
+    when = "After each model call, failed ones too, before its calls are looked at."
     __slots__ = ("continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
 
     def __init__(
@@ -153,21 +212,24 @@ class TurnAfter(Hook):
 
 
 class UsageUpdate(Hook):
-    """Tokens of one model call, and of the run so far."""
+    """Tokens of one model call, and of the run so far. ``purpose`` is that of a side call, and empty for the turn's own."""
 
     event = "usage"
-    __slots__ = ("total", "turn", "usage")
+    when = "After each model call, before `turn:after`; after each side call."
+    __slots__ = ("purpose", "total", "turn", "usage")
 
-    def __init__(self, turn: int, usage: Usage, total: Usage) -> None:
+    def __init__(self, turn: int, usage: Usage, total: Usage, purpose: str = "") -> None:
         self.turn = turn
         self.usage = usage
         self.total = total
+        self.purpose = purpose
 
 
 class StreamText(Hook):
     """A piece of the answer's text."""
 
     event = "stream:text"
+    when = "For each piece of text while it arrives."
     __slots__ = ("text", "turn_id")
 
     def __init__(self, text: str, turn_id: str) -> None:
@@ -179,6 +241,7 @@ class StreamThinking(Hook):
     """A piece of the model's reasoning."""
 
     event = "stream:thinking"
+    when = "For each piece of reasoning while it arrives."
     __slots__ = ("thinking", "turn_id")
 
     def __init__(self, thinking: str, turn_id: str) -> None:
@@ -190,6 +253,7 @@ class StreamEnd(Hook):
     """The answer's text is complete; comes only where there is text."""
 
     event = "stream:end"
+    when = "When an answer with text is complete."
     __slots__ = ("text", "turn_id")
 
     def __init__(self, text: str, turn_id: str) -> None:
@@ -201,6 +265,8 @@ class SteerInject(Hook):
     """Messages from `steer` or `follow_up` are about to join; ``messages`` may be replaced."""
 
     event = "steer:inject"
+    mutable = ("messages",)
+    when = "When waiting messages are taken, before they join."
     __slots__ = ("kind", "messages")
 
     def __init__(self, kind: Literal["steer", "follow_up"], messages: list[AgentMessage]) -> None:
@@ -212,6 +278,8 @@ class ModelErrorHook(Hook):
     """A model call failed for good (after its retries). A handler may answer `retry`."""
 
     event = "model:error"
+    mutable = ("messages", "retrying")
+    when = "After a failed model call, before the run fails."
     __slots__ = ("attempt", "error", "messages", "retrying", "turn", "turn_id")
 
     def __init__(
@@ -239,6 +307,8 @@ class ContextCompacted(Hook):
     """The history was replaced by a shorter one."""
 
     event = "context:compacted"
+    kept = True
+    when = "Right after the history was replaced."
     __slots__ = ("after", "before", "reason")
 
     def __init__(self, before: tuple[AgentMessage, ...], after: tuple[AgentMessage, ...], reason: str) -> None:
@@ -251,6 +321,8 @@ class AgentAbort(Hook):
     """The run is being aborted."""
 
     event = "agent:abort"
+    kept = True
+    when = "At the end of a run that was aborted or cancelled, before `session:end`."
     __slots__ = ("reason", "run_id")
 
     def __init__(self, run_id: str, reason: str) -> None:
@@ -262,6 +334,8 @@ class AgentDone(Hook):
     """The very last hook of a run, on every way out."""
 
     event = "agent:done"
+    kept = True
+    when = "Last of all, on every way out."
     __slots__ = ("error", "run_id", "status", "turns", "usage")
 
     def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
@@ -272,178 +346,12 @@ class AgentDone(Hook):
         self.error = error
 
 
-class _Call(Hook):
-    """What all tool hooks know of their call."""
-
-    __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str, display_name: str = "") -> None:
-        self.turn_id = turn_id
-        self.call_id = call.id
-        self.name = call.name
-        self.display_name = display_name or call.name
-        self.input: dict[str, Any] = call.input
-
-
-class ToolGate(_Call):
-    """The early gate, on the arguments as the model gave them.
-
-    Set ``block`` (True or a reason) and the call does not happen; set ``result`` and that is what it gives, without
-    running the tool. ``block`` beats ``result``.
-    """
-
-    event = "tool:gate"
-    gate = True
-    __slots__ = ("block", "pause", "reason", "result", "tool_counts")
-
-    def __init__(
-        self, call: ToolUseBlock, turn_id: str, tool_counts: Mapping[str, int], display_name: str = ""
-    ) -> None:
-        super().__init__(call, turn_id, display_name)
-        self.tool_counts = tool_counts
-        self.block: str | bool = False
-        self.reason = ""
-        self.result: ToolResult | ToolOutput | None = None
-        self.pause = ""
-
-    @property
-    def settled(self) -> bool:
-        return bool(self.block or self.pause)
-
-    def fail_closed(self, reason: str) -> None:
-        self.block = reason
-
-
-class ToolUnknown(_Call):
-    """There is no tool of that name. ``result`` replaces what the model is told; ``suppress_error`` skips `tool:error`."""
-
-    event = "tool:unknown"
-    __slots__ = ("result", "suppress_error")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str) -> None:
-        super().__init__(call, turn_id)
-        self.result: ToolResult | ToolOutput | None = None
-        self.suppress_error = False
-
-
-class ValidationReject(_Call):
-    """The arguments do not fit and cannot be made to; ``error`` is what the model is told."""
-
-    event = "validation:reject"
-    __slots__ = ("error", "raw")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str, error: str) -> None:
-        super().__init__(call, turn_id)
-        self.error = error
-        self.raw = call.raw_input
-
-
-class ValidationCoerce(_Call):
-    """Arguments were coerced; ``coercions`` say where and how, ``repaired`` that the text was no proper JSON."""
-
-    event = "validation:coerce"
-    __slots__ = ("coercions", "repaired")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str, coercions: Sequence[Any], repaired: bool) -> None:
-        super().__init__(call, turn_id)
-        self.coercions = coercions
-        self.repaired = repaired
-
-
-class ToolBefore(_Call):
-    """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`."""
-
-    event = "tool:before"
-    __slots__ = ("coercions", "tool_counts")
-
-    def __init__(
-        self,
-        call: ToolUseBlock,
-        turn_id: str,
-        arguments: dict[str, Any],
-        coercions: Sequence[Any],
-        tool_counts: Mapping[str, int],
-    ) -> None:
-        super().__init__(call, turn_id)
-        self.input = arguments
-        self.coercions = coercions
-        self.tool_counts = tool_counts
-
-
-class ToolPermit(_Call):
-    """The decision on the final arguments, right before the tool runs. Nothing here can change the call; a refusal can
-    not be taken back.
-
-    Attributes:
-        input: The final arguments (a copy).
-        original: The arguments as the model gave them.
-        tool: The tool.
-        env: Where it will run, to look at paths.
-        denied: The reasons given so far.
-    """
-
-    event = "tool:permit"
-    gate = True
-    __slots__ = ("_denied", "_paths", "_paused", "_stop", "env", "original", "tool")
-
-    def __init__(
-        self, call: ToolUseBlock, turn_id: str, arguments: dict[str, Any], tool: Tool, env: ExecutionEnv
-    ) -> None:
-        super().__init__(call, turn_id)
-        self.input = arguments
-        self.original = call.input
-        self.tool = tool
-        self.env = env
-        self._denied: list[str] = []
-        self._paths: dict[str, str] = {}
-        self._paused = ""
-        self._stop = False
-
-    @property
-    def settled(self) -> bool:
-        return bool(self._denied or self._paused)
-
-    @property
-    def denied(self) -> tuple[str, ...]:
-        """Why it was refused; empty while it is not."""
-        return tuple(self._denied)
-
-    @property
-    def paused(self) -> str:
-        """What is to be answered before it can go on; empty if nothing is."""
-        return self._paused
-
-    @property
-    def stops(self) -> bool:
-        """Whether the refusal is to end the run."""
-        return self._stop
-
-    @property
-    def paths(self) -> dict[str, str]:
-        """For each path as spelled in the call, the real one that was permitted."""
-        return self._paths
-
-    def deny(self, reason: str, *, stop: bool = False) -> None:
-        """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
-        self._denied.append(reason)
-        self._stop = self._stop or stop
-
-    def pause(self, reason: str) -> None:
-        """Somebody must answer first: the run ends as ``paused`` and can be taken up later, elsewhere."""
-        self._paused = reason
-
-    def allow_path(self, spelled: str, real: str) -> None:
-        """Bind a path of the call to the real one that was judged; the tool uses that."""
-        self._paths[spelled] = real
-
-    def fail_closed(self, reason: str) -> None:
-        self._denied.append(reason)
-
-
 class ToolIntent(Hook):
     """The model asked for tools. Stores write the message here, before any of its calls is looked at."""
 
     event = "tool:intent"
+    kept = True
+    when = "When an answer has calls, before any of them is looked at."
     __slots__ = ("message", "run_id")
 
     def __init__(self, run_id: str, message: Message) -> None:
@@ -451,96 +359,31 @@ class ToolIntent(Hook):
         self.message = message
 
 
-class ToolStart(_Call):
-    """The last thing before the tool runs: stores note that it was started. A handler that raises keeps it from running."""
-
-    event = "tool:start"
-    gate = True
-    __slots__ = ("block", "idempotent")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str, arguments: dict[str, Any], idempotent: bool) -> None:
-        super().__init__(call, turn_id)
-        self.input = arguments
-        self.idempotent = idempotent
-        self.block = ""
-
-    @property
-    def settled(self) -> bool:
-        return bool(self.block)
-
-    def fail_closed(self, reason: str) -> None:
-        self.block = reason
-
-
-class ToolErrorHook(_Call):
-    """The call failed: the tool raised, or there is none of that name. ``result`` may give what the model gets instead."""
-
-    event = "tool:error"
-    __slots__ = ("error", "result")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str, error: BaseException) -> None:
-        super().__init__(call, turn_id)
-        self.error = error
-        self.result: ToolResult | ToolOutput | None = None
-
-
-class ToolTransform(_Call):
-    """What the tool gave, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
-
-    event = "tool:transform"
-    __slots__ = ("output_bytes", "result")
-
-    def __init__(
-        self, call: ToolUseBlock, turn_id: str, arguments: dict[str, Any], result: ToolResult, output_bytes: int
-    ) -> None:
-        super().__init__(call, turn_id)
-        self.input = arguments
-        self.result = result
-        self.output_bytes = output_bytes
-
-
-class ToolAfter(_Call):
-    """A call has its final result. Stores write it here."""
-
-    event = "tool:after"
-    __slots__ = ("is_error", "metadata", "output_bytes", "result", "seconds", "tool_counts")
-
-    def __init__(
-        self,
-        call: ToolUseBlock,
-        turn_id: str,
-        result: ToolResultBlock,
-        *,
-        output_bytes: int,
-        seconds: float,
-        metadata: dict[str, Any],
-        tool_counts: Mapping[str, int],
-    ) -> None:
-        super().__init__(call, turn_id)
-        self.result = result
-        self.is_error = result.is_error
-        self.output_bytes = output_bytes
-        self.seconds = seconds
-        self.metadata = metadata
-        self.tool_counts = tool_counts
-
-
 class ToolResultsAfter(Hook):
-    """All calls of a message have their result. Stores join the pair with the history here, in one write."""
+    """All calls of a message have their result. Stores join the pair with the history here, in one write.
+
+    What is put into ``follow`` joins right behind the pair, before the model is asked again.
+    """
 
     event = "tool-results:after"
-    __slots__ = ("message", "results", "run_id")
+    kept = True
+    mutable = ("follow",)
+    when = "When every call of an answer has its result."
+    __slots__ = ("follow", "message", "results", "run_id")
 
     def __init__(self, run_id: str, message: Message, results: Message) -> None:
         self.run_id = run_id
         self.message = message
         self.results = results
+        self.follow: list[AgentMessage] = []
 
 
 class RunPause(Hook):
     """The run stops with calls that wait for an answer. What is stored now can be taken up in another process."""
 
     event = "run:pause"
+    kept = True
+    when = "When calls wait for an answer, before `session:end`."
     __slots__ = ("message", "reasons", "results", "run_id")
 
     def __init__(
@@ -550,18 +393,3 @@ class RunPause(Hook):
         self.message = message
         self.results = results
         self.reasons = reasons
-
-
-def _all() -> dict[str, type[Hook]]:
-    found: dict[str, type[Hook]] = {}
-    queue: list[type[Hook]] = [Hook]
-    while queue:
-        kind = queue.pop()
-        queue.extend(kind.__subclasses__())
-        if kind.event:
-            found[kind.event] = kind
-    return dict(sorted(found.items()))
-
-
-HOOKS: dict[str, type[Hook]] = _all()
-"""Every hook by its name."""

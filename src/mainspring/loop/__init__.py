@@ -1,21 +1,23 @@
 """The loop, and the core agent around it."""
 
+from mainspring.events import Handler, HookBus, Hooks, Observer
 from mainspring.loop.agent import CoreAgent, Prompt
 from mainspring.loop.behavior import Behavior, Settled
-from mainspring.loop.bus import Handler, HookBus, Hooks, Observer
-from mainspring.loop.dispatch import output_bytes
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.plug import Plug
 from mainspring.loop.result import AgentRun, AgentStats, RunResult
-from mainspring.loop.run import LoopConfig, LoopContext, LoopResult, Pending
+from mainspring.loop.run import Approve, Deny, LoopConfig, LoopContext, LoopResult, Pending
 from mainspring.loop.steps import LiveSteps, Steps
+from mainspring.tools import output_bytes
 
 __all__ = [
     "AgentRun",
     "AgentStats",
+    "Approve",
     "Behavior",
     "CoreAgent",
+    "Deny",
     "Handler",
     "HookBus",
     "Hooks",

@@ -7,9 +7,19 @@ from typing import Any, TypeVar, overload
 
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentBusyError, AgentError
-from mainspring.events import AgentEvent, CancelToken, Hook, MessageUpdate, StreamEvent
+from mainspring.events import (
+    AgentEvent,
+    CancelToken,
+    Handler,
+    Hook,
+    HookBus,
+    Hooks,
+    MessageUpdate,
+    Observer,
+    StreamEvent,
+    refuse_async,
+)
 from mainspring.loop.behavior import Behavior
-from mainspring.loop.bus import Handler, HookBus, Hooks, Observer, refuse_async
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.plug import Plug
@@ -179,6 +189,7 @@ class CoreAgent:
             agent=self.name,
             session_id=self.session_id,
             extra=self.extra,
+            own_system=system is not None,
         )
         detach = self.bus.add(hooks) if hooks else None
         self._signal = signal or CancelToken()

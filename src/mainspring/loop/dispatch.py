@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mainspring.errors import PermissionDeniedError, ToolError
+from mainspring.errors import AgentAbortedError, ToolError
 from mainspring.events import (
     ToolAfter,
     ToolBefore,
@@ -34,9 +34,20 @@ from mainspring.events import (
     ValidationReject,
     run_cancellable,
 )
-from mainspring.loop.run import Run
+from mainspring.loop.run import Approve, Deny, Run
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
-from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, as_result, parse_arguments
+from mainspring.tools import (
+    Tool,
+    ToolContext,
+    ToolErrorCode,
+    ToolResult,
+    as_result,
+    error_result,
+    failure,
+    output_bytes,
+    parse_arguments,
+    told,
+)
 
 ABORTED = "Aborted: the run was stopped before this call was made."
 INTERRUPTED = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
@@ -59,6 +70,8 @@ class Answers(Struct, kw_only=True):
         usable: How many calls were more than a mistake of the model (unknown tool, bad arguments).
         denied: Whether a refusal is to end the run.
         paused: What must be answered first, by call id.
+        given: What was answered since a pause, by call id.
+        counts: How often each tool was called, as the hooks of calls that run together see it: before all of them.
     """
 
     results: dict[str, ToolResultBlock]
@@ -66,6 +79,8 @@ class Answers(Struct, kw_only=True):
     usable: int = 0
     denied: bool = False
     paused: dict[str, str] = field(default_factory=dict[str, str])
+    given: Mapping[str, Approve | Deny] = field(default_factory=dict[str, Approve | Deny])
+    counts: Mapping[str, int] | None = None
 
 
 class _Call(Struct, kw_only=True):
@@ -94,7 +109,9 @@ async def answer_calls(run: Run, message: Message, answers: Answers) -> None:
             await _sequential(run, calls, answers)
         else:
             await _parallel(run, calls, answers)
-    except asyncio.CancelledError:
+    except AgentAbortedError:  # a gate was waiting; the loop sees the signal
+        answers.paused = {}
+    except BaseException:
         settle(run, message, answers)
         raise
     if not answers.paused:
@@ -107,7 +124,7 @@ def settle(run: Run, message: Message, answers: Answers, reason: str = "") -> No
     for call in message.tool_uses:
         if call.id not in answers.results:
             answers.results[call.id] = block = ToolResultBlock(call.id, call.name, text, True)
-            run.config.bus.publish(ToolExecutionEnd(call, block))
+            run.bus.publish(ToolExecutionEnd(call, block))
 
 
 async def _sequential(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
@@ -123,6 +140,7 @@ async def _sequential(run: Run, calls: Sequence[ToolUseBlock], answers: Answers)
 
 async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
     entries: list[_Call] = []
+    answers.counts = _frozen(run)
     for call in calls:
         if run.signal.cancelled:
             return
@@ -162,18 +180,28 @@ def _groups(entries: Iterable[_Call]) -> list[list[_Call]]:
 
 
 async def _steered(run: Run, answers: Answers) -> bool:
-    if run.config.get_steering is not None:
-        answers.steering.extend(await run.config.steps.receive("steer", run.config.get_steering))
+    answers.steering.extend(await run.receive("steer", run.config.get_steering))
     return bool(answers.steering)
+
+
+def _frozen(run: Run) -> Mapping[str, int]:
+    return MappingProxyType(dict(run.counts))
 
 
 async def _preflight(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
     """Everything up to the decision whether and how the call runs."""
-    run.config.bus.publish(ToolExecutionStart(call, _label(run, call)))
-    entry = await _gate(run, call)
+    run.bus.publish(ToolExecutionStart(call, _label(run, call)))
+    given = answers.given.get(call.id)
+    if isinstance(given, Deny):
+        answers.denied = answers.denied or given.stop
+        answers.usable += 1
+        return _Call(
+            call=call, result=error_result(f"Permission denied: {given.reason}", ToolErrorCode.PERMISSION_DENIED)
+        )
+    entry = await _gate(run, call, answers)
     if entry is None:
         run.counts[call.name] = run.counts.get(call.name, 0) + 1
-        entry = await _check(run, call)
+        entry = await _check(run, call, answers)
         if entry.result is None:
             await _permit(run, entry, answers)
     elif entry.finish:  # a substitute counts as a call
@@ -185,39 +213,44 @@ async def _preflight(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
 
 def _label(run: Run, call: ToolUseBlock) -> str:
     tool = run.context.tools.get(call.name)
-    return tool.label or call.name if tool else call.name
+    return (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
 
 
-async def _gate(run: Run, call: ToolUseBlock) -> _Call | None:
-    bus = run.config.bus
-    if not bus.has(ToolGate):
+async def _gate(run: Run, call: ToolUseBlock, answers: Answers) -> _Call | None:
+    if not run.bus.has(ToolGate):
         return None
-    gate = await bus.emit(ToolGate(call, run.turn_id, MappingProxyType(dict(run.counts))))
+    gate = ToolGate(call, run.turn_id, answers.counts or _frozen(run), approved=call.id in answers.given)
+    await run.emit(gate)
     if gate.block:
         reason = gate.block if isinstance(gate.block, str) else gate.reason
-        return _Call(call=call, result=_error(f"Blocked: {reason or 'not allowed'}", ToolErrorCode.PERMISSION_DENIED))
-    if gate.pause:
+        return _Call(
+            call=call, result=error_result(f"Blocked: {reason or 'not allowed'}", ToolErrorCode.PERMISSION_DENIED)
+        )
+    if gate.pause and not gate.approved:
         return _Call(call=call, pause=gate.pause)
     if gate.result is not None:
         return _Call(call=call, result=as_result(gate.result), finish=True)
     return None
 
 
-async def _check(run: Run, call: ToolUseBlock) -> _Call:
+async def _check(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
     """Lookup, validation, and `tool:before`."""
-    bus = run.config.bus
+    bus, given = run.bus, answers.given.get(call.id)
     tool = run.context.tools.get(call.name)
     if tool is None:
         return await _unknown(run, call)
-    parsed = parse_arguments(tool.input_schema, call.input if call.raw_input is None else call.raw_input)
+    raw = call.input if call.raw_input is None else call.raw_input
+    if isinstance(given, Approve) and given.input is not None:
+        raw = given.input
+    parsed = parse_arguments(tool.input_schema, raw)
     if parsed.error is not None:
         return await _reject(run, call, parsed.error)
     if (parsed.coercions or parsed.repaired) and bus.has(ValidationCoerce):
-        await bus.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
+        await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
     arguments = parsed.value
     if bus.has(ToolBefore):
-        counts = MappingProxyType(dict(run.counts))
-        before = await bus.emit(ToolBefore(call, run.turn_id, copy.deepcopy(arguments), parsed.coercions, counts))
+        counts = answers.counts or _frozen(run)
+        before = await run.emit(ToolBefore(call, run.turn_id, copy.deepcopy(arguments), parsed.coercions, counts))
         if before.input != arguments:
             parsed = parse_arguments(tool.input_schema, before.input)
             if parsed.error is not None:
@@ -227,25 +260,27 @@ async def _check(run: Run, call: ToolUseBlock) -> _Call:
 
 
 async def _reject(run: Run, call: ToolUseBlock, error: str) -> _Call:
-    if run.config.bus.has(ValidationReject):
-        error = (await run.config.bus.emit(ValidationReject(call, run.turn_id, error))).error
-    return _Call(call=call, mistake=True, result=_error(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR))
+    if run.bus.has(ValidationReject):
+        error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
+    return _Call(
+        call=call, mistake=True, result=error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
+    )
 
 
 async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
-    bus = run.config.bus
+    bus = run.bus
     names = [t.name for t in run.context.tools]
     near = difflib.get_close_matches(call.name, names, 3) or names[:20]
     text = f"Unknown tool: {call.name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
-    result = _error(text, ToolErrorCode.NOT_FOUND)
+    result = error_result(text, ToolErrorCode.NOT_FOUND)
     suppressed = False
     if bus.has(ToolUnknown):
-        unknown = await bus.emit(ToolUnknown(call, run.turn_id))
+        unknown = await run.emit(ToolUnknown(call, run.turn_id))
         suppressed = unknown.suppress_error
         if unknown.result is not None:
             result = as_result(unknown.result)
     if not suppressed and bus.has(ToolErrorHook):
-        failed = await bus.emit(ToolErrorHook(call, run.turn_id, ToolError(text)))
+        failed = await run.emit(ToolErrorHook(call, run.turn_id, ToolError(text)))
         if failed.result is not None:
             result = as_result(failed.result)
     return _Call(call=call, result=result, mistake=True)
@@ -253,16 +288,17 @@ async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
 
 async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
     """The decision on the final arguments; handlers get a copy, so that what they judged is what runs."""
-    bus = run.config.bus
+    bus = run.bus
     if not bus.has(ToolPermit):
         return
     assert entry.tool is not None
-    context = ToolPermit(entry.call, run.turn_id, copy.deepcopy(entry.arguments), entry.tool, run.config.env)
-    permit = await bus.emit(context)
+    call, arguments, approved = entry.call, copy.deepcopy(entry.arguments), entry.call.id in answers.given
+    permit = ToolPermit(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
+    await run.emit(permit)
     entry.paths = permit.paths
     if permit.denied:
         text = f"Permission denied: {'; '.join(permit.denied)}"
-        entry.result = _error(text, ToolErrorCode.PERMISSION_DENIED)
+        entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
         answers.denied = answers.denied or permit.stops
     elif permit.paused:
         entry.pause = permit.paused
@@ -270,7 +306,7 @@ async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
 
 async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
     """From the decision to the result."""
-    bus, call, seconds = run.config.bus, entry.call, 0.0
+    bus, call, seconds = run.bus, entry.call, 0.0
     try:
         if entry.result is None:
             started = run.config.steps.elapsed()
@@ -279,20 +315,24 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
             entry.finish = entry.started
         else:
             result = entry.result
+        if entry.finish and bus.has(ToolTransform):
+            size = output_bytes(result.output)
+            result = as_result((await run.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result)
     except asyncio.CancelledError:  # the whole run is being cancelled
         answers.results[call.id] = block = ToolResultBlock(call.id, call.name, INTERRUPTED, True)
         bus.publish(ToolExecutionEnd(call, block))
         raise
-    if entry.finish and bus.has(ToolTransform):
-        size = output_bytes(result.output)
-        result = as_result((await bus.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result)
+    except AgentAbortedError:
+        result = error_result(INTERRUPTED if entry.started else ABORTED, ToolErrorCode.UNKNOWN)
+    except Exception as error:  # what a handler put in place of a result is none
+        result = await _failed(run, call, error)
     content = result.output
     if not isinstance(content, str) and not run.config.model.info.vision:
         content = tuple([TextBlock(IMAGE_STRIPPED) if isinstance(b, ImageBlock) else b for b in content])
-    block = ToolResultBlock(call.id, call.name, content, result.is_error, _details(result))
+    block = ToolResultBlock(call.id, call.name, content, result.is_error, result.details)
     answers.results[call.id] = block
     if entry.finish and bus.has(ToolAfter):
-        await bus.emit(
+        await run.emit(
             ToolAfter(
                 call,
                 run.turn_id,
@@ -300,7 +340,7 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
                 output_bytes=output_bytes(block.content),
                 seconds=seconds,
                 metadata=result.metadata,
-                tool_counts=MappingProxyType(dict(run.counts)),
+                tool_counts=answers.counts or _frozen(run),
             )
         )
     bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
@@ -311,9 +351,9 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     config, call, tool, signal = run.config, entry.call, entry.tool, run.signal
     assert tool is not None
     if config.bus.has(ToolStart):
-        start = await config.bus.emit(ToolStart(call, run.turn_id, entry.arguments, tool.idempotent))
+        start = await run.emit(ToolStart(call, run.turn_id, entry.arguments, tool.idempotent))
         if start.block:
-            return _error(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
+            return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
     context = ToolContext(
         env=config.env,
         call_id=call.id,
@@ -336,7 +376,7 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         except BaseException as error:
             if _from_outside(error, task):
                 raise
-            raise ToolError(f"Error: {type(error).__name__}: {_told(error)}") from error
+            raise ToolError(f"Error: {type(error).__name__}: {told(error)}") from error
 
     async def guarded() -> ToolResult:
         return await run_cancellable(work, signal, config.behavior.abort_grace)
@@ -346,7 +386,7 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise
-        return _error(INTERRUPTED, ToolErrorCode.UNKNOWN)
+        return error_result(INTERRUPTED, ToolErrorCode.UNKNOWN)
     except Exception as error:
         return await _failed(run, call, error)
 
@@ -361,56 +401,19 @@ def _from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
         return True
 
 
-def _told(error: BaseException) -> str:
-    """What an exception says, even where its own ``__str__`` fails."""
-    try:
-        return str(error)
-    except Exception as failure:
-        return f"(its text cannot be had: {type(failure).__name__})"
-
-
 async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:
-    if run.config.bus.has(ToolErrorHook):
-        hook = await run.config.bus.emit(ToolErrorHook(call, run.turn_id, error))
+    if run.bus.has(ToolErrorHook):
+        hook = await run.emit(ToolErrorHook(call, run.turn_id, error))
         if hook.result is not None:
             return as_result(hook.result)
-    match error:
-        case ToolError():
-            return _error(_told(error), ToolErrorCode.UNKNOWN)
-        case PermissionDeniedError():
-            return _error(_told(error), ToolErrorCode.PERMISSION_DENIED)
-        case TimeoutError():
-            return _error(_told(error) or f"{call.name} took too long", ToolErrorCode.TIMEOUT)
-        case FileNotFoundError():
-            return _error(f"Error: {_told(error)}", ToolErrorCode.NOT_FOUND)
-        case OSError():
-            return _error(f"Error: {_told(error)}", ToolErrorCode.IO_ERROR)
-        case _:
-            return _error(f"Error: {type(error).__name__}: {_told(error)}", ToolErrorCode.UNKNOWN)
+    return failure(call.name, error)
 
 
 def _updates(run: Run, call: ToolUseBlock) -> Callable[[str, str | None, dict[str, Any] | None], None]:
     def report(output: str, title: str | None, metadata: dict[str, Any] | None) -> None:
-        run.config.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
+        run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
 
     return report
-
-
-def _error(text: str, code: ToolErrorCode) -> ToolResult:
-    return ToolResult(output=text, is_error=True, code=code)
-
-
-def _details(result: ToolResult) -> dict[str, Any] | None:
-    if result.code is None:
-        return result.metadata or None
-    return {**result.metadata, "code": result.code.value}
-
-
-def output_bytes(output: ToolOutput) -> int:
-    """The size of an output: UTF-8 bytes of text, base64 length of images."""
-    if isinstance(output, str):
-        return len(output.encode("utf-8", "replace"))
-    return sum(len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output)
 
 
 def sound_ids(run: Run, message: Message) -> Message:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
 from typing import Literal
-
-from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
 from mainspring.events import (
@@ -18,19 +18,16 @@ from mainspring.events import (
     AgentEnd,
     AgentStart,
     CancelToken,
-    MessageEnd,
-    MessageStart,
     RunPause,
     SessionEnd,
     SessionStart,
-    SessionTurns,
-    SteerInject,
+    SystemBefore,
     ToolIntent,
-    ToolResultsAfter,
     TurnEnd,
-    TurnSource,
 )
+from mainspring.loop.asking import side_call
 from mainspring.loop.dispatch import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED, Answers, answer_calls, settle
+from mainspring.loop.joining import inject, join, pair
 from mainspring.loop.run import LoopConfig, LoopContext, LoopResult, Pending, Run
 from mainspring.loop.turn import TurnFailed, take_turn
 from mainspring.messages import AgentMessage, Message, as_messages
@@ -57,32 +54,68 @@ async def agent_loop(
         AgentProviderError: If the model failed for good; AgentContextExceededError where the conversation is too long.
         AgentAbortedError: If ``signal`` was set.
     """
-    run = Run(context, config, signal or CancelToken())
-    error: BaseException | None = None
-    await _begin(run, resumed=bool(context.messages))
-    try:
-        await _prompt(run, as_messages(prompts))
-        while run.status is None:  # outer: as long as something follows up
-            while run.status is None:  # inner: as long as there are results, steering or a policy's word to answer
-                if run.signal.cancelled:
-                    raise AgentAbortedError(run.signal.reason)
-                more = await _resume(run, context.pending) if context.pending else await _turn(run)
-                if run.signal.cancelled:
-                    raise AgentAbortedError(run.signal.reason)
-                if run.status is None and not await _steer(run) and not more:
-                    break
-            if run.status is None and not await _follow_up(run):
-                run.status = "completed"
-    except TurnFailed as failed:
-        error = failed.error
-        await _keep_partial(run, failed.message)
-        raise error from None
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        await _end(run, error)
+    run = Run(context, config)
+    context.side_call = run.side_call = partial(side_call, run)
+    with run.watch(signal):
+        async with _Ending(run):
+            await _begin(run, resumed=bool(context.messages))
+            await _drive(run, prompts)
     return run.result()
+
+
+class _Ending:
+    """``async with _Ending(run)``: the same on every way out of a run."""
+
+    __slots__ = ("_cancelling", "_run", "_task")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        run, error = self._run, raised
+        if isinstance(raised, TurnFailed):
+            error = raised.error
+            await _keep_partial(run, raised.message)
+        if run.expired and isinstance(error, AgentAbortedError):
+            error, run.status = None, "max_seconds"
+        if self._task and self._task.cancelling() > self._cancelling and not isinstance(error, asyncio.CancelledError):
+            error = asyncio.CancelledError()  # it came while something was awaited that had to be whole
+        await _end(run, error)
+        if error is not None and error is not raised:
+            raise error from None
+        return error is None
+
+
+async def _drive(run: Run, prompts: str | AgentMessage | Sequence[AgentMessage]) -> None:
+    """Turn after turn, until there is nothing more to answer."""
+    await _prompt(run, as_messages(prompts))
+    while run.status is None:  # outer: as long as something follows up
+        while run.status is None:  # inner: as long as there are results, steering or a policy's word to answer
+            _check(run)
+            pending = run.context.pending
+            more = await _resume(run, pending) if pending else await _turn(run)
+            _check(run)
+            if run.status is None and not await _waiting(run, "steer") and not more:
+                break
+        if run.status is None and not await _waiting(run, "follow_up"):
+            run.status = "completed"
+
+
+def _check(run: Run) -> None:
+    if run.signal.cancelled:
+        raise AgentAbortedError(run.signal.reason)
+
+
+async def _waiting(run: Run, kind: Literal["steer", "follow_up"]) -> bool:
+    """Let a waiting message join; at a limit it stays where it waits."""
+    getter = run.config.get_steering if kind == "steer" else run.config.get_follow_up
+    return run.over_limit() is None and await inject(run, await run.receive(kind, getter), kind)
 
 
 async def _turn(run: Run) -> bool:
@@ -92,33 +125,39 @@ async def _turn(run: Run) -> bool:
         run.status = limit
         return False
     message, after = await take_turn(run)
+    if message is None:
+        return False
     if message.tool_uses:
         more = await _calls(run, message)
     else:
-        await _join(run, (message,), "assistant")
-        run.config.bus.publish(TurnEnd(run.turn, message, ()))
+        await join(run, (message,), "assistant")
+        run.bus.publish(TurnEnd(run.turn, message, ()))
         more = await _reask(run, message)
-    if after is not None and after.continue_with:
-        await _join(run, after.continue_with, "synthetic")
+    if after is not None and after.continue_with and run.status is None:
+        await join(run, after.continue_with, "synthetic")
         return True
     return more
 
 
 async def _calls(run: Run, message: Message) -> bool:
     """Have the calls answered; a cut-off answer runs nothing, since its arguments may be cut off too."""
-    bus = run.config.bus
-    if bus.has(ToolIntent):
-        await bus.emit(ToolIntent(run.id, message))
-    if message.stop_reason == "max_tokens":
-        caps = (run.config.behavior.max_output_tokens, run.config.model.info.max_output_tokens)
-        cap = min(filter(None, caps), default=None)
-        limit = f" of {cap} tokens" if cap else ""
-        answers = Answers(results={})
-        settle(run, message, answers, TRUNCATED.format(limit=limit))
-        await _pair(run, message, answers)
-        _unusable(run, f"the answer was cut off at the output limit{limit}", "output_limit")
-        return True
-    return await _answer(run, message, Pending(message))
+    if run.bus.has(ToolIntent):
+        await run.emit(ToolIntent(run.id, message))
+    if message.stop_reason != "max_tokens":
+        return await _answer(run, Pending(message))
+    caps = (run.config.behavior.max_output_tokens, run.config.model.info.max_output_tokens)
+    cap = min(filter(None, caps), default=None)
+    limit = f" of {cap} tokens" if cap else ""
+    await _unanswered(run, message, TRUNCATED.format(limit=limit))
+    _unusable(run, f"the answer was cut off at the output limit{limit}", "output_limit")
+    return True
+
+
+async def _unanswered(run: Run, message: Message, reason: str, answers: Answers | None = None) -> None:
+    """The calls that have no result get one that says why, and none runs."""
+    answers = answers or Answers(results={})
+    settle(run, message, answers, reason)
+    await pair(run, message, answers)
 
 
 async def _prompt(run: Run, messages: Sequence[AgentMessage]) -> None:
@@ -126,90 +165,41 @@ async def _prompt(run: Run, messages: Sequence[AgentMessage]) -> None:
     pending = run.context.pending
     if messages and pending is not None:
         run.context.pending = None
-        answers = Answers(results=dict(pending.results))
-        settle(run, pending.message, answers, SKIPPED)
-        await _pair(run, pending.message, answers)
-    await _join(run, messages, "prompt")
+        await _unanswered(run, pending.message, SKIPPED, Answers(results=dict(pending.results)))
+    await join(run, messages, "prompt")
 
 
 async def _resume(run: Run, pending: Pending) -> bool:
     """Take up the calls that a paused run left."""
     run.context.pending = None
     run.turn_id = run.config.steps.new_id()
-    return await _answer(run, pending.message, pending)
+    return await _answer(run, pending)
 
 
-async def _answer(run: Run, message: Message, pending: Pending) -> bool:
-    answers = Answers(results=dict(pending.results))
+async def _answer(run: Run, pending: Pending) -> bool:
+    message = pending.message
+    answers = Answers(results=dict(pending.results), given=pending.answers)
     try:
         await answer_calls(run, message, answers)
-    except asyncio.CancelledError:
-        await _pair(run, message, answers)
+    except BaseException:
+        await pair(run, message, answers)
         raise
     if answers.paused:
-        run.context.pending = Pending(message, answers.results)
+        run.context.pending = Pending(message, answers.results, answers.paused, pending.answers)
         run.status = "paused"
-        if run.config.bus.has(RunPause):
-            await run.config.bus.emit(RunPause(run.id, message, answers.results, answers.paused))
+        if run.bus.has(RunPause):
+            await run.emit(RunPause(run.id, message, answers.results, answers.paused))
         return False
-    await _pair(run, message, answers)
+    await join(run, await pair(run, message, answers), "synthetic")
     if answers.steering:
-        await _inject(run, answers.steering, "steer")
+        await inject(run, answers.steering, "steer")
     if answers.denied:
         run.status = "denied"
     elif answers.usable:
         run.repairs = 0
-    elif not answers.steering:
+    elif not answers.steering and not run.signal.cancelled:
         _unusable(run, "no tool call could be understood", "bad_tool_calls")
     return True
-
-
-async def _pair(run: Run, message: Message, answers: Answers) -> None:
-    """Calls and results join the history together, so that it never holds one without the other."""
-    steps, bus = run.config.steps, run.config.bus
-    ordered = tuple([answers.results[c.id] for c in message.tool_uses])
-    results = Message("user", ordered, timestamp=steps.now(), id=steps.new_id())
-    run.append((message, results))
-    if bus.has(ToolResultsAfter):
-        await bus.emit(ToolResultsAfter(run.id, message, results))
-    bus.publish(MessageStart(results))
-    bus.publish(MessageEnd(results))
-    bus.publish(TurnEnd(run.turn, message, ordered))
-
-
-async def _join(run: Run, messages: str | Sequence[AgentMessage], source: TurnSource) -> None:
-    """Messages join the history, under an id, and stores hear of them before anything else happens."""
-    if not messages:
-        return
-    bus = run.config.bus
-    stamped = tuple([m if m.id else replace(m, id=run.config.steps.new_id()) for m in as_messages(messages)])
-    run.append(stamped)
-    if source != "assistant":  # an answer was announced while it was received
-        for message in stamped:
-            bus.publish(MessageStart(message))
-            bus.publish(MessageEnd(message))
-    if bus.has(SessionTurns):
-        await bus.emit(SessionTurns(run.id, stamped, source))
-
-
-async def _inject(run: Run, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
-    if messages and run.config.bus.has(SteerInject):
-        messages = (await run.config.bus.emit(SteerInject(kind, list(messages)))).messages
-    await _join(run, messages, kind)
-    return bool(messages)
-
-
-async def _steer(run: Run) -> bool:
-    """Let a waiting message join; at a limit it stays where it waits."""
-    if run.config.get_steering is None or run.over_limit() is not None:
-        return False
-    return await _inject(run, await run.config.steps.receive("steer", run.config.get_steering), "steer")
-
-
-async def _follow_up(run: Run) -> bool:
-    if run.config.get_follow_up is None or run.over_limit() is not None:
-        return False
-    return await _inject(run, await run.config.steps.receive("follow_up", run.config.get_follow_up), "follow_up")
 
 
 async def _reask(run: Run, message: Message) -> bool:
@@ -218,7 +208,7 @@ async def _reask(run: Run, message: Message) -> bool:
         run.repairs = 0
         return False
     _unusable(run, "the model gave neither an answer nor a tool call", "empty")
-    await _join(run, (Message.user(NO_ANSWER, timestamp=run.config.steps.now()),), "synthetic")
+    await join(run, (Message.user(NO_ANSWER, timestamp=run.config.steps.now()),), "synthetic")
     return True
 
 
@@ -240,34 +230,33 @@ def _unusable(run: Run, what: str, reason: str) -> None:
 async def _keep_partial(run: Run, message: Message) -> None:
     """What had arrived of a broken-off answer stays on record; its calls get results that say they never ran."""
     if message.tool_uses:
-        answers = Answers(results={})
-        settle(run, message, answers, BROKEN_OFF)
-        await _pair(run, message, answers)
+        await _unanswered(run, message, BROKEN_OFF)
     elif message.content:
-        await _join(run, (message,), "assistant")
+        await join(run, (message,), "assistant")
 
 
 async def _begin(run: Run, *, resumed: bool) -> None:
-    bus = run.config.bus
-    bus.publish(AgentStart(run.id))
-    if bus.has(SessionStart):
-        await bus.emit(SessionStart(run.id, run.config.agent, resumed))
+    run.bus.publish(AgentStart(run.id))
+    if run.bus.has(SessionStart):
+        await run.emit(SessionStart(run.id, run.config.agent, resumed))
+    if run.config.own_system and run.bus.has(SystemBefore):
+        await run.emit(SystemBefore(run.id, run.context.system))
 
 
 async def _end(run: Run, error: BaseException | None) -> None:
     """The same on every way out: the store hears it, then everybody, then the stream ends."""
-    bus = run.config.bus
     stopped = isinstance(error, AgentAbortedError | asyncio.CancelledError)
     if error is not None:
         run.status = "aborted" if stopped else "error"
     assert run.status is not None
     if isinstance(error, AgentError):
         error.outcome = run.result()
-    if stopped and bus.has(AgentAbort):
-        await bus.emit(AgentAbort(run.id, run.signal.reason or "cancelled"))
-    if bus.has(SessionEnd):
-        await bus.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error))
-    if bus.has(AgentDone):
-        await bus.emit(AgentDone(run.id, run.status, run.turn, run.usage, error))
+    if stopped and run.bus.has(AgentAbort):
+        await run.emit(AgentAbort(run.id, run.signal.reason or "cancelled"))
+    if run.bus.has(SessionEnd):
+        await run.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error))
+    run.ended, run.context.side_call = True, None
+    if run.bus.has(AgentDone):
+        await run.emit(AgentDone(run.id, run.status, run.turn, run.usage, error))
     told = error if isinstance(error, Exception) else None
-    bus.publish(AgentEnd(run.id, tuple(run.added), run.status, told))
+    run.bus.publish(AgentEnd(run.id, tuple(run.added), run.status, told))

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError
-from mainspring.events import AgentEvent, CancelToken, EventStream, RunStatus
-from mainspring.loop.bus import HookBus
+from mainspring.events import AgentEvent, CancelToken, EventStream, HookBus, RunStatus
 from mainspring.loop.run import LoopResult
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import CancelToken, RunStatus
+from mainspring.events import CallHook, CancelToken, Hook, HookBus, Interrupt, RunStatus, SideCall
 from mainspring.loop.behavior import Settled
-from mainspring.loop.bus import HookBus
 from mainspring.loop.steps import Getter, LiveSteps, Steps
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, convert_to_llm
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, convert_to_llm
 from mainspring.models import ModelProvider, Scratch
 from mainspring.tools import ToolRegistry
+
+H = TypeVar("H", bound=Hook)
 
 Convert = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Maps the history to what a model may see; application messages are mapped or dropped here. Sync or async."""
@@ -25,11 +27,47 @@ Transform = Callable[[list[AgentMessage], CancelToken], "list[AgentMessage] | Aw
 """Prunes or adds before each request, still on agent messages. Sync or async."""
 
 
+class Approve(Struct, frozen=True):
+    """The answer that a call may be made. Rules that deny it still hold.
+
+    Attributes:
+        input: Arguments to use in place of the call's own; they are validated and judged like any.
+    """
+
+    input: dict[str, Any] | None = None
+
+
+class Deny(Struct, frozen=True):
+    """The answer that a call may not be made.
+
+    Attributes:
+        reason: Told to the model.
+        stop: Whether the run ends as ``denied`` then.
+    """
+
+    reason: str = "the user said no"
+    stop: bool = False
+
+
 class Pending(Struct):
-    """Calls of a message that were not all answered when the run paused, and the results there are."""
+    """Calls of a message that were not all answered when the run paused.
+
+    Attributes:
+        message: The message with the calls.
+        results: The results there are, by call id.
+        reasons: What is to be answered, by call id.
+        answers: What was answered, by call id; taken into account when the run goes on.
+    """
 
     message: Message
     results: dict[str, ToolResultBlock] = field(default_factory=dict[str, ToolResultBlock])
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    answers: dict[str, Approve | Deny] = field(default_factory=dict[str, "Approve | Deny"])
+
+    @property
+    def calls(self) -> tuple[ToolUseBlock, ...]:
+        """The calls that wait for an answer."""
+        return tuple([c for c in self.message.tool_uses if c.id in self.reasons and c.id not in self.answers])
 
 
 class LoopContext(Struct, kw_only=True, eq=False):
@@ -41,6 +79,7 @@ class LoopContext(Struct, kw_only=True, eq=False):
         tools: What the model may call.
         pending: Calls that wait for an answer since a pause; taken up before anything else.
         scratch: What providers keep between requests of this conversation.
+        side_call: Asks a model beside the conversation, while a run is going on.
     """
 
     system: str = ""
@@ -48,6 +87,7 @@ class LoopContext(Struct, kw_only=True, eq=False):
     tools: ToolRegistry = field(default_factory=ToolRegistry)
     pending: Pending | None = None
     scratch: Scratch = field(default_factory=Scratch)
+    side_call: SideCall | None = None
 
 
 class LoopConfig(Struct, kw_only=True, eq=False):
@@ -66,6 +106,8 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         agent: Name of the agent.
         session_id: Name of the session, also given to the provider's prompt cache.
         extra: Handed to every tool in its context.
+        aliases: The names under which the model knows tools, by their own; see `AliasedModel`.
+        own_system: Whether the system prompt is this run's own; `system:before` fires then.
     """
 
     model: ModelProvider
@@ -80,6 +122,8 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     agent: str = ""
     session_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    own_system: bool = False
 
 
 class LoopResult(Struct, frozen=True, eq=False):
@@ -94,6 +138,7 @@ class LoopResult(Struct, frozen=True, eq=False):
         turn_usage: Tokens of each of them.
         tool_counts: How often each tool was called.
         seconds: How long it took.
+        side_usage: Tokens of side calls, by purpose; part of ``usage``.
     """
 
     run_id: str
@@ -104,6 +149,7 @@ class LoopResult(Struct, frozen=True, eq=False):
     turn_usage: tuple[Usage, ...]
     tool_counts: dict[str, int]
     seconds: float
+    side_usage: dict[str, Usage]
 
 
 class Run:
@@ -111,12 +157,18 @@ class Run:
 
     __slots__ = (
         "added",
+        "bus",
         "config",
         "context",
+        "cost",
         "counts",
+        "ended",
+        "expired",
         "id",
         "llm",
         "repairs",
+        "side_call",
+        "side_usage",
         "signal",
         "started",
         "status",
@@ -126,17 +178,23 @@ class Run:
         "usage",
     )
 
-    def __init__(self, context: LoopContext, config: LoopConfig, signal: CancelToken) -> None:
+    def __init__(self, context: LoopContext, config: LoopConfig) -> None:
         self.context = context
         self.config = config
-        self.signal = signal
+        self.bus = config.bus
+        self.signal = CancelToken()
         self.id = config.steps.new_id()
         self.started = config.steps.elapsed()
         self.status: RunStatus | None = None
+        self.ended = False
+        self.expired = False
         self.turn = 0
         self.turn_id = ""
         self.usage = Usage.zero()
         self.turn_usage: list[Usage] = []
+        self.side_call: SideCall
+        self.side_usage: dict[str, Usage] = {}
+        self.cost = 0.0  # US dollars, as far as prices are known
         self.counts: dict[str, int] = {}
         self.repairs = 0
         self.added: list[AgentMessage] = []
@@ -144,6 +202,52 @@ class Run:
         self.llm: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
             self.llm = convert_to_llm(context.messages)
+
+    @contextmanager
+    def watch(self, signal: CancelToken | None) -> Generator[None]:
+        """While this is open, ``signal`` and the limit of seconds end the run, whatever it is waiting for."""
+        remove = signal.on_cancel(lambda: self.signal.cancel(signal.reason)) if signal else None
+        seconds, stop = self.config.behavior.max_seconds, None
+        if seconds is not None:
+            stop = self.config.steps.after(
+                seconds, lambda: self._expire(f"the limit of {seconds:g} seconds was reached")
+            )
+        try:
+            yield
+        finally:
+            for take_back in (remove, stop):
+                if take_back is not None:
+                    take_back()
+
+    def _expire(self, reason: str) -> None:
+        self.expired = not self.signal.cancelled
+        self.signal.cancel(reason)
+
+    async def emit(self, hook: H) -> H:
+        """Ask the handlers of a hook. An abort ends a gate at once; other handlers get the grace that tools get.
+
+        Raises:
+            AgentAbortedError: If that ended it; asyncio.CancelledError likewise. Not for a hook that is `Hook.kept`: there all
+                handlers are asked, and the run ends as soon as it can.
+        """
+        hook.side_call = self.side_call
+        if self.config.aliases and isinstance(hook, CallHook):
+            hook.display_name = self.config.aliases.get(hook.name, hook.name)
+        try:
+            async with Interrupt(self.signal, 0 if hook.gate else self.config.behavior.abort_grace):
+                await self.bus.emit(hook)
+        except (AgentAbortedError, asyncio.CancelledError):
+            if not hook.kept:
+                raise
+            self.signal.cancel("cancelled")
+        return hook
+
+    async def receive(self, topic: str, getter: Getter | None) -> Sequence[AgentMessage]:
+        """What is waiting."""
+        if getter is None:
+            return ()
+        async with Interrupt(self.signal):
+            return await self.config.steps.receive(topic, getter)
 
     def append(self, messages: Sequence[AgentMessage]) -> None:
         """Let messages join the history."""
@@ -158,15 +262,21 @@ class Run:
         if self.llm is not None:
             self.llm = convert_to_llm(messages)
 
+    def spend(self, usage: Usage) -> None:
+        """Count what a model call used."""
+        self.usage += usage
+        self.cost += usage.cost.total if usage.cost else 0.0
+
     def result(self) -> LoopResult:
         """How it ended, or how far it got."""
         status, messages, usages = self.status or "error", tuple(self.added), tuple(self.turn_usage)
-        return LoopResult(self.id, status, messages, self.usage, self.turn, usages, dict(self.counts), self.seconds)
+        counts, side = dict(self.counts), dict(self.side_usage)
+        return LoopResult(self.id, status, messages, self.usage, self.turn, usages, counts, self.seconds, side)
 
-    def over_limit(self) -> RunStatus | None:
-        """The limit that forbids another model call, if one does."""
+    def over_limit(self, *, turns: bool = True) -> RunStatus | None:
+        """The limit that forbids another model call, if one does; ``turns=False`` leaves the number of turns out."""
         limits = self.config.behavior
-        if limits.max_turns is not None and self.turn >= limits.max_turns:
+        if turns and limits.max_turns is not None and self.turn >= limits.max_turns:
             return "max_turns"
         if limits.max_total_tokens is not None and self.usage.total_tokens >= limits.max_total_tokens:
             return "max_tokens"
@@ -177,53 +287,6 @@ class Run:
         return None
 
     @property
-    def cost(self) -> float:
-        """US dollars so far, as far as prices are known."""
-        return sum(u.cost.total for u in self.turn_usage if u.cost)
-
-    @property
     def seconds(self) -> float:
         """How long it has been going."""
         return self.config.steps.elapsed() - self.started
-
-
-class Interrupt:
-    """``async with Interrupt(signal)``: when the signal is set, what runs inside is cancelled and AgentAbortedError raised.
-
-    Costs one callback, no task. A cancellation that comes from elsewhere passes through untouched.
-    """
-
-    __slots__ = ("_cancelling", "_hit", "_remove", "_signal", "_task")
-
-    def __init__(self, signal: CancelToken) -> None:
-        self._signal = signal
-        self._hit = False
-
-    async def __aenter__(self) -> None:
-        if self._signal.cancelled:
-            raise AgentAbortedError(self._signal.reason)
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._cancelling = task.cancelling()
-        loop = asyncio.get_running_loop()
-        self._remove = self._signal.on_cancel(lambda: loop.call_soon_threadsafe(self._fire))
-
-    def _fire(self) -> None:
-        if self._remove is not None:
-            self._hit = True
-            self._task.cancel()
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        remove, self._remove = self._remove, None
-        if remove is not None:
-            remove()
-        if not self._hit:
-            return
-        if kind is None:
-            try:  # The cancellation is on its way: take it here, not in whatever is awaited next.
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                kind = asyncio.CancelledError
-        if self._task.uncancel() <= self._cancelling and (kind is None or issubclass(kind, asyncio.CancelledError)):
-            raise AgentAbortedError(self._signal.reason) from None

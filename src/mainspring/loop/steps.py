@@ -7,6 +7,7 @@ the same answers from its steps, a run does the same things in the same order.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -39,6 +40,10 @@ class Steps(Protocol):
 
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         """Wait; false if ``signal`` cut it short."""
+        ...
+
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+        """Call ``callback`` once ``seconds`` have passed; what is returned takes that back."""
         ...
 
     def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
@@ -79,6 +84,9 @@ class LiveSteps:
 
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         return await sleep(seconds, signal)
+
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+        return asyncio.get_running_loop().call_later(seconds, callback).cancel
 
     def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         return provider.stream(request)

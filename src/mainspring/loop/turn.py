@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from mainspring.events import (
     ContextCompacted,
     ContextTransform,
     Done,
+    Interrupt,
     MessageEnd,
     MessageStart,
     ModelErrorHook,
@@ -39,10 +39,11 @@ from mainspring.events import (
     TurnStart,
     UsageUpdate,
 )
+from mainspring.loop.asking import ask, no_answer
 from mainspring.loop.dispatch import sound_ids
-from mainspring.loop.run import Interrupt, Run
+from mainspring.loop.run import Run
 from mainspring.messages import Message, Usage
-from mainspring.models import ModelRequest, RetryInfo, classify_exception, retry_stream
+from mainspring.models import ModelRequest, RetryInfo, classify_exception
 
 MODEL_ERROR_ANSWERS = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
@@ -57,49 +58,62 @@ class TurnFailed(MainspringError):
         self.error = error
 
 
-async def take_turn(run: Run) -> tuple[Message, TurnAfter | None]:
+async def take_turn(run: Run) -> tuple[Message, TurnAfter | None] | tuple[None, None]:
     """Ask the model once.
 
     Returns:
-        Its answer, and what the handlers of `turn:after` said, if there are any.
+        Its answer, and what the handlers of `turn:after` said, if there are any. No answer if a handler of `turn:before`
+        stopped the run; its status is set then.
 
     Raises:
         TurnFailed: If there is no complete answer.
     """
-    bus = run.config.bus
     run.turn += 1
     run.turn_id = run.config.steps.new_id()
-    bus.publish(TurnStart(run.turn, run.turn_id))
+    async with Interrupt(run.signal):
+        request = await _request(run)
+    if request is None:
+        run.turn -= 1
+        return None, None
+    run.bus.publish(TurnStart(run.turn, run.turn_id))
+    message = await _answered(run, request)
+    message = sound_ids(run, message)
+    usage = message.usage or Usage.zero()
+    run.spend(usage)
+    run.turn_usage.append(usage)
+    if run.bus.has(UsageUpdate):
+        await run.emit(UsageUpdate(run.turn, usage, run.usage))
+    if run.bus.has(TurnAfter):
+        return message, await run.emit(TurnAfter(run.turn, run.turn_id, message, usage, dict(run.counts)))
+    return message, None
+
+
+async def _answered(run: Run, request: ModelRequest) -> Message:
+    """The answer, after as many tries as the handlers of `model:error` want."""
     attempt = 0
     while True:
-        request = await _request(run)
         try:
-            message = await _ask(run, request)
-            break
+            return await _ask(run, request)
         except Exception as raised:
             if isinstance(raised, MainspringError) and not isinstance(raised, ModelError):
                 raise
             error = classify_exception(raised)
             attempt += 1
-            if not await _answered(run, error, attempt):
+            again = await _request(run) if await _wanted(run, error, attempt) else None
+            if again is None:
                 await _fail(run, error, error.partial, error)
-    message = sound_ids(run, message)
-    usage = message.usage or Usage.zero()
-    run.usage += usage
-    run.turn_usage.append(usage)
-    if bus.has(UsageUpdate):
-        await bus.emit(UsageUpdate(run.turn, usage, run.usage))
-    if bus.has(TurnAfter):
-        return message, await bus.emit(TurnAfter(run.turn, run.turn_id, message, usage, dict(run.counts)))
-    return message, None
+            request = again
+            run.spend((error.partial and error.partial.usage) or Usage.zero())
 
 
-async def _request(run: Run) -> ModelRequest:
-    """History, then transformed, then as the model may see it; with system prompt, tools and options."""
-    config, context, bus = run.config, run.context, run.config.bus
+async def _request(run: Run) -> ModelRequest | None:
+    """History, then transformed, then as the model may see it; with system prompt, tools and options. None if the run is
+    to be stopped.
+    """
+    config, context, bus = run.config, run.context, run.bus
     transformed = None
     if bus.has(ContextTransform):
-        hook = await bus.emit(ContextTransform(list(context.messages), run.turn, run.turn_id))
+        hook = await run.emit(ContextTransform(list(context.messages), run.turn, run.turn_id))
         transformed = hook.messages
     if config.transform_context is not None:
         answer = config.transform_context(list(context.messages) if transformed is None else transformed, run.signal)
@@ -111,7 +125,7 @@ async def _request(run: Run) -> ModelRequest:
         messages = tuple(await converted if inspect.isawaitable(converted) else converted)
     system = context.system
     if bus.has(SystemTransform):
-        system = (await bus.emit(SystemTransform(system, run.turn, run.turn_id))).system
+        system = (await run.emit(SystemTransform(system, run.turn, run.turn_id))).system
     behavior = config.behavior
     request = ModelRequest(
         messages=messages,
@@ -126,8 +140,9 @@ async def _request(run: Run) -> ModelRequest:
         scratch=context.scratch,
     )
     if bus.has(TurnBefore):
-        request = (await bus.emit(TurnBefore(run.turn, run.turn_id, request, dict(run.counts)))).request
-    return request
+        before = await run.emit(TurnBefore(run.turn, run.turn_id, request, dict(run.counts)))
+        request, run.status = before.request, before.stop
+    return request if run.status is None else None
 
 
 async def _ask(run: Run, request: ModelRequest) -> Message:
@@ -137,14 +152,18 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
         ModelError: If it failed, after the retries that are allowed.
         TurnFailed: If the run was aborted or cancelled meanwhile.
     """
-    config, bus, steps = run.config, run.config.bus, run.config.steps
+    config, bus, steps = run.config, run.bus, run.config.steps
+
+    def told(retry: RetryInfo) -> None:
+        bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
+
     publish = bus.publish if bus.observers else None
     if publish is not None:
         publish(MessageStart(Message("assistant", provider=config.model.provider, model=config.model.model)))
     hooked = bus.has(StreamText) or bus.has(StreamThinking)
     event: StreamEvent | None = None
     try:
-        async with Interrupt(run.signal), aclosing(_open(run, request)) as events:
+        async with Interrupt(run.signal), aclosing(ask(run, config.model, request, told)) as events:
             async for event in events:
                 if type(event) is Done:
                     break
@@ -156,65 +175,49 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
         if type(event) is not Done:
             await _fail(run, None, event.partial if event else None, stopped)
     if type(event) is not Done:
-        raise ModelError(
-            "the model's stream ended without an answer", reason="stream_cut", provider=config.model.provider
-        )
+        raise no_answer(config.model)
     message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
     bus.publish(Done(event.reason, message))
     bus.publish(MessageEnd(message))
     if bus.has(StreamEnd) and message.text:
-        await bus.emit(StreamEnd(message.text, run.turn_id))
+        await run.emit(StreamEnd(message.text, run.turn_id))
     return message
 
 
-def _open(run: Run, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-    config, signal = run.config, run.signal
-
-    def call() -> AsyncGenerator[StreamEvent, None]:
-        return cast("AsyncGenerator[StreamEvent, None]", config.steps.model(config.model, request))
-
-    def told(retry: RetryInfo) -> None:
-        config.bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
-
-    if config.behavior.retry is None:
-        return call()
-    return retry_stream(call, config.behavior.retry, sleep=config.steps.sleep, on_retry=told, signal=signal)
-
-
 async def _stream_hooks(run: Run, event: StreamEvent) -> None:
-    bus = run.config.bus
+    bus = run.bus
     if type(event) is TextDelta:
         if bus.has(StreamText):
-            await bus.emit(StreamText(event.text, run.turn_id))
+            await run.emit(StreamText(event.text, run.turn_id))
     elif type(event) is ThinkingDelta and bus.has(StreamThinking):
-        await bus.emit(StreamThinking(event.thinking, run.turn_id))
+        await run.emit(StreamThinking(event.thinking, run.turn_id))
 
 
-async def _answered(run: Run, error: ModelError, attempt: int) -> bool:
+async def _wanted(run: Run, error: ModelError, attempt: int) -> bool:
     """Whether a handler of `model:error` wants another try; a shorter history then takes the place of the old one."""
-    bus = run.config.bus
+    bus = run.bus
     if attempt > MODEL_ERROR_ANSWERS or not bus.has(ModelErrorHook):
         return False
     before = tuple(run.context.messages)
-    hook = await bus.emit(ModelErrorHook(run.turn, run.turn_id, error, before, attempt))
+    hook = await run.emit(ModelErrorHook(run.turn, run.turn_id, error, before, attempt))
     if not hook.retrying:
         return False
     if hook.messages is not before:
         run.replace(hook.messages)
         if bus.has(ContextCompacted):
-            await bus.emit(ContextCompacted(before, hook.messages, error.code.value))
+            await run.emit(ContextCompacted(before, hook.messages, error.code.value))
     return True
 
 
 async def _fail(run: Run, error: ModelError | None, partial: Message | None, cause: BaseException) -> NoReturn:
     """One error event with what had arrived, then `turn:after` with no usage, then out."""
-    bus, steps = run.config.bus, run.config.steps
+    bus, steps = run.bus, run.config.steps
     reason = "error" if error else "aborted"
     text = str(error) if error else run.signal.reason or "cancelled"
     partial = partial or Message("assistant", provider=run.config.model.provider, model=run.config.model.model)
     message = replace(partial, stop_reason=reason, error=text, id=steps.new_id(), timestamp=steps.now())
     if message.usage:
-        run.usage += message.usage
+        run.spend(message.usage)
         run.turn_usage.append(message.usage)
     bus.publish(StreamError(reason, message, error))
     bus.publish(MessageEnd(message))
@@ -223,5 +226,5 @@ async def _fail(run: Run, error: ModelError | None, partial: Message | None, cau
     elif error is not None:
         cause = AgentProviderError(str(error), cause=error)
     if bus.has(TurnAfter):
-        await bus.emit(TurnAfter(run.turn, run.turn_id, message, Usage(), dict(run.counts), cause))
+        await run.emit(TurnAfter(run.turn, run.turn_id, message, Usage(), dict(run.counts), cause))
     raise TurnFailed(message, cause)

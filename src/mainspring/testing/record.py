@@ -49,6 +49,9 @@ class RecordingSteps:
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         return self._keep("sleep", await self._steps.sleep(seconds, signal))
 
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+        return self._steps.after(seconds, callback)
+
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         try:
             async with aclosing(cast("Any", self._steps.model(provider, request))) as events:
@@ -103,6 +106,9 @@ class RecordedSteps:
 
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
         return self._next("sleep").value
+
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+        return lambda: None  # a limit that was reached shows in the recorded clock
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         step = self._next("model")

@@ -2,6 +2,7 @@
 
 from mainspring.tools.arguments import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
+from mainspring.tools.outcome import error_result, failure, output_bytes, told
 from mainspring.tools.registry import ToolRegistry
 from mainspring.tools.tool import (
     Access,
@@ -31,6 +32,10 @@ __all__ = [
     "ToolResult",
     "as_result",
     "define_tool",
+    "error_result",
+    "failure",
+    "output_bytes",
+    "told",
     "parse_arguments",
     "tool",
 ]

@@ -79,6 +79,13 @@ class ToolResult(Struct, kw_only=True):
             return self.output
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
 
+    @property
+    def details(self) -> dict[str, Any] | None:
+        """Metadata and code, as the history keeps them beside the result."""
+        if self.code is None:
+            return self.metadata or None
+        return {**self.metadata, "code": self.code.value}
+
 
 class ToolContext:
     """What a call may know and use. One object per call, never shared.

@@ -107,7 +107,7 @@ async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> No
         if n == "2":
             signal.cancel("by hand")
             assert ctx.aborted
-            assert ctx.signal is signal
+            assert ctx.signal.cancelled
         return n
 
     model = Script(calls(*(call("step", n=str(n)) for n in (1, 2, 3, 4))), say("never"))
@@ -222,7 +222,7 @@ async def test_a_request_is_history_then_transformed_then_converted() -> None:
 
     async def transform(messages: list[Any], given: CancelToken) -> list[Any]:
         order.append("transform")
-        assert given is signal
+        assert not given.cancelled
         assert isinstance(messages[0], CustomMessage)
         return [*messages, CustomMessage("hint", "H")]
 

@@ -6,13 +6,16 @@ application's own handlers are told in order of ``order``, then of registration.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
-from mainspring.events import HOOKS, AgentEvent, Hook
+from mainspring.events.agent import AgentEvent
+from mainspring.events.catalog import HOOKS
+from mainspring.events.hooks import Hook
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # what is logged is seen where the application wants to see it
@@ -92,7 +95,11 @@ class HookBus:
         return event in self._handlers
 
     async def emit(self, context: H) -> H:
-        """Ask every handler in turn; the context afterwards holds what they decided."""
+        """Ask every handler in turn; the context afterwards holds what they decided.
+
+        A cancellation ends the round, unless the hook is `Hook.kept`: then the rest are asked, and it is raised at the end.
+        """
+        stopped: asyncio.CancelledError | None = None
         for _, handler in self._handlers.get(type(context), ()):
             try:
                 answer = handler(context)
@@ -101,13 +108,20 @@ class HookBus:
                 if answer is not None and answer is not context:
                     for field, value in answer.items():
                         setattr(context, field, value)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _cancelled():
+                    if not context.kept:
+                        raise
+                    stopped = error
+                    continue
                 name = getattr(handler, "__qualname__", repr(handler))
                 logger.exception("handler %s of %s failed", name, context.event)
                 if context.gate:
                     context.fail_closed(f"the check {name} failed ({type(error).__name__}: {error})")
             if context.settled:
                 break
+        if stopped is not None:
+            raise stopped
         return context
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -136,6 +150,12 @@ class HookBus:
                 observer(event)
             except Exception:
                 logger.exception("an observer failed on %s", event.type)
+
+
+def _cancelled() -> bool:
+    """Whether somebody cancelled this task; a handler may also raise CancelledError because of a task of its own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def hook_class(event: type[H] | str) -> type[H]:

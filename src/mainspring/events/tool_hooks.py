@@ -1,0 +1,290 @@
+"""The hooks of a tool call: for each, the context that its handlers get and may change. See `mainspring.events.hooks`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mainspring.events.hooks import Hook
+from mainspring.messages import ToolResultBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    from mainspring.env import ExecutionEnv
+    from mainspring.tools import Tool, ToolOutput, ToolResult
+
+
+class CallHook(Hook):
+    """What all tool hooks know of their call. ``name`` is the tool's own, ``display_name`` the one that the model knows."""
+
+    __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
+
+    def __init__(self, call: ToolUseBlock, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.call_id = call.id
+        self.name = call.name
+        self.display_name = call.name
+        self.input: dict[str, Any] = call.input
+
+
+class ToolGate(CallHook):
+    """The early gate, on the arguments as the model gave them.
+
+    Set ``block`` (True or a reason) and the call does not happen; set ``result`` and that is what it gives, without
+    running the tool; ``block`` beats ``result``. Set ``pause`` (what is to be answered) and the run ends as ``paused``, to be
+    taken up when somebody has answered; ``approved`` says that somebody has, and the pause is passed over then.
+    """
+
+    event = "tool:gate"
+    mutable = ("block", "pause", "reason", "result")
+    when = "First for each call, before it is looked up or counted."
+    gate = True
+    __slots__ = ("approved", "block", "pause", "reason", "result", "tool_counts")
+
+    def __init__(
+        self,
+        call: ToolUseBlock,
+        turn_id: str,
+        tool_counts: Mapping[str, int],
+        *,
+        approved: bool = False,
+    ) -> None:
+        super().__init__(call, turn_id)
+        self.approved = approved
+        self.tool_counts = tool_counts
+        self.block: str | bool = False
+        self.reason = ""
+        self.result: ToolResult | ToolOutput | None = None
+        self.pause = ""
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.block or (self.pause and not self.approved))
+
+    def fail_closed(self, reason: str) -> None:
+        self.block = reason
+
+
+class ToolUnknown(CallHook):
+    """There is no tool of that name. ``result`` replaces what the model is told; ``suppress_error`` skips `tool:error`."""
+
+    event = "tool:unknown"
+    mutable = ("result", "suppress_error")
+    when = "When there is no tool of that name; then `tool:error`, unless suppressed."
+    __slots__ = ("result", "suppress_error")
+
+    def __init__(self, call: ToolUseBlock, turn_id: str) -> None:
+        super().__init__(call, turn_id)
+        self.result: ToolResult | ToolOutput | None = None
+        self.suppress_error = False
+
+
+class ValidationReject(CallHook):
+    """The arguments do not fit and cannot be made to; ``error`` is what the model is told."""
+
+    event = "validation:reject"
+    mutable = ("error",)
+    when = "When arguments do not fit and cannot be made to."
+    __slots__ = ("error", "raw")
+
+    def __init__(self, call: ToolUseBlock, turn_id: str, error: str) -> None:
+        super().__init__(call, turn_id)
+        self.error = error
+        self.raw = call.raw_input
+
+
+class ValidationCoerce(CallHook):
+    """Arguments were coerced; ``coercions`` say where and how, ``repaired`` that the text was no proper JSON."""
+
+    event = "validation:coerce"
+    when = "When arguments were coerced, before `tool:before`."
+    __slots__ = ("coercions", "repaired")
+
+    def __init__(self, call: ToolUseBlock, turn_id: str, coercions: Sequence[Any], repaired: bool) -> None:
+        super().__init__(call, turn_id)
+        self.coercions = coercions
+        self.repaired = repaired
+
+
+class ToolBefore(CallHook):
+    """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`."""
+
+    event = "tool:before"
+    mutable = ("input",)
+    when = "When the arguments are valid, before the decision."
+    __slots__ = ("coercions", "tool_counts")
+
+    def __init__(
+        self,
+        call: ToolUseBlock,
+        turn_id: str,
+        arguments: dict[str, Any],
+        coercions: Sequence[Any],
+        tool_counts: Mapping[str, int],
+    ) -> None:
+        super().__init__(call, turn_id)
+        self.input = arguments
+        self.coercions = coercions
+        self.tool_counts = tool_counts
+
+
+class ToolPermit(CallHook):
+    """The decision on the final arguments, right before the tool runs. Nothing here can change the call; a refusal can
+    not be taken back.
+
+    Attributes:
+        input: The final arguments (a copy).
+        original: The arguments as the model gave them.
+        tool: The tool.
+        env: Where it will run, to look at paths.
+        approved: Whether somebody has answered that the call may be made; a pause is passed over then, a refusal is not.
+        denied: The reasons given so far.
+    """
+
+    event = "tool:permit"
+    when = "Right before the call runs, on the final arguments."
+    gate = True
+    __slots__ = ("_denied", "_paths", "_paused", "_stop", "approved", "env", "original", "tool")
+
+    def __init__(
+        self,
+        call: ToolUseBlock,
+        turn_id: str,
+        arguments: dict[str, Any],
+        tool: Tool,
+        env: ExecutionEnv,
+        *,
+        approved: bool = False,
+    ) -> None:
+        super().__init__(call, turn_id)
+        self.approved = approved
+        self.input = arguments
+        self.original = call.input
+        self.tool = tool
+        self.env = env
+        self._denied: list[str] = []
+        self._paths: dict[str, str] = {}
+        self._paused = ""
+        self._stop = False
+
+    @property
+    def settled(self) -> bool:
+        return bool(self._denied or self._paused)
+
+    @property
+    def denied(self) -> tuple[str, ...]:
+        """Why it was refused; empty while it is not."""
+        return tuple(self._denied)
+
+    @property
+    def paused(self) -> str:
+        """What is to be answered before it can go on; empty if nothing is."""
+        return self._paused
+
+    @property
+    def stops(self) -> bool:
+        """Whether the refusal is to end the run."""
+        return self._stop
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """For each path as spelled in the call, the real one that was permitted."""
+        return self._paths
+
+    def deny(self, reason: str, *, stop: bool = False) -> None:
+        """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
+        self._denied.append(reason)
+        self._stop = self._stop or stop
+
+    def pause(self, reason: str) -> None:
+        """Somebody must answer first: the run ends as ``paused`` and can be taken up later, elsewhere."""
+        if not self.approved:
+            self._paused = reason
+
+    def allow_path(self, spelled: str, real: str) -> None:
+        """Bind a path of the call to the real one that was judged; the tool uses that."""
+        self._paths[spelled] = real
+
+    def fail_closed(self, reason: str) -> None:
+        self._denied.append(reason)
+
+
+class ToolStart(CallHook):
+    """The last thing before the tool runs: stores note that it was started. A handler that raises keeps it from running."""
+
+    event = "tool:start"
+    mutable = ("block",)
+    when = "After everybody agreed, right before the tool runs."
+    gate = True
+    __slots__ = ("block", "idempotent")
+
+    def __init__(self, call: ToolUseBlock, turn_id: str, arguments: dict[str, Any], idempotent: bool) -> None:
+        super().__init__(call, turn_id)
+        self.input = arguments
+        self.idempotent = idempotent
+        self.block = ""
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.block)
+
+    def fail_closed(self, reason: str) -> None:
+        self.block = reason
+
+
+class ToolErrorHook(CallHook):
+    """The call failed: the tool raised, or there is none of that name. ``result`` may give what the model gets instead."""
+
+    event = "tool:error"
+    mutable = ("result",)
+    when = "When a tool raised or is unknown, before `tool:transform`."
+    __slots__ = ("error", "result")
+
+    def __init__(self, call: ToolUseBlock, turn_id: str, error: BaseException) -> None:
+        super().__init__(call, turn_id)
+        self.error = error
+        self.result: ToolResult | ToolOutput | None = None
+
+
+class ToolTransform(CallHook):
+    """What the tool gave, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
+
+    event = "tool:transform"
+    mutable = ("result",)
+    when = "When there is a result, a substitute included, before the model sees it."
+    __slots__ = ("output_bytes", "result")
+
+    def __init__(
+        self, call: ToolUseBlock, turn_id: str, arguments: dict[str, Any], result: ToolResult, output_bytes: int
+    ) -> None:
+        super().__init__(call, turn_id)
+        self.input = arguments
+        self.result = result
+        self.output_bytes = output_bytes
+
+
+class ToolAfter(CallHook):
+    """A call has its final result. Stores write it here."""
+
+    event = "tool:after"
+    kept = True
+    when = "When the result is final, after images a model cannot see were taken out."
+    __slots__ = ("is_error", "metadata", "output_bytes", "result", "seconds", "tool_counts")
+
+    def __init__(
+        self,
+        call: ToolUseBlock,
+        turn_id: str,
+        result: ToolResultBlock,
+        *,
+        output_bytes: int,
+        seconds: float,
+        metadata: dict[str, Any],
+        tool_counts: Mapping[str, int],
+    ) -> None:
+        super().__init__(call, turn_id)
+        self.result = result
+        self.is_error = result.is_error
+        self.output_bytes = output_bytes
+        self.seconds = seconds
+        self.metadata = metadata
+        self.tool_counts = tool_counts

@@ -1,0 +1,54 @@
+"""Asking a model, for the turn itself and beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import cast
+
+from mainspring.errors import AgentError, ModelError
+from mainspring.events import Done, Interrupt, StreamEvent, UsageUpdate
+from mainspring.loop.run import Run
+from mainspring.messages import Message, Usage
+from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
+
+Events = AsyncGenerator[StreamEvent, None]
+
+
+def ask(run: Run, model: ModelProvider, request: ModelRequest, told: Callable[[RetryInfo], None] | None) -> Events:
+    """Make a model call, with the run's retries; ``told`` hears of them. The caller closes what this gives."""
+    steps, retry = run.config.steps, run.config.behavior.retry
+
+    def call() -> Events:
+        return cast("Events", steps.model(model, request))
+
+    if retry is None:
+        return call()
+    return retry_stream(call, retry, sleep=steps.sleep, on_retry=told, signal=run.signal)
+
+
+async def side_call(run: Run, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
+    """See `SideCall`."""
+    limit = "over" if run.ended else run.over_limit(turns=False)
+    if limit:
+        why = "the run is over" if run.ended else f"the run has reached its limit ({limit})"
+        raise AgentError(f"no model can be asked for {purpose!r}: {why}")
+    model = model or run.config.model
+    event: StreamEvent | None = None
+    try:
+        async with Interrupt(run.signal), aclosing(ask(run, model, request, None)) as events:
+            async for event in events:
+                if type(event) is Done:
+                    return event.message
+    finally:
+        usage = (event.partial.usage if event else None) or Usage.zero()
+        run.spend(usage)
+        run.side_usage[purpose] = run.side_usage.get(purpose, Usage.zero()) + usage
+        if run.bus.has(UsageUpdate):
+            await run.emit(UsageUpdate(run.turn, usage, run.usage, purpose))
+    raise no_answer(model)
+
+
+def no_answer(model: ModelProvider) -> ModelError:
+    """The failure of a stream that ended before its answer did."""
+    return ModelError("the model's stream ended without an answer", reason="stream_cut", provider=model.provider)
