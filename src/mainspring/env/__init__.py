@@ -1,9 +1,11 @@
 """Files and processes: the port that tools use, and the environments that stand behind it."""
 
 from mainspring.env.explain import explain
+from mainspring.env.jobs import Job, Jobs
 from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.env.protocol import (
+    Connection,
     DirEntry,
     ExecutionEnv,
     FileKind,
@@ -14,13 +16,17 @@ from mainspring.env.protocol import (
     Stream,
     Walk,
     WalkEntry,
+    WebAnswer,
 )
 
 __all__ = [
+    "Connection",
     "DirEntry",
     "ExecutionEnv",
     "FileKind",
     "FileStat",
+    "Job",
+    "Jobs",
     "LocalEnv",
     "MemoryEnv",
     "Output",
@@ -29,5 +35,6 @@ __all__ = [
     "Stream",
     "Walk",
     "WalkEntry",
+    "WebAnswer",
     "explain",
 ]

@@ -13,10 +13,21 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 from mainspring.env import disk
+from mainspring.env.connections import LocalConnection, connect
 from mainspring.env.ignore import is_ignored
+from mainspring.env.jobs import Jobs
 from mainspring.env.locks import PathLocks
 from mainspring.env.processes import Running, finish, start
-from mainspring.env.protocol import DEFAULT_LIMITS, DirEntry, FileStat, OutputLimits, ProcessResult, Stream, Walk
+from mainspring.env.protocol import (
+    DEFAULT_LIMITS,
+    DirEntry,
+    FileStat,
+    OutputLimits,
+    ProcessResult,
+    Stream,
+    Walk,
+    WebAnswer,
+)
 from mainspring.env.variables import program_variables
 from mainspring.env.walking import Walker
 from mainspring.events import CancelToken
@@ -34,6 +45,7 @@ class LocalEnv:
 
     Attributes:
         variables: Set for every program, over anything else.
+        jobs: See `ExecutionEnv`.
         guard: See `ExecutionEnv`.
     """
 
@@ -45,6 +57,8 @@ class LocalEnv:
         shell: str | None = None,
         variables: Mapping[str, str] | None = None,
         hidden_variables: Sequence[str] = (),
+        max_processes: int | None = None,
+        reachable: Sequence[str] = (),
     ) -> None:
         """Make an environment.
 
@@ -54,6 +68,9 @@ class LocalEnv:
             shell: Program that runs scripts; ``bash`` if there is one, else ``sh``.
             variables: Environment variables for every program, over anything else.
             hidden_variables: Variables that no program gets, beside those of `program_variables`.
+            max_processes: Processes that a command may have at the same time, itself included; one that starts more is
+                ended. ``None``: any number.
+            reachable: Hosts (``name`` or ``name:port``) that `fetch` may ask though their address is private.
         """
         self._cwd = disk.real_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
         self._home = home or os.path.expanduser("~")
@@ -62,7 +79,10 @@ class LocalEnv:
         self.guard: Callable[[str], bool] | None = None
         self._hidden = tuple(hidden_variables)
         self._locks = PathLocks()
-        self._running: set[Running] = set()
+        self.jobs = Jobs()
+        self._max_processes = max_processes
+        self._reachable = tuple(reachable)
+        self._running: set[Running | LocalConnection] = set()
         self._spools = _Spools()
         weakref.finalize(self, _abandon, self._running, self._spools)
 
@@ -120,7 +140,6 @@ class LocalEnv:
 
     async def remove(self, path: str) -> None:
         """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
-
         await asyncio.to_thread(lambda: disk.remove_file(self._named(path)))
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
@@ -155,12 +174,13 @@ class LocalEnv:
         variables = {**program_variables(os.environ, self._hidden), **(env or {}), **self.variables}
         if isinstance(command, str):
             command, stdin = await self._script(command, stdin)
+        _check_arguments(command)
         running = await start(
             command, cwd=folder, env=variables, stdin=stdin, limits=limits, new_spool=self._spools.new_path
         )
         self._running.add(running)
         try:
-            return await finish(running, timeout=timeout, signal=signal, on_output=on_output)
+            return await finish(running, timeout=timeout, signal=signal, on_output=on_output, most=self._max_processes)
         finally:
             if not running.survivors:
                 self._running.discard(running)
@@ -181,6 +201,22 @@ class LocalEnv:
         await asyncio.to_thread(disk.write_file, path, code, False)
         return [shell, path], stdin
 
+    async def connect(
+        self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> LocalConnection:
+        """Start a program and talk to it. See `ExecutionEnv.connect`."""
+        _check_arguments(command)
+        variables = {**program_variables(os.environ, self._hidden), **(env or {}), **self.variables}
+        connection = await connect(command, await self.realpath(cwd or "."), variables)
+        self._running.add(connection)
+        return connection
+
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """Ask a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
+        from mainspring.env.web import Web  # brings http and ssl, 50 ms: only where something is fetched
+
+        return await Web(self._reachable).get(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
+
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """Hold it while a file is changed. See `ExecutionEnv.lock`."""
         return self._locks.hold(path)
@@ -192,10 +228,10 @@ class LocalEnv:
 
     async def aclose(self) -> None:
         """End what still runs and remove private files."""
-        for running in list(self._running):
-            self._running.discard(running)
-            await running.end(0.5)
-            running.close()
+        await self.jobs.aclose()
+        left = list(self._running)
+        self._running.clear()  # the set itself stays: the finaliser has it
+        await asyncio.gather(*[_end(running) for running in left])
         await asyncio.to_thread(self._spools.remove)
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
@@ -238,7 +274,24 @@ class _Spools:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _abandon(running: set[Running], spools: _Spools) -> None:
+async def _end(running: Running | LocalConnection) -> None:
+    if isinstance(running, LocalConnection):
+        await running.aclose()
+        return
+    await running.end(0.5)
+    running.close()
+
+
+def _check_arguments(command: Sequence[str]) -> None:
+    """Refuse what no argument can hold, with words in place of a ValueError."""
+    try:
+        if any(b"\0" in os.fsencode(argument) for argument in command):
+            raise OSError(22, "an argument has a NUL character in it")
+    except UnicodeEncodeError:
+        raise OSError(22, "an argument has half a surrogate pair in it") from None
+
+
+def _abandon(running: set[Running | LocalConnection], spools: _Spools) -> None:
     """What an environment that nobody closed leaves to do: nothing that it started outlives it."""
     for left in running:
         left.kill()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from mainspring.env.ignore import is_ignored
+from mainspring.env.jobs import Jobs
 from mainspring.env.locks import PathLocks
-from mainspring.env.memory_tree import MemoryTree
+from mainspring.env.memory_tree import MemoryTree, os_error
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,
+    Connection,
     DirEntry,
     FileStat,
     Output,
@@ -18,6 +21,7 @@ from mainspring.env.protocol import (
     ProcessResult,
     Stream,
     Walk,
+    WebAnswer,
 )
 from mainspring.env.walking import Walker
 from mainspring.events import CancelToken
@@ -34,6 +38,7 @@ class MemoryEnv:
 
     Attributes:
         commands: Every command that was run, in order.
+        jobs: See `ExecutionEnv`.
         guard: See `ExecutionEnv`.
     """
 
@@ -45,6 +50,7 @@ class MemoryEnv:
         home: str = "/home/user",
         links: Mapping[str, str] | None = None,
         run: Script | Mapping[str, Answer] | None = None,
+        pages: Mapping[str, str | WebAnswer] | None = None,
     ) -> None:
         """Make an environment.
 
@@ -55,6 +61,7 @@ class MemoryEnv:
             links: Targets of symbolic links by path.
             run: Answers to commands: a function, or texts and results by command line (arguments joined by a space). A
                 command without an answer ends with status 127.
+            pages: What web servers answer, by URL: HTML, or a whole answer.
         """
         self.commands: list[str | list[str]] = []
         self.guard: Callable[[str], bool] | None = None
@@ -62,6 +69,8 @@ class MemoryEnv:
         self._tree = MemoryTree(cwd, home)
         self._answers: Script | Mapping[str, Answer] = {} if run is None else run
         self._locks = PathLocks()
+        self.jobs = Jobs()
+        self._pages = pages or {}
         for path, target in (links or {}).items():
             self._tree.link(path, target)
         for path, content in (files or {}).items():
@@ -164,12 +173,29 @@ class MemoryEnv:
             return self._answers[line]
         return ProcessResult(exit_code=127, stderr=_output(f"{line.split(' ', 1)[0]}: command not found\n"))
 
+    async def connect(
+        self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Connection:
+        """No program is found."""
+        raise os_error(errno.ENOENT, command[0])
+
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """Answer from the given pages. See `ExecutionEnv.fetch`."""
+        page = self._pages.get(url)
+        if page is None:
+            raise OSError(errno.EHOSTUNREACH, "there is no network", url)
+        if isinstance(page, WebAnswer):
+            return page
+        data = page.encode()
+        return WebAnswer(url, 200, {"content-type": "text/html"}, data[:max_bytes], len(data) > max_bytes)
+
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """Hold it while a file is changed. See `ExecutionEnv.lock`."""
         return self._locks.hold(path)
 
     async def aclose(self) -> None:
-        """Nothing to do."""
+        """End the background commands."""
+        await self.jobs.aclose()
 
 
 def _output(text: str) -> Output:

@@ -22,9 +22,11 @@ GRACE = 2.0
 """Seconds between asking a program to end and forcing it, when its time is up."""
 CANCEL_GRACE = 0.5
 """The same when the call is cancelled."""
+WATCH = 0.1
+"""Seconds between two looks at how many processes a command has, where that is limited."""
 _PIECE = 1 << 16
 
-Cause = Literal["ended", "timed_out", "cancelled", "overflowed"]
+Cause = Literal["ended", "timed_out", "cancelled", "overflowed", "swarmed"]
 
 
 class _Pipes(SubprocessStreamProtocol):
@@ -51,6 +53,7 @@ class Running:
         self._pumps: list[asyncio.Task[None]] = []
         self._on_output: Callable[[Stream, bytes], object] | None = None
         self._flooded = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
         self.survivors: set[int] = set()
 
     @property
@@ -96,16 +99,17 @@ class Running:
         if all(p.done() for p in self._pumps):
             self._capture.close()
 
-    async def wait(self, timeout: float | None, signal: CancelToken | None) -> Cause:
-        """Wait for its end or for a reason to end it."""
+    async def wait(self, timeout: float | None, signal: CancelToken | None, most: int | None = None) -> Cause:
+        """Wait for its end or for a reason to end it; ``most`` is how many processes it may have."""
         loop = asyncio.get_running_loop()
         hit: asyncio.Future[None] = loop.create_future()
         flooded = asyncio.ensure_future(self._flooded.wait())
+        swarmed = asyncio.ensure_future(self._swarm(most))
         remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(_settle, hit)) if signal else None
         try:
-            wanted = (self._pipes.ended, hit, flooded, *self._pumps)
+            wanted = (self._pipes.ended, hit, flooded, swarmed, *self._pumps)
             end = None if timeout is None else time.monotonic() + timeout
-            while not (self._pipes.ended.done() or hit.done() or flooded.done()):
+            while not any(f.done() for f in (self._pipes.ended, hit, flooded, swarmed)):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     return "timed_out"
@@ -114,12 +118,25 @@ class Running:
                 self._raise_pump_error()
             if flooded.done():
                 return "overflowed"
+            if swarmed.done():
+                return "swarmed"
             return "ended" if self._pipes.ended.done() else "cancelled"
         finally:
             flooded.cancel()
+            swarmed.cancel()
             hit.cancel()
             if remove:
                 remove()
+
+    async def _swarm(self, most: int | None) -> None:
+        """Come back once it has more processes than it may."""
+        if most is None:
+            await asyncio.get_running_loop().create_future()
+            return
+        count = 0
+        while count <= most:
+            await asyncio.sleep(WATCH)
+            count = len(await asyncio.to_thread(family, self.pid, ""))
 
     def _raise_pump_error(self) -> None:
         for pump in self._pumps:
@@ -141,11 +158,22 @@ class Running:
         else:
             self.survivors = await asyncio.to_thread(marked, self._mark, self.pid)
 
-    async def let_go(self) -> None:
+    async def let_go(self, most: int | None) -> None:
         """Leave it to what survived: what they still write goes into the spool, and nowhere else."""
         self._on_output = None
+        if most is not None:
+            self._watch = asyncio.ensure_future(self._keep_watch(most))
         if not all(p.done() for p in self._pumps):
             await self._capture.start_spool()
+
+    async def _keep_watch(self, most: int) -> None:
+        """End what survived once it has more processes than it may."""
+        count = 1
+        while 0 < count <= most:
+            await asyncio.sleep(10 * WATCH)
+            count = len(await asyncio.to_thread(left_behind, self.pid, self._mark))
+        if count:
+            self.survivors = await end_family(self.pid, self._mark, CANCEL_GRACE, left_behind)
 
     async def end(self, grace: float) -> None:
         """End it and everything it started, or what it left behind."""
@@ -160,6 +188,8 @@ class Running:
 
     def close(self) -> None:
         """Let go of its pipes."""
+        if self._watch is not None:
+            self._watch.cancel()
         for pump in self._pumps:
             if not pump.done():
                 pump.cancel()
@@ -179,6 +209,7 @@ class Running:
             timed_out=cause == "timed_out",
             cancelled=cause == "cancelled",
             overflowed=cause == "overflowed",
+            swarmed=cause == "swarmed",
             spool=self._capture.spool,
             survivors=tuple(sorted(self.survivors)),
         )
@@ -217,24 +248,28 @@ async def finish(
     timeout: float | None,
     signal: CancelToken | None,
     on_output: Callable[[Stream, bytes], object] | None,
+    most: int | None = None,
 ) -> ProcessResult:
     """See a started program through. It may leave survivors, whose output then goes on into the spool."""
     began = time.monotonic()
     running.pump(on_output)
     try:
-        cause = await running.wait(timeout, signal)
+        cause = await running.wait(timeout, signal, most)
         if cause == "ended":
             drained = await running.drain()
             await running.look_for_survivors(drained)
+            if most is not None and len(running.survivors) > most:
+                cause = "swarmed"
+                await running.end(CANCEL_GRACE)
         else:
-            await running.end(CANCEL_GRACE if cause == "cancelled" else GRACE)
+            await running.end(GRACE if cause in ("timed_out", "overflowed") else CANCEL_GRACE)
             await running.drain()
     except BaseException:
         await _end_in_any_case(running)
         raise
     seconds = time.monotonic() - began
     if running.survivors:
-        await running.let_go()
+        await running.let_go(most)
     else:
         running.close()
     return running.result(cause, seconds)

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from mainspring.events import CancelToken
+
+if TYPE_CHECKING:
+    from mainspring.env.jobs import Jobs
 
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "other"]
 """What a name in a folder stands for."""
@@ -129,6 +132,7 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
         timed_out: Whether it was killed because its time was up.
         cancelled: Whether it was killed because the signal was set.
         overflowed: Whether it was killed because it wrote more than ``limits.cap``.
+        swarmed: Whether it was killed because it had more processes than the environment allows.
         spool: File with the whole output, in order of arrival, if one was written. It grows while survivors write.
         survivors: Process ids that it left behind and that still run. They are killed when the environment closes.
     """
@@ -141,8 +145,52 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     cancelled: bool = False
     overflowed: bool = False
+    swarmed: bool = False
     spool: str | None = None
     survivors: tuple[int, ...] = ()
+
+
+class WebAnswer(Struct, frozen=True):
+    """What a web server answered.
+
+    Attributes:
+        url: What was asked for.
+        status: The HTTP status.
+        headers: By their names in lower case.
+        body: The content, unpacked.
+        cut: Whether the body goes on.
+    """
+
+    url: str
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+    cut: bool = False
+
+
+class Connection(Protocol):
+    """A running program to talk to."""
+
+    @property
+    def errors(self) -> str:
+        """The end of what it wrote to standard error."""
+        ...
+
+    async def read(self, limit: int = 1 << 16) -> bytes:
+        """Some of its output; nothing at its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send it something.
+
+        Raises:
+            ConnectionError: If it has ended.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End it with everything it started."""
+        ...
 
 
 class ExecutionEnv(Protocol):
@@ -154,6 +202,11 @@ class ExecutionEnv(Protocol):
     """
 
     guard: Callable[[str], bool] | None
+
+    @property
+    def jobs(self) -> Jobs:
+        """The commands that run in the background; they end with the environment."""
+        ...
 
     @property
     def cwd(self) -> str:
@@ -276,6 +329,35 @@ class ExecutionEnv(Protocol):
 
         Raises:
             OSError: If it cannot be started.
+        """
+        ...
+
+    async def connect(
+        self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Connection:
+        """Start a program and talk to it. It ends with the environment, if it is not closed before.
+
+        Args:
+            command: The program and its arguments.
+            cwd: Where to run; the project folder if not given.
+            env: Variables to add.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        ...
+
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """Ask a web server for one URL. Private addresses are refused, redirects are not followed, no cookie is sent.
+
+        Args:
+            url: An ``http`` or ``https`` URL.
+            timeout: Seconds for all of it.
+            max_bytes: Bytes of the body after which it is cut off.
+            accept: The kinds of content that are welcome.
+
+        Raises:
+            OSError: If there is no answer, or none may be asked for.
         """
         ...
 

@@ -3,7 +3,7 @@
 from mainspring.tools.builtin.catalog import CLASSIC_ALIASES, builtin_tools
 from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, read_file, write_file
 from mainspring.tools.builtin.search import glob, grep, list_files
-from mainspring.tools.builtin.terminal import shell
+from mainspring.tools.builtin.terminal import jobs, shell
 
 __all__ = [
     "CLASSIC_ALIASES",
@@ -12,6 +12,7 @@ __all__ = [
     "edit",
     "glob",
     "grep",
+    "jobs",
     "list_files",
     "multi_edit",
     "read_file",

@@ -235,5 +235,8 @@ async def test_a_failure_of_the_disk_takes_everything_back(failing: LocalEnv, tm
     )
     assert result.code == ToolErrorCode.IO_ERROR
     assert "the disk is full. The changes before it were taken back" in result.text
-    found = {p.name: p.read_text() for p in tmp_path.iterdir()}
-    assert found == {"a.txt": "a\n", "gone.txt": "keep me\n", "bad.txt": "b\n"}
+    assert {name: await failing.read_bytes(name) for name in os.listdir(tmp_path)} == {
+        "a.txt": b"a\n",
+        "gone.txt": b"keep me\n",
+        "bad.txt": b"b\n",
+    }

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.env import OutputLimits, ProcessResult, Stream, explain
+from mainspring.tools.builtin.terminal.background import in_background
+from mainspring.tools.builtin.terminal.quiet import QUIET
 from mainspring.tools.builtin.terminal.screen import Screen
 from mainspring.tools.builtin.terminal.tail import Tail, shares
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
@@ -14,25 +16,6 @@ from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, Tool
 MAX_BYTES = 32_768
 TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
-
-QUIET = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "SYSTEMD_PAGER": "cat",
-    "EDITOR": "false",
-    "VISUAL": "false",
-    "GIT_EDITOR": "false",
-    "GIT_SEQUENCE_EDITOR": "false",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GH_PROMPT_DISABLED": "1",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "PIP_NO_INPUT": "1",
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-}
-"""Variables that keep programs from asking, paging and colouring. An environment's own variables come over them."""
 
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
@@ -68,6 +51,8 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     limit = int(arguments.get("max_bytes", MAX_BYTES))
     if not command.strip():
         return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
+    if arguments.get("background"):
+        return await in_background(ctx, command, arguments.get("timeout"), limit)
     collector = _Collector(ctx, limit)
     limits = OutputLimits(head=0, tail=limit or MAX_BYTES, spool=True)
     try:
@@ -125,12 +110,14 @@ def _notes(result: ProcessResult, timeout: float, milliseconds: int, truncated: 
     if result.timed_out:
         notes.append(
             f"[timed out: stopped after {milliseconds}ms with everything it had started; the limit was {timeout:g}s. "
-            "The output is partial. Give a longer timeout, or start it in the background.]"
+            "The output is partial. Give a longer timeout, or start it with background=true.]"
         )
     elif result.cancelled:
         notes.append("[cancelled: stopped with everything it had started; the output is partial]")
     elif result.overflowed:
         notes.append("[stopped: it wrote more output than is allowed; send output to a file, or less of it]")
+    elif result.swarmed:
+        notes.append("[stopped with everything it had started: it had more processes than are allowed here]")
     elif result.signal:
         notes.append(f"[ended by {result.signal}]")
     if result.survivors and not result.timed_out:
@@ -155,7 +142,7 @@ shell = Tool(
     description=(
         "Run a bash script. Every call starts a new shell in the project folder: cd and variables do not carry over. There "
         "is no terminal and no input, so use flags that avoid prompts. Returns stdout, stderr (the last 32 KiB; the rest "
-        "in a file), exit code and duration."
+        "in a file), exit code and duration. For servers and long work use background; jobs looks after those."
     ),
     input_schema={
         "type": "object",
@@ -167,6 +154,11 @@ shell = Tool(
                 "maximum": LONGEST_TIMEOUT,
                 "default": TIMEOUT,
                 "description": "Seconds until it is stopped.",
+            },
+            "background": {
+                "type": "boolean",
+                "default": False,
+                "description": "Return at once and let it run; no time limit unless given.",
             },
             "description": {"type": "string", "description": "What it does, in a few words, for the user."},
             "max_bytes": {

@@ -1,0 +1,246 @@
+"""Getting a page: the address is looked up once, judged, and then connected to; no redirect is followed, no cookie kept."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+from mainspring.env.addresses import is_public
+from mainspring.env.protocol import WebAnswer
+
+_PORTS = {"http": 80, "https": 443}
+_PIECE = 1 << 16
+_AGENT = "mainspring"
+_LOCAL_NAMES = ("localhost", ".local", ".internal", ".lan", ".home.arpa")
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""The addresses of a host, looked up; blocking."""
+
+
+class WebError(OSError):
+    """A page cannot be got; the text says why."""
+
+
+class PrivateAddressError(WebError):
+    """The host has an address that is not of the public internet."""
+
+
+class Web:
+    """What of the web an environment reaches.
+
+    Args:
+        reachable: Hosts, as ``name`` or ``name:port``, that may have a private address.
+        resolve: Looks up addresses; the system's way if not given.
+    """
+
+    def __init__(self, reachable: Sequence[str] = (), resolve: Resolve | None = None) -> None:
+        self._reachable = frozenset(host.lower() for host in reachable)
+        self._resolve = resolve or _addresses
+
+    async def get(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """Ask for one URL.
+
+        Args:
+            url: An ``http`` or ``https`` URL.
+            timeout: Seconds for all of it.
+            max_bytes: Bytes of the body after which it is cut off.
+            accept: The kinds of content that are welcome.
+
+        Raises:
+            WebError: If the URL is none, its host is not to be reached, or the answer does not come.
+            TimeoutError: If time is up.
+        """
+        exchange = _Exchange(self, _checked(url), time.monotonic() + timeout, max_bytes, accept)
+        work = asyncio.ensure_future(asyncio.to_thread(exchange.run))
+        try:
+            return await asyncio.wait_for(asyncio.shield(work), timeout)
+        except (TimeoutError, asyncio.CancelledError):
+            exchange.abort()  # wakes the thread
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(work, 1.0)
+            raise
+
+    def addresses(self, host: str, port: int) -> Sequence[str]:
+        """The addresses to connect to. Blocking.
+
+        Raises:
+            WebError: If there are none, or one of them is private.
+        """
+        try:
+            found = list(dict.fromkeys(self._resolve(host, port)))
+        except (OSError, UnicodeError) as e:
+            raise WebError(f"the host {host} has no address ({e})") from None
+        if not found:
+            raise WebError(f"the host {host} has no address")
+        if not self.may_reach(host, port):
+            private = [a for a in found if not is_public(a)]
+            if private:
+                raise PrivateAddressError(
+                    f"{host} has the address {private[0]}, which is private, of this machine or of its network; such are "
+                    "not fetched. A program in the shell may, if it is allowed to"
+                )
+        return found
+
+    def may_reach(self, host: str, port: int) -> bool:
+        """Whether a host was named as one that may have a private address."""
+        return host in self._reachable or f"{host}:{port}" in self._reachable
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        split = urlsplit(url)
+        port = split.port
+    except ValueError as e:
+        raise WebError(f"it is no URL: {e}") from None
+    if split.scheme.lower() not in _PORTS:
+        raise WebError(f"only http and https URLs are fetched, not {split.scheme or 'one without a scheme'}")
+    if split.username is not None or split.password is not None:
+        raise WebError("a user name or password in a URL is not sent")
+    if not split.hostname or any(c <= " " or c == "\x7f" for c in url) or port == 0:
+        raise WebError("the URL has no host, or characters that none may have")
+    return split
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+class _Exchange:
+    """One request, in a thread."""
+
+    def __init__(self, web: Web, url: SplitResult, end: float, max_bytes: int, accept: str) -> None:
+        self._web = web
+        self._url = url
+        self._end = end
+        self._max = max_bytes
+        self._accept = accept
+        self._socket: socket.socket | None = None
+        self._aborted = False
+        self._host = (url.hostname or "").rstrip(".")
+        self._port = url.port or _PORTS[url.scheme.lower()]
+        self._secure = url.scheme.lower() == "https"
+
+    def abort(self) -> None:
+        """Break it off, from another thread."""
+        self._aborted = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def run(self) -> WebAnswer:
+        try:
+            return self._run()
+        except (WebError, TimeoutError):
+            raise
+        except ssl.SSLCertVerificationError as e:
+            raise WebError(f"the certificate of {self._host} cannot be trusted: {e.verify_message}") from None
+        except (OSError, http.client.HTTPException) as e:
+            raise WebError(f"{self._host} did not answer as it should: {str(e) or type(e).__name__}") from None
+
+    def _run(self) -> WebAnswer:
+        host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
+        proxy = None if proxy_bypass(f"{host}:{self._port}") else getproxies().get(self._url.scheme.lower())
+        target = urlunsplit(("", "", self._url.path or "/", self._url.query, ""))
+        target = _quoted(target)
+        headers = {"User-Agent": _AGENT, "Accept": self._accept, "Accept-Encoding": "gzip", "Connection": "close"}
+        if proxy:
+            connection, target = self._through(proxy, host, target, headers)
+        else:
+            connection = self._direct(host)
+        try:
+            connection.request("GET", target, headers=headers)
+            if connection.sock is not None:
+                connection.sock.settimeout(self._left())
+            return self._answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def _direct(self, host: str) -> http.client.HTTPConnection:
+        failed: OSError | None = None
+        for address in self._web.addresses(host, self._port):
+            try:
+                raw = socket.create_connection((address, self._port), timeout=self._left())
+            except OSError as e:
+                failed = e
+                continue
+            return self._on(raw, host)
+        raise WebError(f"{host} cannot be reached: {failed}")
+
+    def _on(self, raw: socket.socket, host: str) -> http.client.HTTPConnection:
+        self._socket = raw
+        if self._aborted:
+            raw.close()
+            raise TimeoutError
+        connection = http.client.HTTPConnection(host, self._port)
+        if self._secure:
+            connection = http.client.HTTPSConnection(host, self._port)
+            raw = self._socket = ssl.create_default_context().wrap_socket(raw, server_hostname=host)
+        connection.sock = raw
+        return connection
+
+    def _through(
+        self, proxy: str, host: str, target: str, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPConnection, str]:
+        """By a proxy, which looks up the host itself: what is known to be private is refused all the same."""
+        try:
+            self._web.addresses(host, self._port)
+        except PrivateAddressError:
+            raise
+        except WebError:
+            if host.endswith(_LOCAL_NAMES):
+                raise
+        at = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        login: dict[str, str] = {}
+        if at.username:
+            pair = f"{unquote(at.username)}:{unquote(at.password or '')}".encode()
+            login["Proxy-Authorization"] = "Basic " + base64.b64encode(pair).decode()
+        where = (at.hostname or "", at.port or _PORTS.get(at.scheme, 80))
+        if self._secure:
+            connection = http.client.HTTPSConnection(*where, timeout=self._left())
+            connection.set_tunnel(host, self._port, headers=login)
+            connection.connect()
+            self._socket = connection.sock
+            return connection, target
+        headers.update(login)
+        connection = http.client.HTTPConnection(*where, timeout=self._left())
+        connection.connect()
+        self._socket = connection.sock
+        name = f"[{host}]" if ":" in host else host
+        headers["Host"] = name if self._port == _PORTS["http"] else f"{name}:{self._port}"
+        return connection, f"http://{headers['Host']}{target}"
+
+    def _answer(self, response: http.client.HTTPResponse) -> WebAnswer:
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        unzip = zlib.decompressobj(31) if headers.get("content-encoding", "").lower() == "gzip" else None
+        body = bytearray()
+        while len(body) <= self._max:
+            self._left()
+            piece = response.read1(_PIECE)
+            if not piece:
+                break
+            room = self._max + 1 - len(body)
+            try:
+                body += unzip.decompress(piece, room) if unzip else piece[:room]
+            except zlib.error as e:
+                raise WebError(f"the answer is damaged: {e}") from None
+        cut = len(body) > self._max
+        return WebAnswer(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
+
+    def _left(self) -> float:
+        left = self._end - time.monotonic()
+        if left <= 0 or self._aborted:
+            raise TimeoutError
+        return left
+
+
+def _quoted(target: str) -> str:
+    return "".join([c if c.isascii() else "".join(f"%{b:02X}" for b in c.encode("utf-8", "replace")) for c in target])

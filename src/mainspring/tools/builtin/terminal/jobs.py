@@ -1,0 +1,99 @@
+"""`jobs`: the commands in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mainspring.env import Job
+from mainspring.tools.builtin.terminal.background import facts, report, state
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+MAX_BYTES = 32_768
+SECONDS = 60
+LONGEST_WAIT = 3600
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    action = arguments["action"]
+    if action == "list":
+        return _list(ctx.env.jobs.all)
+    job = ctx.env.jobs.get(arguments.get("id", ""))
+    if job is None:
+        return _unknown(arguments.get("id", ""), ctx.env.jobs.all)
+    limit = int(arguments.get("max_bytes", MAX_BYTES))
+    if action == "wait":
+        await _wait(job, float(arguments.get("seconds", SECONDS)))
+    elif action == "kill":
+        job.told = True
+        job.signal.cancel()
+        await job.wait(LONGEST_WAIT)
+    return report(job, limit)
+
+
+async def _wait(job: Job, seconds: float) -> None:
+    told, job.told = job.told, True  # whoever waits needs no news
+    try:
+        await job.wait(seconds)
+    finally:
+        if job.running:
+            job.told = told
+
+
+def _list(found: Sequence[Job]) -> ToolResult:
+    lines = [f"{job.id}: {state(job)}, {job.total} bytes of output: {_line(job)}" for job in found]
+    running = sum(job.running for job in found)
+    return ToolResult(
+        output="\n".join(lines) or "No command runs in the background.",
+        title=f"{running} running",
+        metadata={"jobs": [facts(job) for job in found]},
+    )
+
+
+def _line(job: Job) -> str:
+    line = job.command.strip().split("\n", 1)[0]
+    return line if len(line) <= 120 else line[:120] + "…"
+
+
+def _unknown(id: str, found: Sequence[Job]) -> ToolResult:
+    known = ", ".join([job.id for job in found])
+    there = (
+        f"There are {known}." if known else "None was started here; commands in the background end with the program."
+    )
+    text = f"There is no background command {id!r}. {there}" if id else f"Give the id of a background command. {there}"
+    return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
+
+
+def _access(_: Mapping[str, Any]) -> list[Access]:
+    return []  # Only what shell was allowed to start.
+
+
+jobs = Tool(
+    name="jobs",
+    description=(
+        "Look after commands that shell started in the background: list them, read what one wrote since it was last read, "
+        "wait for its end, or kill it with everything it started. All end with this program."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["list", "read", "wait", "kill"]},
+            "id": {"type": "string", "description": "As in job1."},
+            "seconds": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": LONGEST_WAIT,
+                "default": SECONDS,
+                "description": "Longest wait.",
+            },
+            "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most output; 0: all."},
+        },
+        "required": ["action"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Jobs",
+    source="builtin",
+    access=_access,
+)
+"""Look after commands in the background."""
