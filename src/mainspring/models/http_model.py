@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 
-from mainspring.errors import InvalidResponseError, ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
-from mainspring.events import Done, StreamEvent
+from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
+from mainspring.events import StreamEvent
 from mainspring.models.answer import AnswerReader
 from mainspring.models.classify import classify_error
+from mainspring.models.collect import collect
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireProtocol
@@ -18,8 +19,12 @@ from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport, TransportResponse
 from mainspring.models.transport_errors import host_of
 
-Credential = Callable[[], str | Awaitable[str]]
-"""Gives the key for a request; may be async, as for tokens that expire."""
+Given = str | Mapping[str, str]
+"""A key, which goes into the header that the profile names, or the headers themselves."""
+
+Credential = Callable[[], Given | Awaitable[Given]]
+"""Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is
+told what the host refused with a 401 before it is asked again."""
 
 _MAX_ERROR_BODY = 256 * 1024
 _MAX_ADAPTATIONS = 4
@@ -32,7 +37,8 @@ class HttpModel:
     Args:
         profile: The model and its host.
         protocol: How to speak to it.
-        credential: Gives the key; it is sent to the profile's base URL and nowhere else. ``None`` sends none.
+        credential: Gives the key or the headers; they are sent to the profile's base URL and nowhere else. ``None`` sends
+            none.
         transport: Sends requests; by default the one all models share.
         timeouts: Limits of each request.
     """
@@ -111,11 +117,7 @@ class HttpModel:
         Raises:
             ModelError: As `stream`.
         """
-        async with aclosing(self.stream(request)) as events:
-            async for event in events:
-                if isinstance(event, Done):
-                    return ModelResponse(event.message)
-        raise InvalidResponseError(f"{self.provider} gave no answer", provider=self.provider, model=self.model)
+        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Close its own connections; shared ones close with their event loop."""
@@ -141,7 +143,7 @@ class HttpModel:
                     yield response, AnswerReader(self._protocol.decoder(profile))
                     return
                 refusal = await self._refusal(response, url, key)
-            if refusal.status == 401 and not fresh_key and (newer := await self._key()) != key:
+            if refusal.status == 401 and not fresh_key and (newer := await self._newer(key)) != key:
                 key, fresh_key = newer, True  # The old one had expired.
                 continue
             adapted = self._adapted(request, profile, body, refusal) if adaptations_left else None
@@ -166,12 +168,21 @@ class HttpModel:
                 return changed, body
         return None
 
-    async def _key(self) -> str:
+    async def _newer(self, refused: Given) -> Given:
+        """What the credential gives now that the host refused what it gave before."""
+        reject: Callable[[Given], None] | None = getattr(self._credential, "reject", None)
+        if reject is not None:
+            reject(refused)
+        return await self._key()
+
+    async def _key(self) -> Given:
         if self._credential is None:
             return ""
         try:
-            key = self._credential()
-            return (key if isinstance(key, str) else await key).strip()
+            given = self._credential()
+            if not isinstance(given, str | Mapping):
+                given = await given
+            return given.strip() if isinstance(given, str) else given
         except ModelError:
             raise
         except Exception as error:
@@ -179,7 +190,7 @@ class HttpModel:
                 f"The key of {self.provider} could not be fetched: {error}", provider=self.provider
             ) from error
 
-    def _headers(self, profile: Profile, key: str) -> dict[str, str]:
+    def _headers(self, profile: Profile, key: Given) -> dict[str, str]:
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
@@ -187,7 +198,9 @@ class HttpModel:
             "user-agent": "mainspring",
             **profile.headers,
         }
-        if key:
+        if not isinstance(key, str):
+            headers.update(key)
+        elif key:
             headers[profile.key_header] = f"Bearer {key}" if profile.key_header == "authorization" else key
         return headers
 
@@ -197,7 +210,7 @@ class HttpModel:
             return limits
         return Timeouts(limits.connect, limits.first_byte, limits.idle, request.timeout)
 
-    async def _refusal(self, response: TransportResponse, url: str, key: str) -> ModelError:
+    async def _refusal(self, response: TransportResponse, url: str, key: Given) -> ModelError:
         if response.status < 400:
             target = response.headers.get("location", "elsewhere")
             return ProviderConfigError(
@@ -223,7 +236,7 @@ class HttpModel:
             provider=self.provider,
             model=self.model,
             host=host_of(url),
-            secrets=(key,) if key else (),
+            secrets=_secrets(key),
         )
 
     def _place(self, error: ModelError, reader: AnswerReader | None) -> None:
@@ -232,6 +245,12 @@ class HttpModel:
         error.model = error.model or self.model
         if error.partial is None and reader is not None and len(reader.decoder.draft):
             error.partial = reader.decoder.draft.message()
+
+
+def _secrets(given: Given) -> tuple[str, ...]:
+    """What must not show in a text."""
+    values = (given,) if isinstance(given, str) else tuple(given.values())
+    return tuple([value.removeprefix("Bearer ") for value in values if value])
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

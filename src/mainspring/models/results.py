@@ -58,6 +58,22 @@ def is_model_error(result: Success[T] | Failure) -> TypeGuard[Failure]:
     return isinstance(result, Failure)
 
 
+def success_response(result: T, message: str = "") -> Success[T]:
+    """A success."""
+    return Success(result, message)
+
+
+def error_response(error: ErrorCode | str, message: str, retry_after_ms: float | None = None) -> Failure:
+    """A failure.
+
+    Args:
+        error: The code, or its name.
+        message: What happened.
+        retry_after_ms: Milliseconds to wait before another try, if that is known.
+    """
+    return Failure(ErrorCode(error), message, None if retry_after_ms is None else retry_after_ms / 1000)
+
+
 def failure_of(error: ModelError) -> Failure:
     """The failure that a `ModelError` means."""
     return Failure(error.code, error.message, error.retry_after, error)

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct, field
 
 from mainspring.errors import ModelError, NetworkError
-from mainspring.events import Done, Draft, StreamEvent
+from mainspring.events import Draft, StreamEvent
 from mainspring.messages import Message, StopReason, Usage
+from mainspring.models.collect import collect
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
 
 
@@ -147,10 +148,7 @@ class ScriptedModel:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Give the next answer of the script at once."""
-        async for event in self.stream(request):
-            if isinstance(event, Done):
-                return ModelResponse(event.message)
-        raise AssertionError("the script's answer has no end")
+        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Nothing to give back."""

@@ -13,6 +13,7 @@ from msgspec import structs
 from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
 from mainspring.events import CancelToken, Done, StreamEvent
 from mainspring.messages import Cost, Usage
+from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.embedded import profile
 from mainspring.models.embedded.emit import Emitter
@@ -131,11 +132,7 @@ class EmbeddedModel:
         Raises:
             ModelError: As `stream`.
         """
-        async with aclosing(self.stream(request)) as events:
-            async for event in events:
-                if isinstance(event, Done):
-                    return ModelResponse(event.message)
-        raise InvalidResponseError("the embedded model gave no answer", provider=PROVIDER, model=self.model)
+        return await collect(self.stream(request), PROVIDER, self.model)
 
     async def aclose(self) -> None:
         """End the model's process, unless another model object uses it too."""
