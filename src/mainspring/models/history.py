@@ -16,6 +16,13 @@ from mainspring.models.prepare import pair
 Encode = Callable[[Message], bytes]
 """One repaired message as JSON objects, each with a comma before it; empty if there is nothing to send."""
 
+Seam = tuple[bytes, bytes]
+"""How one message ends and the next begins where the two are to become one; a comma takes the place of both.
+
+For protocols whose roles alternate. The bytes must not occur inside a message, so they hold white space that encoded values
+do not have.
+"""
+
 
 class EncodedHistory:
     """The encoded messages of one conversation for one receiver.
@@ -43,7 +50,9 @@ class EncodedHistory:
             history = scratch.slots[slot] = cls(key)
         return history
 
-    def pieces(self, messages: Sequence[Message], encode: Encode) -> tuple[bytearray, bytes]:
+    def pieces(
+        self, messages: Sequence[Message], encode: Encode, seams: Sequence[Seam] = ()
+    ) -> tuple[bytearray, bytes]:
         """All messages as bytes: what is kept, and what may change with the next message.
 
         The first is valid until the next call. A comma stands before each message.
@@ -51,6 +60,7 @@ class EncodedHistory:
         Args:
             messages: The conversation.
             encode: Encodes one repaired message.
+            seams: Where neighbours become one message; between the two pieces returned that is left to the caller (`met`).
         """
         seen, stored, key = self._seen, self._bytes, self.key
         done = len(seen)
@@ -61,13 +71,26 @@ class EncodedHistory:
         tail = b""
         for unit, end in pair(messages, done):
             encoded = b"".join([_encoded(message, key, encode) for message in unit])
+            for before, behind in seams:
+                encoded = encoded.replace(before + behind, b",")
             if end > done:
+                cut, encoded = met(stored, encoded, seams)
+                if cut:
+                    del stored[-cut:]
                 stored += encoded
                 done = end
             else:
                 tail = encoded
         seen.extend(messages[len(seen) : done])
         return stored, tail
+
+
+def met(first: bytearray | bytes | memoryview, second: bytes, seams: Sequence[Seam]) -> tuple[int, bytes]:
+    """How two pieces meet: how many bytes the end of the first loses, and the second as it then reads."""
+    for before, behind in seams:
+        if second.startswith(behind) and first[-len(before) :] == before:
+            return len(before), b"," + second[len(behind) :]
+    return 0, second
 
 
 def _encoded(message: Message, key: str, encode: Encode) -> bytes:

@@ -16,8 +16,11 @@ _IMAGE = 1500  # tokens; hosts differ, and this is near the most that they count
 def output_limit(request: ModelRequest, profile: Profile) -> int | None:
     """The cap to send, in tokens; ``None`` leaves it to the host."""
     limit = request.max_output_tokens or profile.max_output_tokens
-    if limit is None:
-        return None
+    return None if limit is None else clamped(limit, request, profile)
+
+
+def clamped(limit: int, request: ModelRequest, profile: Profile) -> int:
+    """A cap, in tokens, that the model can keep to and that still fits into its window behind the conversation."""
     info = profile.info
     if info.max_output_tokens:
         limit = min(limit, info.max_output_tokens)

@@ -20,6 +20,7 @@ DEFAULT_PROVIDER = "openai"
 """Provider of a model id that names none."""
 
 _BUILT_IN = {
+    "anthropic": "mainspring.models.providers.anthropic",
     "openai": "mainspring.models.providers.openai",
     "compatible": "mainspring.models.providers.compatible",
     "local": "mainspring.models.providers.local",

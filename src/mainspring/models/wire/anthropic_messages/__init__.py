@@ -1,4 +1,19 @@
-"""Anthropic Messages."""
-from mainspring.models.wire.anthropic_messages.decode import MessagesDecoder
+"""Anthropic Messages: spoken by Anthropic, by the clouds that host its models, and by several other hosts."""
 
-__all__ = ["MessagesDecoder"]
+from mainspring.models.wire.anthropic_messages.decode import MessagesDecoder
+from mainspring.models.wire.anthropic_messages.encode import (
+    build_anthropic_system_param,
+    encode_message,
+    encode_request,
+    normalize_message,
+)
+from mainspring.models.wire.anthropic_messages.protocol import AnthropicMessages
+
+__all__ = [
+    "AnthropicMessages",
+    "MessagesDecoder",
+    "build_anthropic_system_param",
+    "encode_message",
+    "encode_request",
+    "normalize_message",
+]

@@ -1,0 +1,179 @@
+"""Anthropic, and other hosts that speak Anthropic Messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.errors import ProviderConfigError
+from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.credentials import require_key, setting
+from mainspring.models.dialect_messages import MessagesDialect, ThinkingOff
+from mainspring.models.http_model import HttpModel
+from mainspring.models.providers.common import credential, given_key, http_profile, timeouts
+from mainspring.models.wire.anthropic_messages import AnthropicMessages
+
+NAME = "anthropic"
+BASE_URL = "https://api.anthropic.com"
+MODEL = "claude-sonnet-4-20250514"
+URL_VARIABLE = "ANTHROPIC_BASE_URL"
+KEY_HEADER = "x-api-key"
+PATH = "/v1/messages"
+
+VERSION = "2023-06-01"
+"""Value of the header ``anthropic-version``: what requests and answers look like."""
+
+CONTEXT_BETA = "context-management-2025-06-27"
+"""The beta that server-side context management needs."""
+
+CLEAR_TOOL_USES: dict[str, Any] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+"""What ``context_management: true`` stands for: old tool results are cleared when the conversation grows long."""
+
+_VERSION_OF = re.compile(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
+_FAMILY = re.compile(r"claude-(?:\d[\d.-]*-)?([a-z]+)")
+_THINKERS = ("fable", "mythos")
+"""Families that cannot but think."""
+
+_FOUR = ("low", "medium", "high", "max")
+_FIVE = ("low", "medium", "high", "xhigh", "max")
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model of Anthropic, or of a host that answers at ``base_url``.
+
+    Settings of its own, in ``extra`` or beside the others: ``extra_betas`` (names for the header ``anthropic-beta``),
+    ``context_management`` (true, or what to send), ``cache_ttl`` (``5m`` or ``1h``), ``anthropic_version``.
+
+    Raises:
+        ProviderConfigError: If there is no key, or a setting is wrong.
+    """
+    home = setting(None, URL_VARIABLE) or BASE_URL
+    base_url = setting(config.base_url) or home
+    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
+    return messages_model(config, provider=NAME, model=config.model or MODEL, base_url=base_url, key=key)
+
+
+def messages_model(
+    config: ProviderConfig,
+    *,
+    provider: str,
+    model: str,
+    base_url: str,
+    key: str,
+    key_header: str = KEY_HEADER,
+) -> HttpModel:
+    """A model at a host that speaks Anthropic Messages.
+
+    Raises:
+        ProviderConfigError: If a setting is wrong.
+    """
+    profile = http_profile(
+        config,
+        provider=provider,
+        model=model,
+        base_url=base_url,
+        path=PATH,
+        accepts=_configured(config, dialect_of(model)),
+        key_header=key_header,
+        headers={"anthropic-version": _own(config, "anthropic_version", str) or VERSION},
+    )
+    betas = _betas(profile.messages)
+    if betas:
+        given = {name.lower(): name for name in profile.headers}.get("anthropic-beta", "anthropic-beta")
+        names = [*profile.headers.get(given, "").split(","), *betas]
+        joined = ",".join(dict.fromkeys([name.strip() for name in names if name.strip()]))
+        profile = replace(profile, headers={**profile.headers, given: joined})
+    return HttpModel(profile, AnthropicMessages(), credential(config, key), timeouts=timeouts(config))
+
+
+def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any] | None = None) -> HttpModel:
+    """A model of Anthropic from its configuration.
+
+    Args:
+        config: A `ProviderConfig`, or a dict of its fields; the environment fills what is missing.
+
+    Raises:
+        ProviderConfigError: If there is no key, or a setting is wrong.
+    """
+    return build(as_config(config or {}, NAME))
+
+
+def dialect_of(model: str) -> MessagesDialect:
+    """What a Claude model accepts, by its name; of other models nothing is assumed.
+
+    Source: Anthropic's migration guides up to Claude 5.5 (November 2026) and recorded refusals.
+    """
+    name = model.lower()
+    found = _VERSION_OF.search(name)
+    if found is None:
+        return MessagesDialect()
+    version = (int(found[1]), int(found[2] or 0))
+    words = _FAMILY.search(name)
+    family = words[1] if words else ""
+    if version < (3, 7):
+        return MessagesDialect(thinking="none", json_schema=False)
+    if version < (4, 6):
+        return MessagesDialect(json_schema=version >= (4, 5) or (family == "opus" and version >= (4, 1)))
+    if version < (4, 7):
+        return MessagesDialect(thinking="both", efforts=_FOUR, prefill=False)
+    off = _thinking_off(family, version)
+    strict = version >= ((5, 1) if family in _THINKERS else (5, 5))
+    return MessagesDialect(
+        thinking="adaptive",
+        thinking_off=off,
+        display="summarized",
+        drop_unbound=strict and family != "mythos",
+        efforts=_FIVE,
+        temperature=False,
+        forced_tools=not strict or off == "disabled",
+        prefill=False,
+    )
+
+
+def _thinking_off(family: str, version: tuple[int, int]) -> ThinkingOff:
+    """How the newer models, which think by themselves since 5.0, are told not to."""
+    if family in _THINKERS:
+        return "never"
+    if version < (5, 0):
+        return "omit"
+    if version < (5, 5) or family == "haiku":
+        return "disabled"
+    return "between_tools" if family == "sonnet" else "never"
+
+
+def _configured(config: ProviderConfig, dialect: MessagesDialect) -> MessagesDialect:
+    """The dialect with the settings that stand beside the others."""
+    managed = _own(config, "context_management", bool | dict[str, Any])
+    ttl = _own(config, "cache_ttl", str)
+    changes: dict[str, Any] = {
+        "extra_betas": tuple(_own(config, "extra_betas", list[str]) or ()),
+        "context_management": CLEAR_TOOL_USES if managed is True else managed or None,
+    }
+    if ttl not in (None, "", "5m", "1h"):
+        raise ProviderConfigError(
+            f"Setting `cache_ttl` of {config.provider} must be 5m or 1h, not {ttl!r}", provider=config.provider
+        )
+    return replace(dialect, **changes, **({"cache_ttl": ttl} if ttl else {}))
+
+
+def _own(config: ProviderConfig, name: str, kind: Any) -> Any:
+    """A setting of this provider, with its name in either case."""
+    head, *tail = name.split("_")
+    camel = head + "".join([word.title() for word in tail])
+    value = config.extra.get(name, config.extra.get(camel))
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ProviderConfigError(
+            f"Setting `{name}` of {config.provider}: {error}", provider=config.provider
+        ) from error
+
+
+def _betas(dialect: MessagesDialect) -> tuple[str, ...]:
+    return dialect.extra_betas if dialect.context_management is None else (*dialect.extra_betas, CONTEXT_BETA)

@@ -1,0 +1,285 @@
+"""Requests to Anthropic Messages bodies.
+
+Messages are encoded once and without cache markers; the markers are put between the bytes when a request is made. The
+white space in what stands around a message tells its ends from everything inside it, where encoded values have none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.history import EncodedHistory, Seam, met
+from mainspring.models.json_values import as_list, to_json
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.prepare import clean, sent_arguments
+from mainspring.models.profile import Profile
+from mainspring.models.wire.anthropic_messages.opaque import sendable
+from mainspring.models.wire.anthropic_messages.options import options
+from mainspring.models.wire.anthropic_messages.schema import input_schema
+from mainspring.models.wire.anthropic_messages.thinking import thinking
+
+SLOT = "anthropic_messages"
+
+_USER = b',{"role": "user","content":['
+_USER_END = b"]}"
+_ASSISTANT = b',{"role": "assistant","content":['
+_ASSISTANT_END = b"] }"
+_SEAMS: tuple[Seam, ...] = ((_USER_END, _USER), (_ASSISTANT_END, _ASSISTANT))
+_BEGIN = _USER + b'{"type":"text","text":"Begin."}' + _USER_END
+"""Stands before a conversation that does not begin with the user, as it must."""
+_GO_ON = _USER + b'{"type":"text","text":"Continue."}' + _USER_END
+"""Stands behind a conversation that ends with words of the assistant, where that is not allowed."""
+
+_MEDIA_TYPES = {"image/jpg": "image/jpeg"} | {
+    f"image/{kind}": f"image/{kind}" for kind in ("jpeg", "png", "gif", "webp")
+}
+_ILLEGAL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 128
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+
+Piece = bytes | memoryview
+
+
+def encode_request(request: ModelRequest, profile: Profile) -> bytes:
+    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
+    asked = thinking(request, profile)
+    marker = _marker(profile.messages) if request.cache else b""
+    head = _head(request, options(request, profile, asked), profile, history, marker)
+    pieces = _conversation(request.messages, profile, history, prefill=profile.messages.prefill and not asked.is_on)
+    if marker:
+        last = pieces[-1]
+        end = len(_ASSISTANT_END if last[-len(_ASSISTANT_END) :] == _ASSISTANT_END else _USER_END) + 1
+        pieces[-1:] = [last[:-end], marker, last[-end:]]
+    return b"".join((head, b',"messages":[', *pieces, b"]}"))
+
+
+def build_anthropic_system_param(system: str, messages: Sequence[Message]) -> str:
+    """The system text of a request and of all system messages inside its conversation, in order, with a blank line between."""
+    texts = [system, *[message.text for message in messages if message.role == "system"]]
+    return "\n\n".join([text for text in texts if text and not text.isspace()])
+
+
+def normalize_message(message: Message, profile: Profile | None = None) -> dict[str, Any] | None:
+    """One message as a plain object.
+
+    Args:
+        message: A message of the user or the assistant.
+        profile: Who is to receive it; by default whoever made it.
+
+    Returns:
+        Role and content; ``None`` if there is nothing in it that can be sent.
+
+    Raises:
+        ValueError: If it is a system message: those stand in the field ``system`` (`build_anthropic_system_param`).
+    """
+    if message.role == "system":
+        raise ValueError(
+            "Anthropic Messages has no system role: system text stands in the field `system`; "
+            "use build_anthropic_system_param"
+        )
+    if profile is None:
+        profile = Profile(ModelInfo(message.model or "", message.provider or ""), "")
+    content = _content(message, profile)
+    return {"role": message.role, "content": content} if content else None
+
+
+def encode_message(message: Message, profile: Profile) -> bytes:
+    """One message as the JSON object it becomes, with a comma before it; empty if there is nothing to send."""
+    if message.role == "system":
+        return b""
+    content = _content(message, profile)
+    if not content:
+        return b""
+    inner = to_json(content)[1:-1]
+    if message.role == "assistant":
+        return _ASSISTANT + inner + _ASSISTANT_END
+    return _USER + inner + _USER_END
+
+
+def _key(profile: Profile) -> str:
+    d, info = profile.messages, profile.info
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.tool_images}|{hash(profile.unreadable)}"
+
+
+def _marker(dialect: MessagesDialect) -> bytes:
+    if not dialect.cache:
+        return b""
+    control = {"type": "ephemeral"} if dialect.cache_ttl == "5m" else {"type": "ephemeral", "ttl": dialect.cache_ttl}
+    return b',"cache_control":' + to_json(control)
+
+
+def _head(
+    request: ModelRequest, fields: dict[str, Any], profile: Profile, history: EncodedHistory, marker: bytes
+) -> bytes:
+    """Everything but the messages, without the closing brace; made anew only when something in it changed."""
+    tools = list(request.tools)
+    system = build_anthropic_system_param(request.system, request.messages)
+    parts = ({"model": profile.model, **fields}, tools, system, marker)
+    known = history.head
+    if known is not None and known[0] == parts:
+        return known[1]
+    hosted = as_list(fields.pop("tools", None))  # of the host itself, given as an extra field
+    head = to_json({"model": profile.model, **fields})[:-1]
+    encoded = [*[_tool(tool) for tool in tools], *map(to_json, hosted)]
+    if encoded:
+        head += b',"tools":[' + _marked(b",".join(encoded), marker) + b"]"
+    if system:
+        head += b',"system":[' + _marked(to_json({"type": "text", "text": system}), marker) + b"]"
+    history.head = (parts, head)
+    return head
+
+
+def _marked(objects: bytes, marker: bytes) -> bytes:
+    """The same objects with a marker in the last."""
+    return objects[:-1] + marker + objects[-1:] if marker else objects
+
+
+def _tool(tool: ToolSpec) -> bytes:
+    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    data = kept.get(SLOT)
+    if data is None:
+        item: dict[str, Any] = {"name": tool.name}
+        if tool.description:
+            item["description"] = tool.description
+        item["input_schema"] = input_schema(tool.input_schema)
+        data = kept[SLOT] = to_json(item)
+    return data
+
+
+def _conversation(
+    messages: Sequence[Message], profile: Profile, history: EncodedHistory, *, prefill: bool
+) -> list[Piece]:
+    """The messages: roles alternate, the first is the user's; without a comma before the first."""
+    known = messages if isinstance(messages, list) else list(messages)
+    begun = _begun_answer(known) if prefill else None
+    stored, tail = history.pieces(
+        known[:-1] if begun else known, lambda message: encode_message(message, profile), _SEAMS
+    )
+    pieces: list[Piece] = [memoryview(stored)] if stored else []
+    _add(pieces, tail)
+    if begun is not None:
+        _add(pieces, encode_message(begun, profile))
+    elif pieces and pieces[-1][-len(_ASSISTANT_END) :] == _ASSISTANT_END:
+        _add(pieces, _GO_ON)
+    if not pieces or pieces[0][: len(_USER)] != _USER:
+        pieces.insert(0, _BEGIN)
+    pieces[0] = pieces[0][1:]
+    return pieces
+
+
+def _begun_answer(messages: Sequence[Message]) -> Message | None:
+    """The words at the end that the assistant is to continue; they must not end with white space."""
+    last = messages[-1] if messages else None
+    if last is None or last.role != "assistant" or last.tool_uses or last.stop_reason in ("error", "aborted"):
+        return None
+    words = last.content[-1] if last.content else None
+    if not isinstance(words, TextBlock) or not words.text.strip():
+        return None
+    return replace(last, content=(*last.content[:-1], replace(words, text=words.text.rstrip())))
+
+
+def _add(pieces: list[Piece], piece: bytes) -> None:
+    if not piece:
+        return
+    if pieces:
+        cut, piece = met(pieces[-1], piece, _SEAMS)
+        if cut:
+            pieces[-1] = pieces[-1][:-cut]
+    pieces.append(piece)
+
+
+def _content(message: Message, profile: Profile) -> list[dict[str, Any]]:
+    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    if cleaned is None:
+        return []
+    if cleaned.role == "assistant":
+        return _assistant(cleaned, profile.messages)
+    return _user(cleaned, profile.messages)
+
+
+def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    opaque = sendable(message.content)
+    for position, block in enumerate(message.content):
+        match block:
+            case TextBlock():
+                items.append({"type": "text", "text": block.text})
+            case ThinkingBlock():
+                if block.signature and dialect.reasoning:
+                    items.append({"type": "thinking", "thinking": block.thinking, "signature": block.signature})
+            case RedactedThinkingBlock():
+                if position in opaque:
+                    items.append(opaque[position])
+                elif dialect.reasoning and not block.data.startswith("{"):
+                    items.append({"type": "redacted_thinking", "data": block.data})
+            case ToolUseBlock():
+                name = _ILLEGAL_NAME.sub("_", block.name)[:_LONGEST_NAME] or "unnamed"
+                items.append({"type": "tool_use", "id": block.id, "name": name, "input": sent_arguments(block)})
+            case _:
+                items.append(_image(block) if isinstance(block, ImageBlock) else {"type": "text", "text": "[result]"})
+    while items and items[-1]["type"] in _THOUGHTS:
+        items.pop()  # Thinking must not be the last thing that the assistant said.
+    return items
+
+
+def _user(message: Message, dialect: MessagesDialect) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    shown: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            items.append(_result(block, dialect, shown))
+        else:
+            shown.append(block)
+    return items + [_shown(block) for block in shown if isinstance(block, TextBlock | ImageBlock)]
+
+
+def _result(block: ToolResultBlock, dialect: MessagesDialect, shown: list[ContentBlock]) -> dict[str, Any]:
+    """A tool result. Its images stand inside it where the host takes them there, which none does in an error."""
+    content: Any = block.content
+    if not isinstance(content, str):
+        images = [b for b in content if isinstance(b, ImageBlock)]
+        inside = dialect.tool_images and not block.is_error
+        if images and not inside:
+            shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
+        seen = [b for b in content if (inside or isinstance(b, TextBlock)) and not _is_blank(b)]
+        content = [_shown(b) for b in seen]
+    item: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": block.tool_use_id,
+        "content": content or "(no output)",
+    }
+    if block.is_error:
+        item["is_error"] = True
+    return item
+
+
+def _is_blank(block: TextBlock | ImageBlock) -> bool:
+    return isinstance(block, TextBlock) and not block.text.strip()
+
+
+def _shown(block: TextBlock | ImageBlock) -> dict[str, Any]:
+    return {"type": "text", "text": block.text} if isinstance(block, TextBlock) else _image(block)
+
+
+def _image(block: ImageBlock) -> dict[str, Any]:
+    media_type = _MEDIA_TYPES.get(block.media_type.lower())
+    if media_type is None:
+        return {"type": "text", "text": f"[{block.media_type} image left out: this host takes no such images]"}
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": block.data}}
