@@ -25,6 +25,8 @@ class AgentStats(Struct, frozen=True, kw_only=True):
         turn_usage: Tokens of each.
         tool_counts: How often each tool was called.
         seconds: How long the run took.
+        output: The structured output; ``None`` where none was asked for, or none came.
+        children: Figures of each sub-agent that the run started, in the order in which they ended (`ChildStats`).
     """
 
     turns: int = 0
@@ -32,6 +34,8 @@ class AgentStats(Struct, frozen=True, kw_only=True):
     turn_usage: tuple[Usage, ...] = ()
     tool_counts: dict[str, int] = {}
     seconds: float = 0.0
+    output: Any = None
+    children: tuple[Any, ...] = ()
 
 
 class RunResult(Struct, frozen=True, kw_only=True, eq=False):
@@ -40,7 +44,8 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         status: ``completed``, or what ended it.
         text: Text of the last answer.
-        output: The structured answer, where one was asked for; else the text.
+        output: The structured answer, where one was asked for; else, or where none came, the text.
+        output_error: Why there is no structured answer, where one was asked for and none came.
         messages: What the run added to the history.
         stop_reason: Why the model stopped last.
         stats: Figures.
@@ -50,6 +55,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     status: RunStatus
     text: str = ""
     output: Any = None
+    output_error: str = ""
     messages: tuple[AgentMessage, ...] = ()
     stop_reason: StopReason | None = None
     stats: AgentStats = AgentStats()
