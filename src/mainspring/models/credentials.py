@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 from mainspring.errors import ProviderConfigError
 from mainspring.models.proxies import is_loopback
 
+Given = str | Mapping[str, str]
+"""What opens a door: a key, which goes into the header that the profile names, or the headers themselves."""
+
 KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "azure": ("AZURE_OPENAI_API_KEY",),

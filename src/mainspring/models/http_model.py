@@ -11,6 +11,7 @@ from mainspring.events import StreamEvent
 from mainspring.models.answer import AnswerReader
 from mainspring.models.classify import classify_error
 from mainspring.models.collect import collect
+from mainspring.models.credentials import Given
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireProtocol
@@ -18,9 +19,6 @@ from mainspring.models.refused_images import without_images
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport, TransportResponse
 from mainspring.models.transport_errors import host_of
-
-Given = str | Mapping[str, str]
-"""A key, which goes into the header that the profile names, or the headers themselves."""
 
 Credential = Callable[[], Given | Awaitable[Given]]
 """Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is

@@ -1,4 +1,4 @@
-"""One fetcher at a time, over processes."""
+"""A file held against other processes, for as long as something takes that only one may do."""
 
 from __future__ import annotations
 

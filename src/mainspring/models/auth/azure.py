@@ -1,0 +1,220 @@
+"""Tokens and secrets of Azure: from its command line, from Entra ID or a managed identity, from a Key Vault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.models.auth.tokens import Token, TokenCredential
+from mainspring.models.credentials import Given
+from mainspring.models.json_values import as_number, as_object
+from mainspring.redact import redact
+
+RESOURCE = "https://cognitiveservices.azure.com"
+SCOPE = f"{RESOURCE}/.default"
+"""What a token for Azure's models must be for."""
+
+CLI_TIMEOUT = 30.0
+"""Seconds the command line may take; it starts slowly, and may have to renew its own token."""
+
+
+def has_cli() -> bool:
+    """Whether Azure's command line is on PATH."""
+    return shutil.which("az") is not None
+
+
+def has_identity() -> bool:
+    """Whether the package of the extra ``azure`` is installed; it is not imported."""
+    try:
+        return find_spec("azure.identity") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class AzureCli(TokenCredential):
+    """Tokens of ``az account get-access-token``: of whoever is logged in there.
+
+    Args:
+        timeout: Seconds the command may take.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, *, timeout: float = CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(self._ask, clock=clock)
+        self._timeout = timeout
+
+    async def _ask(self, refused: str | None) -> Token:
+        program = await asyncio.to_thread(shutil.which, "az")
+        if program is None:
+            raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
+        command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                out, err = await process.communicate()
+        except TimeoutError:
+            raise ModelTimeoutError(
+                f"`az account get-access-token` did not answer within {self._timeout:g} s", reason="azure_cli"
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            said = redact(err.decode("utf-8", "replace").strip())[-500:] or f"exit code {process.returncode}"
+            raise AuthenticationError(
+                f"Azure's command line gave no token: {said}. Log in with `az login`", reason="azure_cli"
+            )
+        return _cli_token(out)
+
+
+def _cli_token(out: bytes) -> Token:
+    try:
+        told = as_object(json.loads(out)) or {}
+    except ValueError:
+        told = {}
+    value = told.get("accessToken")
+    if not isinstance(value, str) or not value:
+        raise AuthenticationError("Azure's command line answered without a token", reason="azure_cli")
+    expires = as_number(told.get("expires_on"))
+    if expires is None and isinstance(told.get("expiresOn"), str):
+        try:
+            expires = datetime.fromisoformat(
+                told["expiresOn"]
+            ).timestamp()  # local time, in older versions the only one
+        except ValueError:
+            expires = None
+    return Token(value, expires)
+
+
+class EntraId(TokenCredential):
+    """Tokens of Entra ID: of a managed identity, a service principal, a person who is logged in, whichever is there.
+
+    Needs the extra ``azure``, which is imported at the first request. The credential is asked in a thread.
+
+    Args:
+        scope: What the token is for.
+        client_id: Id of a managed identity; by default Azure's own chain of sources is tried.
+        credential: A credential of ``azure.identity`` to use instead.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        scope: str = SCOPE,
+        *,
+        client_id: str | None = None,
+        credential: Any = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(self._ask, clock=clock)
+        self._scope = scope
+        self._client_id = client_id
+        self._source = credential
+
+    async def _ask(self, refused: str | None) -> Token:
+        return await asyncio.to_thread(self._get)
+
+    def _get(self) -> Token:
+        source = self._source = self._source or identity(self._client_id)
+        try:
+            token = source.get_token(self._scope)
+        except Exception as error:
+            raise AuthenticationError(
+                f"Entra ID gave no token: {redact(str(error))[:500]}. Log in with `az login`, or set AZURE_CLIENT_ID, "
+                "AZURE_TENANT_ID and AZURE_CLIENT_SECRET",
+                reason="entra",
+            ) from error
+        return Token(token.token, as_number(token.expires_on))
+
+
+class KeyVaultSecret:
+    """A key that is kept in a Key Vault; read at the first request and again when it was refused.
+
+    Needs the extra ``azure``.
+
+    Args:
+        vault_url: As in ``https://NAME.vault.azure.net``.
+        name: Name of the secret.
+        header: Header that takes the key; without one the host's profile says which.
+        client_id: See `EntraId`.
+        credential: See `EntraId`.
+    """
+
+    def __init__(
+        self,
+        vault_url: str,
+        name: str,
+        *,
+        header: str = "",
+        client_id: str | None = None,
+        credential: Any = None,
+    ) -> None:
+        self._vault_url = vault_url
+        self._name = name
+        self._header = header
+        self._client_id = client_id
+        self._source = credential
+        self._given: Given | None = None
+
+    async def __call__(self) -> Given:
+        """The secret."""
+        if self._given is None:
+            key = await asyncio.to_thread(self._get)
+            self._given = {self._header: key} if self._header else key
+        return self._given
+
+    def reject(self, given: Given) -> None:
+        """The secret may have been changed since."""
+        if given == self._given:
+            self._given = None
+
+    def _get(self) -> str:
+        source = self._source = self._source or identity(self._client_id)
+        secrets = _import("azure.keyvault.secrets")
+        try:
+            with secrets.SecretClient(vault_url=self._vault_url, credential=source) as client:
+                value = client.get_secret(self._name).value
+        except Exception as error:
+            raise AuthenticationError(
+                f"The secret {self._name} of {self._vault_url} could not be read: {redact(str(error))[:500]}",
+                reason="key_vault",
+            ) from error
+        if not value:
+            raise ProviderConfigError(f"The secret {self._name} of {self._vault_url} is empty", reason="missing_key")
+        return str(value)
+
+
+def identity(client_id: str | None = None) -> Any:
+    """A credential of ``azure.identity``: of one managed identity, or the first of Azure's own chain that works.
+
+    Raises:
+        ProviderConfigError: If the extra ``azure`` is not installed.
+    """
+    package = _import("azure.identity")
+    if client_id:
+        return package.ManagedIdentityCredential(client_id=client_id)
+    return package.DefaultAzureCredential(managed_identity_client_id=os.environ.get("AZURE_CLIENT_ID") or None)
+
+
+def _import(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ProviderConfigError(
+            f"{name} is not installed: `pip install 'mainspring[azure]'`", reason="missing_extra"
+        ) from error

@@ -1,0 +1,198 @@
+"""Logging in: in a browser that comes back to this machine, or with a code that a person types in elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from html import escape
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.models.auth.oauth import OAuthClient, ask, tokens_of
+from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile
+from mainspring.models.json_values import as_number
+from mainspring.models.transport import Transport
+
+PATIENCE = 300.0
+"""Seconds a person may take to agree."""
+
+_PENDING = ("authorization_pending", "slow_down")
+_MAX_HEAD = 16 * 1024
+
+
+async def login(
+    client: OAuthClient,
+    file: TokenFile,
+    show: Callable[[str], object],
+    *,
+    patience: float = PATIENCE,
+    transport: Transport | None = None,
+) -> OAuthTokens:
+    """Log in with a browser, and save the tokens.
+
+    The server sends the browser back to a port of this machine with a code. What comes back is checked to belong to this
+    login (``state``), and the code is of no use to anybody who did not begin it (PKCE).
+
+    Args:
+        client: The application.
+        file: Where the tokens go.
+        show: Gets the address to open; it may open a browser, or print it.
+        patience: Seconds to wait.
+        transport: Sends the request for tokens.
+
+    Raises:
+        AuthenticationError: If the person or the server refused.
+        ModelTimeoutError: If nobody came back in time.
+        ProviderConfigError: If the port is taken, or the tokens cannot be saved.
+    """
+    verifier = secrets.token_urlsafe(64)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    state = secrets.token_urlsafe(24)
+    async with _callback(client, state) as (port, code):
+        redirect = f"http://localhost:{port}{client.path}"
+        query = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": redirect,
+            "scope": client.scope,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "state": state,
+            **client.parameters,
+        }
+        show(f"{client.authorize_url}?{urlencode(query)}")
+        given = await _within(patience, code, client)
+    form = {
+        "grant_type": "authorization_code",
+        "client_id": client.client_id,
+        "code": given,
+        "redirect_uri": redirect,
+        "code_verifier": verifier,
+    }
+    return await _saved(client, file, await ask(client, client.token_url, form, transport=transport))
+
+
+async def device_login(
+    client: OAuthClient,
+    file: TokenFile,
+    show: Callable[[str, str], object],
+    *,
+    patience: float = PATIENCE,
+    transport: Transport | None = None,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> OAuthTokens:
+    """Log in on another device, and save the tokens: a person opens an address there and types a code in.
+
+    Args:
+        client: The application.
+        file: Where the tokens go.
+        show: Gets the address and the code.
+        patience: Seconds to wait.
+        transport: Sends the requests.
+        sleep: Waits between two questions.
+
+    Raises:
+        AuthenticationError: If the person or the server refused.
+        ModelTimeoutError: If nobody agreed in time.
+        ProviderConfigError: If the tokens cannot be saved.
+    """
+    started = await ask(
+        client, client.device_url, {"client_id": client.client_id, "scope": client.scope}, transport=transport
+    )
+    device, code = str(started.get("device_code") or ""), str(started.get("user_code") or "")
+    address = str(started.get("verification_uri_complete") or started.get("verification_uri") or "")
+    if not (device and code and address):
+        raise AuthenticationError(f"{client.provider} began no login by code", provider=client.provider)
+    show(address, code)
+    pause = as_number(started.get("interval")) or 5.0
+    form = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
+        "device_code": device,
+        "client_id": client.client_id,
+    }
+    waited = 0.0
+    while waited < patience:
+        await sleep(pause)
+        waited += pause
+        told = await ask(client, client.token_url, form, transport=transport, accepted=_PENDING)
+        if told.get("error") == "slow_down":
+            pause += 5.0
+        elif "access_token" in told:
+            return await _saved(client, file, told)
+    raise _too_late(client)
+
+
+async def _saved(client: OAuthClient, file: TokenFile, told: dict[str, object]) -> OAuthTokens:
+    tokens = tokens_of(client, told)
+    await asyncio.to_thread(file.write, tokens)
+    return tokens
+
+
+async def _within(patience: float, code: asyncio.Future[str], client: OAuthClient) -> str:
+    try:
+        async with asyncio.timeout(patience):
+            return await code
+    except TimeoutError:
+        raise _too_late(client) from None
+
+
+def _too_late(client: OAuthClient) -> ModelTimeoutError:
+    return ModelTimeoutError(f"Nobody agreed to the login at {client.provider} in time", provider=client.provider)
+
+
+@asynccontextmanager
+async def _callback(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int, asyncio.Future[str]]]:
+    """A server on this machine, reachable from nowhere else, that waits for the browser to bring the code."""
+    code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n"))[:_MAX_HEAD].decode("latin-1")
+            status, text = _arrived(head, client, state, code)
+            body = f"<!doctype html><meta charset=utf-8><title>Login</title><p>{escape(text)}".encode()
+            lines = [f"HTTP/1.1 {status}", "content-type: text/html; charset=utf-8", f"content-length: {len(body)}"]
+            writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + body)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # A browser that went away again; the person may try once more.
+        finally:
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(handle, "127.0.0.1", client.port, limit=_MAX_HEAD)
+    except OSError as error:
+        raise ProviderConfigError(
+            f"Port {client.port} of this machine, to which {client.provider} sends the browser back, is taken: end the "
+            "other login",
+            reason="port_taken",
+            provider=client.provider,
+        ) from error
+    try:
+        yield server.sockets[0].getsockname()[1], code
+    finally:
+        server.close()
+        code.cancel()
+
+
+def _arrived(head: str, client: OAuthClient, state: str, code: asyncio.Future[str]) -> tuple[str, str]:
+    """Look at what a browser brings: the status and the text of the page that it gets."""
+    target = urlsplit((head.split(" ", 2) + ["", ""])[1])
+    if target.path != client.path:
+        return "404 Not Found", "Nothing here."
+    told = {name: values[0] for name, values in parse_qs(target.query).items()}
+    if not secrets.compare_digest(told.get("state", "").encode(), state.encode()):
+        return "400 Bad Request", "This answer belongs to another login."
+    if "code" in told:
+        if not code.done():
+            code.set_result(told["code"])
+        return "200 OK", "You are logged in. You can close this page."
+    reason = told.get("error_description") or told.get("error") or "no reason given"
+    if not code.done():
+        code.set_exception(
+            AuthenticationError(f"{client.provider} refused the login: {reason}", provider=client.provider)
+        )
+    return "200 OK", f"The login was refused: {reason}"

@@ -1,0 +1,269 @@
+"""OAuth: tokens that are renewed before they end, and when a host refuses one; whoever listens is told."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
+from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile, expiry
+from mainspring.models.auth.tokens import EARLY, Token, TokenCredential
+from mainspring.models.classify import classify_error
+from mainspring.models.file_lock import locked
+from mainspring.models.json_values import as_number, as_object
+from mainspring.models.shared_transport import shared_transport
+from mainspring.models.transport import Timeouts, Transport
+from mainspring.models.transport_errors import host_of
+
+LIMITS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
+"""How long a request for a token may take."""
+
+_MAX_BODY = 256 * 1024
+_logger = logging.getLogger(__name__)
+
+
+class Refreshed(Struct, frozen=True):
+    """A token was renewed.
+
+    Attributes:
+        provider: Name of the provider.
+        account: Id of the account, where it is known.
+        expires: When the new token ends, in seconds since 1970; ``None`` is unknown.
+        reason: ``expired`` if its end was near, ``refused`` if the host did not take the old one.
+    """
+
+    provider: str
+    account: str = ""
+    expires: float | None = None
+    reason: str = "expired"
+
+
+OnRefresh = Callable[[Refreshed], Awaitable[object] | object]
+"""Told of a renewed token; may be async. What it raises is no reason to fail a request, and is dropped."""
+
+_listener: ContextVar[OnRefresh | None] = ContextVar("mainspring_oauth_listener", default=None)
+
+
+@contextmanager
+def listening(callback: OnRefresh) -> Generator[None]:
+    """While inside, ``callback`` is told of each token that a request made from here renews."""
+    before = _listener.set(callback)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+class OAuthClient(Struct, frozen=True):
+    """An application that is known to an OAuth server.
+
+    Attributes:
+        provider: Name of the provider, for texts and for `Refreshed`.
+        client_id: Id of the application.
+        token_url: Where tokens are given and renewed.
+        authorize_url: Where a person agrees, for a login.
+        device_url: Where a device asks for a code, for a login without a browser on this machine.
+        scope: What is asked for.
+        parameters: Further parameters of the authorize URL.
+        port: Port of this machine to which the server sends people back; 0 takes any.
+        path: Path there.
+        account: Reads the account's id out of the tokens.
+    """
+
+    provider: str
+    client_id: str
+    token_url: str
+    authorize_url: str = ""
+    device_url: str = ""
+    scope: str = ""
+    parameters: Mapping[str, str] = {}
+    port: int = 0
+    path: str = "/callback"
+    account: Callable[[OAuthTokens], str] | None = None
+
+
+async def ask(
+    client: OAuthClient,
+    url: str,
+    form: Mapping[str, str],
+    *,
+    transport: Transport | None = None,
+    accepted: tuple[str, ...] = (),
+) -> dict[str, object]:
+    """Ask an OAuth server for something.
+
+    Args:
+        client: The application.
+        url: Where.
+        form: The fields of the request.
+        transport: Sends it.
+        accepted: Values of ``error`` that are an answer, as ``authorization_pending`` is.
+
+    Raises:
+        AuthenticationError: If it refuses.
+        NetworkError: If it cannot be reached, or fails.
+        InvalidResponseError: If its answer is no JSON.
+    """
+    headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+    body = urlencode(form).encode()
+    secrets = tuple(value for name, value in form.items() if name in ("refresh_token", "code", "code_verifier"))
+    async with (transport or shared_transport()).open("POST", url, headers, body, LIMITS) as response:
+        data = bytearray()
+        async for chunk in response.chunks():
+            data += chunk
+            if len(data) > _MAX_BODY:
+                break
+    try:
+        told = as_object(json.loads(data)) or {}
+    except ValueError:
+        told = {}
+    error = told.get("error")
+    if response.status < 300 and told:
+        return told
+    if isinstance(error, str) and error in accepted:
+        return told
+    failure = classify_error(
+        response.status, response.headers, bytes(data), provider=client.provider, host=host_of(url), secrets=secrets
+    )
+    if 400 <= response.status < 500 and response.status not in (408, 429):
+        raise AuthenticationError(
+            f"{client.provider} gave no token: {failure.message}. Log in again",
+            reason="oauth",
+            status=response.status,
+            provider=client.provider,
+        )
+    if response.status < 400:
+        raise InvalidResponseError(f"{host_of(url)} gave no token but something else", provider=client.provider)
+    raise failure
+
+
+def tokens_of(client: OAuthClient, told: Mapping[str, object], before: OAuthTokens | None = None) -> OAuthTokens:
+    """The tokens in an answer; what it leaves out is as it was before.
+
+    Raises:
+        InvalidResponseError: If there is none in it.
+    """
+    access = told.get("access_token")
+    if not isinstance(access, str) or not access:
+        raise InvalidResponseError(f"The answer of {client.provider} holds no token", provider=client.provider)
+    before = before or OAuthTokens("")
+    lasting = as_number(told.get("expires_in"))
+    refresh, id_token = told.get("refresh_token"), told.get("id_token")
+    tokens = OAuthTokens(
+        access,
+        refresh if isinstance(refresh, str) and refresh else before.refresh,
+        expiry(access) if lasting is None else time.time() + lasting,
+        before.account,
+        id_token if isinstance(id_token, str) and id_token else before.id_token,
+    )
+    account = client.account(tokens) if client.account else ""
+    return OAuthTokens(tokens.access, tokens.refresh, tokens.expires, account or before.account, tokens.id_token)
+
+
+class OAuthCredential(TokenCredential):
+    """A `CredentialResolver` for the tokens of a login.
+
+    The file is read again before a token is renewed, under a lock that other processes heed, because a refresh token works only
+    once: what another one has renewed meanwhile is used.
+
+    Args:
+        client: The application.
+        file: Where the tokens are kept.
+        headers: Further headers that go with a token.
+        on_refresh: Told of each renewed token.
+        transport: Sends requests for tokens.
+        early: Seconds before the end of a token at which it is renewed.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: OAuthClient,
+        file: TokenFile,
+        *,
+        headers: Callable[[OAuthTokens], Mapping[str, str]] | None = None,
+        on_refresh: OnRefresh | None = None,
+        transport: Transport | None = None,
+        early: float = EARLY,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(self._next, early=early, clock=clock)
+        self._client = client
+        self._file = file
+        self._headers = headers
+        self._transport = transport
+        self.on_refresh: OnRefresh | None = on_refresh
+
+    async def _next(self, refused: str | None) -> Token:
+        tokens = await self._usable(refused)
+        if tokens is not None:
+            return self._as_token(tokens)
+        async with _alone(self._file.path):
+            tokens = await self._usable(refused)
+            if tokens is None:
+                tokens = await self._renewed(refused)
+        return self._as_token(tokens)
+
+    async def _usable(self, refused: str | None) -> OAuthTokens | None:
+        tokens = await asyncio.to_thread(self._file.read)
+        if tokens is None or tokens.access == refused:
+            return None
+        return tokens if self._as_token(tokens).fresh(self._clock(), self._early) else None
+
+    async def _renewed(self, refused: str | None) -> OAuthTokens:
+        client = self._client
+        old = await asyncio.to_thread(self._file.read)
+        if old is None:
+            raise ProviderConfigError(
+                f"Nobody is logged in at {client.provider}: there are no tokens in {self._file.path}. Log in first",
+                reason="not_logged_in",
+                provider=client.provider,
+            )
+        if not old.refresh:
+            raise AuthenticationError(
+                f"The login at {client.provider} has ended and cannot be renewed. Log in again",
+                reason="oauth",
+                provider=client.provider,
+            )
+        form = {"grant_type": "refresh_token", "refresh_token": old.refresh, "client_id": client.client_id}
+        if client.scope:
+            form["scope"] = client.scope
+        told = await ask(client, client.token_url, form, transport=self._transport)
+        tokens = tokens_of(client, told, old)
+        await asyncio.to_thread(self._file.write, tokens)
+        reason = "refused" if old.access == refused else "expired"
+        await self._announce(Refreshed(client.provider, tokens.account, tokens.expires, reason))
+        return tokens
+
+    async def _announce(self, refreshed: Refreshed) -> None:
+        for listener in (self.on_refresh, _listener.get()):
+            if listener is None:
+                continue
+            try:
+                told = listener(refreshed)
+                if inspect.isawaitable(told):
+                    await told
+            except Exception:  # A listener must not cost the token that was just given.
+                _logger.exception("A listener to renewed tokens of %s failed", refreshed.provider)
+
+    def _as_token(self, tokens: OAuthTokens) -> Token:
+        return Token(tokens.access, tokens.expires, self._headers(tokens) if self._headers else {})
+
+
+@asynccontextmanager
+async def _alone(path: Path) -> AsyncGenerator[None]:
+    """Hold the lock beside a token file."""
+    lock = path.with_name(f".{path.name}.lock")
+    await asyncio.to_thread(lock.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
+    async with locked(lock, lambda: None):
+        yield
