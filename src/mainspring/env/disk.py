@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat as modes
@@ -47,8 +48,17 @@ def stat_file(path: str) -> FileStat:
     return FileStat(path, kind, found.st_size, found.st_mtime_ns, modes.S_IMODE(found.st_mode), found.st_nlink)
 
 
+_TRAPS = re.compile(
+    r"/proc/(?:kmsg|kcore|(?:self|thread-self|\d+)/(?:task/\d+/)?(?:mem|pagemap|clear_refs))"
+    r"|/sys/kernel/(?:debug/)?tracing/(?:.*/)?trace_pipe(?:_raw)?"
+)
+"""Files of the kernel that look regular but never end, take away what they give, or are somebody's memory."""
+
+
 def read_file(path: str, offset: int, limit: int | None) -> bytes:
     """See `ExecutionEnv.read_bytes`."""
+    if _TRAPS.fullmatch(path):
+        raise OSError(errno.EINVAL, "it is a window into the kernel or a process, not a file", path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(path, flags)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -61,7 +71,7 @@ def read_file(path: str, offset: int, limit: int | None) -> bytes:
         if offset:
             file.seek(offset)
         if limit is None:
-            return file.read()
+            return file.read() or b""  # None: a file of the kernel that has nothing to give now
         pieces: list[bytes] = []
         while limit > 0 and (piece := file.read(limit)):
             pieces.append(piece)

@@ -10,6 +10,9 @@ from msgspec import Struct
 MOST_BYTES = 3_750_000
 """Bigger images are refused by providers, which count the base64 form."""
 
+MOST_EDGE = 8000
+"""Pixels; providers refuse images that are wider or higher."""
+
 _TYPES: tuple[tuple[bytes, str], ...] = (
     (b"\x7fELF", "ELF program"),
     (b"MZ", "Windows program"),
@@ -69,6 +72,13 @@ def is_image(data: bytes) -> bool:
     """Whether the first bytes are those of an image that models can see."""
     is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
     return is_webp or data.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
+
+
+def is_convertible(data: bytes) -> bool:
+    """Whether the first bytes are those of an image that models cannot see but that can be made into one."""
+    if data[:2] == b"BM":
+        return len(data) > 26 and data[6:10] == b"\0\0\0\0"
+    return data.startswith((b"II*\0", b"MM\0*")) or (data[:4] == b"\0\0\1\0" and data[4:6] != b"\0\0")
 
 
 def examine(data: bytes) -> Image:

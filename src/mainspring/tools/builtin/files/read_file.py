@@ -1,4 +1,4 @@
-"""`read_file`: lines of a text file, or an image."""
+"""`read_file`: lines of a text file, an image, or the text of a PDF."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from mainspring.env.pictures import LONGEST_EDGE, NoPillowError, PictureError, fitted
 from mainspring.env.text import looks_binary, mark_of, read_document
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools.builtin.files.images import MOST_BYTES, examine, is_image, kind_of
+from mainspring.tools.builtin.files.images import MOST_BYTES, MOST_EDGE, examine, is_convertible, is_image, kind_of
 from mainspring.tools.builtin.files.names import Found, accesses, cannot, failure, find
+from mainspring.tools.builtin.files.pdf_pages import read_pdf
 from mainspring.tools.builtin.files.window import Layout, Shown, Window, lay_out
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -19,8 +21,10 @@ MAX_BYTES = 262_144
 LONGEST_LINE = 2000
 _PIECE = 8 << 20
 _MOST_HELD = 64 << 20
-_MOST_COUNTED = 1 << 30
+_MOST_COUNTED = 256 << 20
 _HEAD = 1 << 16
+MOST_READ = 64 << 20
+"""Bigger images are not even looked at."""
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -29,8 +33,10 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return found
     try:
         head = await ctx.env.read_bytes(found.path, limit=_HEAD)
-        if is_image(head):
-            return await _image(ctx, found)
+        if is_image(head) or is_convertible(head):
+            return await _image(ctx, found, head)
+        if head.startswith(b"%PDF-"):
+            return await read_pdf(ctx, found, arguments, int(arguments.get("max_bytes", MAX_BYTES)))
         if looks_binary(head):
             return _binary(found, head)
         return await _text(ctx, found, head, arguments)
@@ -75,12 +81,12 @@ async def _text(ctx: ToolContext, found: Found, head: bytes, arguments: Mapping[
 
 
 async def _feed(ctx: ToolContext, found: Found, window: Window, head: bytes, skipped: int) -> bool:
-    """Read through the file, whose first bytes are known; False if it is too long to read to its end."""
+    """Read through the file, whose first bytes are known; False if it is too long to count its lines to the end."""
     window.feed(head)
     at = skipped + len(head)
     if at < _HEAD:
         return True
-    while at < _MOST_COUNTED:
+    while at < _MOST_COUNTED or not window.is_full:
         piece = await ctx.env.read_bytes(found.path, offset=at, limit=_PIECE)
         await asyncio.to_thread(window.feed, piece)
         at += len(piece)
@@ -125,22 +131,45 @@ def _result(found: Found, window: Window, shown: Shown, counted_all: bool) -> To
     )
 
 
-async def _image(ctx: ToolContext, found: Found) -> ToolResult:
+async def _image(ctx: ToolContext, found: Found, head: bytes) -> ToolResult:
     size = found.stat.size
-    if size > MOST_BYTES:
-        text = (
-            f"{found.name} is an image of {size} bytes; more than {MOST_BYTES} cannot be shown. Make it smaller first."
-        )
-        return ToolResult(output=text, title=f"{found.name}: image, too big", metadata={"path": found.path})
+    if size > MOST_READ:
+        return _not_shown(found, head, f"more than {MOST_READ} are not read. Make it smaller first", "too big")
     data = await ctx.env.read_bytes(found.path)
-    image = await asyncio.to_thread(examine, data)
-    if image.fault:
+    image = await asyncio.to_thread(examine, data) if is_image(data) else None
+    if image is not None and image.fault:
         text = f"{found.name} starts like {image.media_type}, but {image.fault}; it is not shown ({size} bytes)."
         return ToolResult(output=text, title=f"{found.name}: damaged image", metadata={"path": found.path})
-    caption = f"{found.name}: {image.media_type}, {image.width}x{image.height}, {size} bytes"
-    block = ImageBlock(image.media_type, base64.b64encode(data).decode())
-    metadata = {"path": found.path, "bytes": size, "width": image.width, "height": image.height}
+    if image is not None and size <= MOST_BYTES and max(image.width, image.height) <= LONGEST_EDGE:
+        return _shown_image(found, data, image.media_type, image.width, image.height, "")
+    try:
+        fit = await asyncio.to_thread(fitted, data, MOST_BYTES)
+    except NoPillowError:
+        if image is not None and size <= MOST_BYTES and max(image.width, image.height) <= MOST_EDGE:
+            return _shown_image(found, data, image.media_type, image.width, image.height, "")
+        why = (
+            f"an image of more than {MOST_BYTES} bytes or {MOST_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
+            "WebP, cannot be shown as it is, and Pillow, which would change it, is missing. The user can install it with: "
+            "pip install 'mainspring[images]'"
+        )
+        return _not_shown(found, head, why, "not shown")
+    except PictureError as e:
+        return _not_shown(found, head, str(e), "damaged image")
+    was = f"{image.width}x{image.height}, " if image is not None else ""
+    note = f" (made smaller or converted; the file: {kind_of(head)}, {was}{size} bytes)"
+    return _shown_image(found, fit.data, fit.media_type, fit.width, fit.height, note)
+
+
+def _shown_image(found: Found, data: bytes, media_type: str, width: int, height: int, note: str) -> ToolResult:
+    caption = f"{found.name}: {media_type}, {width}x{height}, {len(data)} bytes{note}"
+    block = ImageBlock(media_type, base64.b64encode(data).decode())
+    metadata = {"path": found.path, "bytes": len(data), "width": width, "height": height, "resized": bool(note)}
     return ToolResult(output=(TextBlock(caption), block), title=caption, metadata=metadata)
+
+
+def _not_shown(found: Found, head: bytes, why: str, title: str) -> ToolResult:
+    text = f"{found.name} ({kind_of(head)}, {found.stat.size} bytes) is not shown: {why}."
+    return ToolResult(output=text, title=f"{found.name}: {title}", metadata={"path": found.path})
 
 
 def _binary(found: Found, head: bytes) -> ToolResult:
@@ -160,7 +189,7 @@ read_file = Tool(
     name="read_file",
     description=(
         "Read a text file; lines come as number, tab, text. A long file comes in parts: the last line says how to go on. "
-        "Images are shown."
+        "Images are shown; of a PDF the text, by pages."
     ),
     input_schema={
         "type": "object",
@@ -169,6 +198,7 @@ read_file = Tool(
             "offset": {"type": "integer", "minimum": 0, "default": 1, "description": "First line, from 1."},
             "limit": {"type": "integer", "minimum": 0, "default": LIMIT, "description": "Most lines; 0: all."},
             "max_bytes": {"type": "integer", "minimum": 0, "default": MAX_BYTES, "description": "Most bytes; 0: all."},
+            "pages": {"type": "string", "description": "Of a PDF, as in 3, 3-5 or 3-."},
             "line_numbers": {"type": "boolean", "default": True},
             "column": {
                 "type": "integer",
@@ -187,4 +217,4 @@ read_file = Tool(
     access=_access,
     path_params=("path",),
 )
-"""Read lines of a text file, or an image."""
+"""Read lines of a text file, an image, or the text of a PDF."""

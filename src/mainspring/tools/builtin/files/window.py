@@ -84,6 +84,11 @@ class Window:
         return self._newlines + (1 if self.ends_open else 0)
 
     @property
+    def is_full(self) -> bool:
+        """Whether all that is wanted, or all that may be held, has come."""
+        return bool(self._limit and self._newlines >= self._offset - 1 + self._limit) or self._held_size >= self._most
+
+    @property
     def digest(self) -> str:
         """SHA-256 of what the file has, up to here."""
         return self._hash.hexdigest()
