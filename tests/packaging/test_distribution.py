@@ -26,6 +26,7 @@ MODULES: dict[str, str | None] = {
     "azure-keyvault-secrets": "azure",
     "foundry-local-sdk": "foundry_local",
     "langchain-core": "langchain_core",
+    "pillow": "PIL",
 }
 
 
