@@ -23,6 +23,7 @@ _BUILT_IN = {
     "anthropic": "mainspring.models.providers.anthropic",
     "openai": "mainspring.models.providers.openai",
     "compatible": "mainspring.models.providers.compatible",
+    "gemini": "mainspring.models.providers.gemini",
     "local": "mainspring.models.providers.local",
     "embedded": "mainspring.models.embedded.provider",
 }

@@ -18,7 +18,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments
+from mainspring.models.prepare import clean, sent_arguments, sent_schema
 from mainspring.models.profile import Profile
 from mainspring.models.wire.gemini.options import options
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
@@ -122,9 +122,9 @@ def _tool(tool: ToolSpec, profile: Profile) -> bytes:
     if data is None:
         declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
         if form == "json":
-            declaration["parametersJsonSchema"] = json_schema({"type": "object", **tool.input_schema})
+            declaration["parametersJsonSchema"] = json_schema(sent_schema(tool))
         elif tool.input_schema.get("properties"):  # An object without properties is refused here.
-            declaration["parameters"] = openapi_schema({"type": "object", **tool.input_schema})
+            declaration["parameters"] = openapi_schema(sent_schema(tool))
         data = kept[slot] = to_json(declaration)
     return data
 

@@ -28,8 +28,6 @@ OPENAPI_KEYWORDS = frozenset(
 )
 """What ``parameters`` may hold."""
 
-_DEEPEST = 12  # levels of references that are put in place; a schema that holds itself has no end
-
 
 def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON Schema within the documented subset."""
@@ -55,7 +53,7 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same within the smaller subset of OpenAPI: no references, one type, texts as choices."""
     plain = json_schema(schema)
-    return _openapi(plain, as_object(plain.get("$defs")) or {}, 0)
+    return _openapi(plain, as_object(plain.get("$defs")) or {}, ())
 
 
 def _keep_definitions(schema: Mapping[str, Any], kept: dict[str, Any]) -> None:
@@ -108,10 +106,13 @@ def _hint(fields: dict[str, Any], text: str) -> None:
     fields["description"] = f"{known} ({text})" if isinstance(known, str) and known else text
 
 
-def _openapi(schema: dict[str, Any], definitions: dict[str, Any], depth: int) -> dict[str, Any]:
+def _openapi(schema: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+    """One schema with its references put in place; one that holds itself (``inside``) is just an object there."""
     if "$ref" in schema:
-        found = as_object(definitions.get(str(schema["$ref"]).rpartition("/")[2]))
-        return _openapi(found, definitions, depth + 1) if found is not None and depth < _DEEPEST else {"type": "object"}
+        name = str(schema["$ref"]).rpartition("/")[2]
+        found = as_object(definitions.get(name))
+        known = found is not None and name not in inside
+        return _openapi(found or {}, definitions, (*inside, name)) if known else {"type": "object"}
     fields = dict(schema)
     options = as_objects(fields.pop("anyOf", None)) or as_objects(fields.pop("oneOf", None))
     if as_list(fields.get("type")):
@@ -120,19 +121,19 @@ def _openapi(schema: dict[str, Any], definitions: dict[str, Any], depth: int) ->
     if len(wanted) < len(options):
         fields["nullable"] = True
     if len(wanted) == 1:
-        return _openapi({**wanted[0], **fields}, definitions, depth)
+        return _openapi({**wanted[0], **fields}, definitions, inside)
     kept: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
     if wanted:
-        kept["anyOf"] = [_openapi(option, definitions, depth + 1) for option in wanted]
+        kept["anyOf"] = [_openapi(option, definitions, inside) for option in wanted]
     elif "type" not in kept:
         kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
     if "properties" in kept:
         kept["properties"] = {
-            k: _openapi(as_object(v) or {}, definitions, depth + 1) for k, v in kept["properties"].items()
+            k: _openapi(as_object(v) or {}, definitions, inside) for k, v in kept["properties"].items()
         }
     if kept.get("type") == "array":
         items = [as_object(kept.get("items")) or {}, *as_objects(fields.get("prefixItems"))]
-        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, depth + 1)
+        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, inside)
     if "enum" in kept:
         kept["enum"] = [str(choice) for choice in kept["enum"]]
         kept["type"] = "string"

@@ -1,0 +1,84 @@
+"""Gemini, at Google's developer API."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from mainspring.errors import ProviderConfigError
+from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import require_key, setting
+from mainspring.models.dialect_gemini import GeminiDialect
+from mainspring.models.http_model import HttpModel
+from mainspring.models.providers.common import credential, given_key, http_profile, timeouts
+from mainspring.models.wire.gemini import Gemini
+
+NAME = "gemini"
+API_VERSION = "v1beta"
+"""Pinned: ``v1`` lacks thinking, tools in JSON Schema and the previews."""
+
+HOST = "https://generativelanguage.googleapis.com"
+MODEL = "gemini-2.0-flash-exp"
+URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
+
+_VERTEX = (
+    "Provider gemini asks Google's developer API with a key; Vertex AI (useVertexai) wants credentials of Google Cloud, which "
+    "LangChain has: install the extra langchain and langchain-google-vertexai, then pass ChatVertexAI(...) as the model, or "
+    "use the provider langchain with class langchain_google_vertexai:ChatVertexAI"
+)
+_GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model of Google.
+
+    Raises:
+        ProviderConfigError: If there is no key, or Vertex AI is wanted.
+    """
+    wanted = config.extra.get("useVertexai", config.extra.get("use_vertexai"))
+    if wanted and str(wanted).lower() not in ("false", "0", "no"):
+        raise ProviderConfigError(_VERTEX, reason="vertex", provider=NAME)
+    model = (config.model or MODEL).removeprefix("models/")
+    home = _versioned(setting(None, URL_VARIABLE) or HOST)
+    base_url = _versioned(setting(config.base_url) or home)
+    key = require_key(NAME, given_key(config), base_url=base_url, home=home)
+    profile = http_profile(
+        config,
+        provider=NAME,
+        model=model,
+        base_url=base_url,
+        path=f"/models/{model}:streamGenerateContent",
+        accepts=dialect_of(model),
+        key_header="x-goog-api-key",
+    )
+    return HttpModel(profile, Gemini(), credential(config, key), timeouts=timeouts(config))
+
+
+def dialect_of(model: str) -> GeminiDialect:
+    """What a model takes, by the generation in its name: documented by Google for each."""
+    found = _GENERATION.search(model)
+    if found is None or "image" in model or "tts" in model:
+        return GeminiDialect()
+    generation = (int(found[1]), int(found[2] or 0))
+    if generation >= (3, 0):
+        levels = ("minimal", "low", "medium", "high")
+        if "pro" in model:
+            levels = ("low", "high") if generation == (3, 0) else ("low", "medium", "high")
+        return GeminiDialect(
+            thinking="level",
+            levels=levels,
+            can_rest=False,
+            sign_calls=True,
+            result_images="inside",
+            schema_with_tools=True,
+        )
+    if generation < (2, 5):
+        return GeminiDialect()
+    if "pro" in model:
+        return GeminiDialect(thinking="budget", least_budget=128, most_budget=32768, can_rest=False)
+    return GeminiDialect(thinking="budget", least_budget=512 if "lite" in model else 1)
+
+
+def _versioned(base_url: str) -> str:
+    """The base URL with the version of the interface, unless it has a path of its own."""
+    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{API_VERSION}"
