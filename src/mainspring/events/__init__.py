@@ -18,6 +18,22 @@ from mainspring.events.agent import (
 from mainspring.events.bus import Handler, HookBus, Hooks, Observer, hook_class, refuse_async
 from mainspring.events.cancel import CancelToken, run_cancellable, sleep
 from mainspring.events.catalog import HOOKS
+from mainspring.events.child_hooks import (
+    CHILD_HOOKS,
+    ChildHook,
+    ChildMcpToolGate,
+    ChildStreamEnd,
+    ChildStreamText,
+    ChildStreamThinking,
+    ChildToolAfter,
+    ChildToolBefore,
+    ChildToolError,
+    ChildToolGate,
+    ChildTurnAfter,
+    SpawnBefore,
+    SpawnComplete,
+    SpawnError,
+)
 from mainspring.events.draft import Draft, parse_call
 from mainspring.events.feature_hooks import (
     McpBootstrapEnd,
@@ -75,6 +91,8 @@ from mainspring.events.model import (
     ToolCallEnd,
     ToolCallStart,
 )
+from mainspring.events.output_hook import OutputHook
+from mainspring.events.span import RandomBytes, SpanContext
 from mainspring.events.stream import EventStream
 from mainspring.events.tool_hooks import (
     CallHook,
@@ -97,7 +115,18 @@ __all__ = [
     "AgentEvent",
     "AgentStart",
     "CallHook",
+    "CHILD_HOOKS",
     "CancelToken",
+    "ChildHook",
+    "ChildMcpToolGate",
+    "ChildStreamEnd",
+    "ChildStreamText",
+    "ChildStreamThinking",
+    "ChildToolAfter",
+    "ChildToolBefore",
+    "ChildToolError",
+    "ChildToolGate",
+    "ChildTurnAfter",
     "ContentEvent",
     "ContextCompacted",
     "ContextTransform",
@@ -124,12 +153,18 @@ __all__ = [
     "ModelErrorHook",
     "ModelRetry",
     "Observer",
+    "OutputHook",
+    "RandomBytes",
     "RunPause",
     "RunStatus",
     "SessionEnd",
     "SessionStart",
     "SessionTurns",
     "SideCall",
+    "SpanContext",
+    "SpawnBefore",
+    "SpawnComplete",
+    "SpawnError",
     "SkillsActivate",
     "SkillsCatalog",
     "SkillsDeactivate",

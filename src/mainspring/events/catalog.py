@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from mainspring.events import child_hooks as _child_hooks
 from mainspring.events import feature_hooks as _feature_hooks
+from mainspring.events import output_hook as _output_hook
 from mainspring.events.hooks import Hook
 
 
@@ -17,7 +19,7 @@ def _all() -> dict[str, type[Hook]]:
     return dict(sorted(found.items()))
 
 
-__all__ = ["HOOKS", "_feature_hooks"]
+__all__ = ["HOOKS", "_child_hooks", "_feature_hooks", "_output_hook"]
 
 HOOKS: dict[str, type[Hook]] = _all()
 """Every hook by its name."""
