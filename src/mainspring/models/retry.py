@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.errors import MainspringError, ModelError
 from mainspring.events import CancelToken, StreamEvent, StreamStart
@@ -17,9 +18,12 @@ from mainspring.models.retry_after import extract_retry_after
 
 __all__ = [
     "RetryConfig",
+    "RetryContext",
     "RetryInfo",
+    "RetryOptions",
     "calculate_delay",
     "extract_retry_after",
+    "head_of",
     "is_retryable_error",
     "retry_stream",
     "with_retry",
@@ -61,12 +65,38 @@ class RetryInfo(Struct, frozen=True):
         """The error's text."""
         return self.error.message
 
+    @property
+    def delay_ms(self) -> float:
+        """The wait in milliseconds."""
+        return self.delay * 1000
+
+
+RetryContext = RetryInfo
+"""The same under its other name."""
 
 Sleep = Callable[[float, CancelToken | None], Awaitable[bool]]
 """Sleeps for seconds; false if it was cut short."""
 
 OnRetry = Callable[[RetryInfo], Any]
 """Called before each wait; may be async."""
+
+
+class RetryOptions(Struct, frozen=True):
+    """Everything about trying again, in one value.
+
+    Attributes:
+        config: How often and how patiently.
+        on_retry: Told before each wait.
+        signal: Cuts a wait short; the error is then raised.
+        sleep: How to wait.
+        rng: Source of the jitter: gives a number from 0 to 1.
+    """
+
+    config: RetryConfig = RetryConfig()
+    on_retry: OnRetry | None = None
+    signal: CancelToken | None = None
+    sleep: Sleep = cancellable_sleep
+    rng: Callable[[], float] = random.random
 
 
 def is_retryable_error(error: BaseException) -> bool:
@@ -109,52 +139,32 @@ def next_delay(
 
 
 async def with_retry(
-    call: Callable[[], Awaitable[T]],
-    config: RetryConfig | None = None,
-    *,
-    on_retry: OnRetry | None = None,
-    signal: CancelToken | None = None,
-    sleep: Sleep = cancellable_sleep,
-    rng: Callable[[], float] = random.random,
+    call: Callable[[], Awaitable[T]], options: RetryOptions | RetryConfig | None = None, **more: Any
 ) -> T:
     """Call until it succeeds, or until trying again makes no sense.
 
     Args:
         call: What to call.
-        config: The settings; the defaults if left out.
-        on_retry: Told before each wait.
-        signal: Cuts a wait short; the error is then raised.
-        sleep: How to wait.
-        rng: Source of the jitter.
+        options: How; a `RetryConfig` stands for the options that hold it.
+        more: Single fields of `RetryOptions`: ``on_retry``, ``signal``, ``sleep``, ``rng``.
 
     Raises:
         ModelError: The last failure. Other exceptions are classified, and raised as `ModelError` too.
     """
-    config = config or RetryConfig()
+    chosen = _options(options, more)
     attempt = 0
     while True:
         try:
             return await call()
-        except Exception as error:
-            if isinstance(error, MainspringError) and not isinstance(error, ModelError):
-                raise  # not the provider's failure: a record that does not fit the run, say
-            failure = classify_exception(error)
-            waited = await _wait(failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng)
-            if not waited and failure is error:
-                raise
-            if not waited:
-                raise failure from error
+        except Exception as error:  # noqa: BLE001 - raised again, classified
+            failure = _failure(error)
+            if not await _wait(failure, attempt, chosen):
+                raise failure from failure.__cause__
         attempt += 1
 
 
 async def retry_stream(
-    open: Callable[[], AsyncIterator[StreamEvent]],
-    config: RetryConfig | None = None,
-    *,
-    sleep: Sleep = cancellable_sleep,
-    on_retry: OnRetry | None = None,
-    signal: CancelToken | None = None,
-    rng: Callable[[], float] = random.random,
+    open: Callable[[], AsyncIterator[StreamEvent]], options: RetryOptions | RetryConfig | None = None, **more: Any
 ) -> AsyncGenerator[StreamEvent, None]:
     """A stream that is opened again as long as nothing of its content was seen.
 
@@ -163,44 +173,34 @@ async def retry_stream(
 
     Args:
         open: Opens the stream.
-        config: The settings; the defaults if left out.
-        sleep: How to wait.
-        on_retry: Told before each wait.
-        signal: Cuts a wait short; the error is then raised.
-        rng: Source of the jitter.
+        options: How; a `RetryConfig` stands for the options that hold it.
+        more: Single fields of `RetryOptions`.
 
     Raises:
         ModelError: The last failure.
     """
-    config = config or RetryConfig()
+    chosen = _options(options, more)
     attempt = 0
     while True:
         begun = False
         try:
             async with aclosing(cast("AsyncGenerator[StreamEvent, None]", open())) as stream:
-                head = await _head(stream)
+                head = await head_of(stream)
                 begun = True
                 for event in head:
                     yield event
                 async for event in stream:
                     yield event
             return
-        except Exception as error:
-            if isinstance(error, MainspringError) and not isinstance(error, ModelError):
-                raise  # not the provider's failure: a record that does not fit the run, say
-            failure = classify_exception(error)
-            waited = not begun and await _wait(
-                failure, attempt, config, on_retry=on_retry, signal=signal, sleep=sleep, rng=rng
-            )
-            if not waited and failure is error:
-                raise
-            if not waited:
-                raise failure from error
+        except Exception as error:  # noqa: BLE001 - raised again, classified
+            failure = _failure(error)
+            if begun or not await _wait(failure, attempt, chosen):
+                raise failure from failure.__cause__
         attempt += 1
 
 
-async def _head(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
-    """The events up to the first that carries content."""
+async def head_of(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
+    """The events of a stream up to the first that carries content: until then it can be given up for another one."""
     head: list[StreamEvent] = []
     async for event in stream:
         head.append(event)
@@ -209,22 +209,27 @@ async def _head(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
     return head
 
 
-async def _wait(
-    failure: ModelError,
-    attempt: int,
-    config: RetryConfig,
-    *,
-    on_retry: OnRetry | None,
-    signal: CancelToken | None,
-    sleep: Sleep,
-    rng: Callable[[], float],
-) -> bool:
+def _options(options: RetryOptions | RetryConfig | None, more: Mapping[str, Any]) -> RetryOptions:
+    if not isinstance(options, RetryOptions):
+        options = RetryOptions(options or RetryConfig())
+    return replace(options, **more) if more else options
+
+
+def _failure(error: Exception) -> ModelError:
+    """What failed, as the provider's failure; what is none of it is raised: a record that does not fit the run, say."""
+    if isinstance(error, MainspringError) and not isinstance(error, ModelError):
+        raise error
+    return classify_exception(error)
+
+
+async def _wait(failure: ModelError, attempt: int, options: RetryOptions) -> bool:
     """Wait for the next try; false if there is to be none."""
-    delay = next_delay(failure, attempt, config, rng)
+    config, signal = options.config, options.signal
+    delay = next_delay(failure, attempt, config, options.rng)
     if delay is None or (signal is not None and signal.cancelled):
         return False
-    if on_retry is not None:
-        told = on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
+    if options.on_retry is not None:
+        told = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
         if isinstance(told, Awaitable):
             await told
-    return await sleep(delay, signal)
+    return await options.sleep(delay, signal)
