@@ -72,3 +72,19 @@ def fitted(data: bytes, most_bytes: int, longest_edge: int = LONGEST_EDGE) -> Pi
     if longest_edge > 256:
         return fitted(data, most_bytes, longest_edge // 2)
     raise PictureError(f"it cannot be made smaller than {most_bytes} bytes")
+
+
+def fault_of(data: bytes) -> str:
+    """Why an image cannot be decoded; empty if it can, or if Pillow is missing. Slow; meant for a thread."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data)) as image:
+                image.load()
+    except Exception as e:  # noqa: BLE001 - decoders raise whatever damaged data makes them raise
+        return f"it cannot be decoded ({type(e).__name__})"
+    return ""

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import io
 import os
 import struct
 import zlib
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from mainspring.env import MemoryEnv
 from mainspring.messages import ImageBlock, TextBlock
@@ -144,9 +146,13 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-GIF = b"GIF89a\x02\0\x03\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x02\0\x03\0\0\x02\x02D\x01\0;"
-JPEG = b"\xff\xd8\xff\xe0\0\x04JF\xff\xc0\0\x0b\x08\0\x03\0\x02\x01\x01\x11\0\xff\xda\0\x02x\xff\xd9"
-WEBP = b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X\x0a\0\0\0\0\0\0\0\x01\0\0\x02\0\0"
+def small(kind: str) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (2, 3), "red").save(out, kind)
+    return out.getvalue()
+
+
+GIF, JPEG, WEBP = small("GIF"), small("JPEG"), small("WEBP")
 
 
 @pytest.mark.parametrize(

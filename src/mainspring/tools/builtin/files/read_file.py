@@ -7,7 +7,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env.pictures import LONGEST_EDGE, NoPillowError, PictureError, fitted
+from mainspring.env.pictures import LONGEST_EDGE, NoPillowError, PictureError, fault_of, fitted
 from mainspring.env.text import looks_binary, mark_of, read_document
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools.builtin.files.images import MOST_BYTES, MOST_EDGE, examine, is_convertible, is_image, kind_of
@@ -137,10 +137,14 @@ async def _image(ctx: ToolContext, found: Found, head: bytes) -> ToolResult:
         return _not_shown(found, head, f"more than {MOST_READ} are not read. Make it smaller first", "too big")
     data = await ctx.env.read_bytes(found.path)
     image = await asyncio.to_thread(examine, data) if is_image(data) else None
-    if image is not None and image.fault:
-        text = f"{found.name} starts like {image.media_type}, but {image.fault}; it is not shown ({size} bytes)."
+    fault = image.fault if image is not None else ""
+    is_fit = image is not None and size <= MOST_BYTES and max(image.width, image.height) <= LONGEST_EDGE
+    if is_fit and not fault:
+        fault = await asyncio.to_thread(fault_of, data)
+    if image is not None and fault:
+        text = f"{found.name} starts like {image.media_type}, but {fault}; it is not shown ({size} bytes)."
         return ToolResult(output=text, title=f"{found.name}: damaged image", metadata={"path": found.path})
-    if image is not None and size <= MOST_BYTES and max(image.width, image.height) <= LONGEST_EDGE:
+    if image is not None and is_fit:
         return _shown_image(found, data, image.media_type, image.width, image.height, "")
     try:
         fit = await asyncio.to_thread(fitted, data, MOST_BYTES)
