@@ -15,6 +15,7 @@ from mainspring.events.agent import (
     TurnEnd,
     TurnStart,
 )
+from mainspring.events.budget_hooks import BudgetExceeded, BudgetWarning, ToolBudgetExceeded
 from mainspring.events.bus import Handler, HookBus, Hooks, Observer, hook_class, refuse_async
 from mainspring.events.cancel import CancelToken, run_cancellable, sleep
 from mainspring.events.catalog import HOOKS
@@ -115,6 +116,8 @@ __all__ = [
     "AgentEvent",
     "AgentStart",
     "CallHook",
+    "BudgetExceeded",
+    "BudgetWarning",
     "CHILD_HOOKS",
     "CancelToken",
     "ChildHook",
@@ -189,6 +192,7 @@ __all__ = [
     "ToolCallDelta",
     "ToolCallEnd",
     "ToolCallStart",
+    "ToolBudgetExceeded",
     "ToolErrorHook",
     "ToolExecutionEnd",
     "ToolExecutionStart",

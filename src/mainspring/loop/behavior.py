@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.models import RetryConfig, ThinkingLevel
+
+if TYPE_CHECKING:  # what a policy is told belongs to the policy; here it is only passed on
+    from mainspring.policies.budgets import Budget, ToolBudget
+    from mainspring.policies.compaction import Compactor
+    from mainspring.policies.dedup import Hasher
+    from mainspring.policies.thinking import ThinkingDecay
 
 
 class Behavior(Struct, frozen=True, kw_only=True):
@@ -30,6 +37,31 @@ class Behavior(Struct, frozen=True, kw_only=True):
             fails. Default 3.
         retry: How failed model calls are tried again; ``None`` is not at all. Default: 3 times from 1 to 10 seconds.
         timeout: Seconds for one model call; ``None`` leaves it to the transport. Default ``None``.
+        cache: Whether the provider's prompt cache is steered. Default true.
+        schema: What the answer must be: a JSON Schema, or a msgspec, pydantic or dataclass type. Default ``None``: text.
+        output_retries: How many answers that do not fit ``schema`` may be followed by another try. Default 2.
+        thinking_decay: How reasoning shrinks over a run: see `ThinkingDecay`, or a function of the turn (from 1) and of the
+            whole budget in tokens. Clamped to 0 and the whole. Default ``None``.
+        session_budget: What all runs of the conversation may spend together, sub-agents included. Default ``None``.
+        warn_at: The share of a limit from which on `budget:warning` fires, once for each limit in a run; ``None``: never.
+            Default 0.8.
+        dedup_reads: Whether a file read again, unchanged, comes back as a line that says so. Default true.
+        require_read_before_edit: Whether a file must have been read, and must not have changed since, before a tool may
+            write to it. Default false.
+        elide_stale_reads: Whether what was read of a file that changed since is left out of requests. Default false.
+        dedup_tools: Tools of which a call like the one before it gives the same result without being made, each with what
+            makes calls alike. Never a tool with side effects. Default: none.
+        tool_budgets: How often a tool may be called in a run: a number, or a `ToolBudget`. Default: any number of times.
+        tool_output_budget: Bytes of results in one turn from which on the model is told to sum up first. Default ``None``.
+        compact_strategy: ``tail`` leaves old, long results of tools out of requests. Default ``off``.
+        compact_threshold: Bytes of results in the conversation that ``tail`` lets pass. Default 131072.
+        compact_keep_turns: The last turns, whose results ``tail`` never leaves out. Default 4.
+        on_overflow: What happens when the conversation does not fit the model: ``compact`` leaves out and shortens results
+            of tools and asks again, once; ``fail`` ends the run; or a `Compactor` of your own. Default ``compact``.
+        persist_threshold: Bytes of a result's text from which on it goes to a file, and a preview to the model. Default
+            ``None``: never.
+        persist_dir: The folder for those files, made when needed. Default ``None``: nothing is persisted.
+        persist_exclude_tools: Tools whose results stay as they are. Default: none.
     """
 
     max_turns: int | None | UnsetType = UNSET
@@ -47,6 +79,25 @@ class Behavior(Struct, frozen=True, kw_only=True):
     max_repairs: int | UnsetType = UNSET
     retry: RetryConfig | None | UnsetType = UNSET
     timeout: float | None | UnsetType = UNSET
+    cache: bool | UnsetType = UNSET
+    schema: Any = UNSET
+    output_retries: int | UnsetType = UNSET
+    thinking_decay: ThinkingDecay | Callable[[int, int], float] | None | UnsetType = UNSET
+    session_budget: Budget | None | UnsetType = UNSET
+    warn_at: float | None | UnsetType = UNSET
+    dedup_reads: bool | UnsetType = UNSET
+    require_read_before_edit: bool | UnsetType = UNSET
+    elide_stale_reads: bool | UnsetType = UNSET
+    dedup_tools: Mapping[str, Hasher] | UnsetType = UNSET
+    tool_budgets: Mapping[str, int | ToolBudget] | UnsetType = UNSET
+    tool_output_budget: int | None | UnsetType = UNSET
+    compact_strategy: Literal["off", "tail"] | UnsetType = UNSET
+    compact_threshold: int | UnsetType = UNSET
+    compact_keep_turns: int | UnsetType = UNSET
+    on_overflow: Literal["compact", "fail"] | Compactor | UnsetType = UNSET
+    persist_threshold: int | None | UnsetType = UNSET
+    persist_dir: str | None | UnsetType = UNSET
+    persist_exclude_tools: tuple[str, ...] | UnsetType = UNSET
 
     def over(self, base: Behavior) -> Behavior:
         """These options, with those of ``base`` where these are unset."""
@@ -75,6 +126,25 @@ class Settled(Struct, frozen=True, kw_only=True):
     max_repairs: int = 3
     retry: RetryConfig | None = RetryConfig()
     timeout: float | None = None
+    cache: bool = True
+    schema: Any = None
+    output_retries: int = 2
+    thinking_decay: ThinkingDecay | Callable[[int, int], float] | None = None
+    session_budget: Budget | None = None
+    warn_at: float | None = 0.8
+    dedup_reads: bool = True
+    require_read_before_edit: bool = False
+    elide_stale_reads: bool = False
+    dedup_tools: Mapping[str, Hasher] = {}
+    tool_budgets: Mapping[str, int | ToolBudget] = {}
+    tool_output_budget: int | None = None
+    compact_strategy: Literal["off", "tail"] = "off"
+    compact_threshold: int = 131_072
+    compact_keep_turns: int = 4
+    on_overflow: Literal["compact", "fail"] | Compactor = "compact"
+    persist_threshold: int | None = None
+    persist_dir: str | None = None
+    persist_exclude_tools: tuple[str, ...] = ()
 
 
 _NAMES = Behavior.__struct_fields__

@@ -1,0 +1,84 @@
+"""The limits of a run and of its conversation, with all sub-agents: asked before each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from mainspring.events import AgentDone, BudgetWarning, RunStatus, TurnBefore, UsageUpdate
+from mainspring.policies.budgets.ledger import Budget, Ledger
+
+if TYPE_CHECKING:
+    from mainspring.loop import HookBus
+
+
+class SpendingLimits:
+    """Enters what a run spends, and ends it before the request that a limit forbids.
+
+    Args:
+        run: The run's own budget.
+        session: That of the whole conversation.
+        ledger: The run's ledger; it stands below the conversation's.
+        bus: Hears the warnings.
+        elapsed: A clock, in seconds.
+        warn_at: The share of a limit from which on there is a warning, once for each limit; ``None``: never.
+    """
+
+    def __init__(
+        self,
+        run: Budget,
+        session: Budget,
+        ledger: Ledger,
+        bus: HookBus,
+        elapsed: Callable[[], float],
+        *,
+        warn_at: float | None = 0.8,
+    ) -> None:
+        self._run, self._session = run, session
+        self._ledger = ledger
+        self._bus = bus
+        self._elapsed = elapsed
+        self._started = elapsed()
+        self._warn_at = warn_at
+        self._warned: set[tuple[str, str]] = set()
+        self._own = Ledger(ledger)
+
+    def usage(self, hook: UsageUpdate) -> None:
+        """The handler of `usage`; without it everything is entered when the run is over."""
+        self._own.add(hook.usage, turns=0 if hook.purpose else 1)
+
+    async def before(self, hook: TurnBefore) -> None:
+        """The handler of `turn:before`; belongs behind all others, since they may spend something."""
+        for scope, status, spent, limit in self._limits():
+            if spent >= limit:
+                hook.stop = status
+                return
+            if self._warn_at is not None and spent >= self._warn_at * limit and (scope, status) not in self._warned:
+                self._warned.add((scope, status))
+                if self._bus.has(BudgetWarning):
+                    await self._bus.emit(BudgetWarning(scope, status, spent, limit))
+
+    def done(self, hook: AgentDone) -> None:
+        """The handler of `agent:done`: enters what is missing, such as a call that broke off, and the time."""
+        cost = hook.usage.cost.total if hook.usage.cost else self._own.cost
+        tokens, turns = hook.usage.total_tokens - self._own.tokens, hook.turns - self._own.turns
+        self._own.enter(max(tokens, 0), max(cost - self._own.cost, 0.0), max(turns, 0))
+        seconds = self._elapsed() - self._started
+        self._ledger.seconds += seconds
+        if self._ledger.above is not None:
+            self._ledger.above.seconds += seconds
+
+    def _limits(self) -> Iterator[tuple[str, RunStatus, float, float]]:
+        """Scope, the status that ends a run there, what was spent, and the limit."""
+        seconds = self._elapsed() - self._started
+        for scope, ledger, budget in (("run", self._ledger, self._run), ("session", self._ledger.above, self._session)):
+            if ledger is None:
+                continue
+            if budget.max_turns is not None:
+                yield scope, "max_turns", ledger.turns, budget.max_turns
+            if budget.max_total_tokens is not None:
+                yield scope, "max_tokens", ledger.tokens, budget.max_total_tokens
+            if budget.max_cost is not None:
+                yield scope, "max_cost", ledger.cost, budget.max_cost
+            if budget.max_seconds is not None:
+                yield scope, "max_seconds", ledger.seconds + seconds, budget.max_seconds

@@ -1,0 +1,100 @@
+"""How often a tool may be called in a run."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from mainspring.events import ToolBudgetExceeded, ToolGate, ToolResultsAfter, TurnAfter
+from mainspring.messages import Message
+
+if TYPE_CHECKING:
+    from mainspring.loop import HookBus
+
+Exceeded = Mapping[str, str] | None
+"""What is to happen with a call over its budget: ``{"mode": "block" or "steer", "message": ...}``; ``None`` lets it pass."""
+
+OnExceed = Literal["block", "steer"] | Callable[[str, int, int], Exceeded | Awaitable[Exceeded]]
+
+
+class ToolBudget(Struct, frozen=True):
+    """How often a tool may be called in a run, and what happens then.
+
+    Attributes:
+        max: Most calls.
+        on_exceed: ``block``: further calls are refused. ``steer``: they are made, and the model is told once in a run, in a
+            user message behind the results, to stop. A function of the tool's name, the number of this call and ``max``
+            gives ``mode`` and ``message``; sync or async. Default ``block``.
+    """
+
+    max: int
+    on_exceed: OnExceed = "block"
+
+
+class ToolBudgets:
+    """Counts calls where they are let in, so that those of one answer cannot pass together.
+
+    Args:
+        budgets: By tool: a number of calls, or a `ToolBudget`.
+        bus: Hears of each call beyond.
+    """
+
+    def __init__(self, budgets: Mapping[str, int | ToolBudget], bus: HookBus) -> None:
+        self._budgets = {n: ToolBudget(b) if isinstance(b, int) else b for n, b in budgets.items()}
+        self._bus = bus
+        self._counts: Mapping[str, int] = {}
+        self._reserved: Counter[str] = Counter()
+        self._steered: set[str] = set()
+        self._messages: list[str] = []
+        self._turn = 0
+
+    def turn(self, hook: TurnAfter) -> None:
+        """The handler of `turn:after`: what was let in and did not happen after all is given back."""
+        self._turn, self._counts = hook.turn, hook.tool_counts
+        self._reserved.clear()
+
+    async def gate(self, hook: ToolGate) -> None:
+        """The handler of `tool:gate`."""
+        name, budget = hook.name, self._budgets.get(hook.name)
+        if budget is None:
+            return
+        count = self._counts.get(name, 0) + self._reserved[name] + 1
+        mode = "" if count <= budget.max else await self._exceeded(hook, budget, count)
+        if mode != "block":
+            self._reserved[name] += 1
+
+    def results(self, hook: ToolResultsAfter) -> None:
+        """The handler of `tool-results:after`: what the model is to be told joins behind the results."""
+        hook.follow += [Message.user(text) for text in self._messages]
+        self._messages.clear()
+
+    async def _exceeded(self, hook: ToolGate, budget: ToolBudget, count: int) -> str:
+        mode, text = await _decide(hook.name, budget, count)
+        if mode and self._bus.has(ToolBudgetExceeded):
+            await self._bus.emit(ToolBudgetExceeded(self._turn, hook.turn_id, hook.name, count, budget.max, mode))
+        if mode == "block":
+            hook.block = text
+        elif mode == "steer" and hook.name not in self._steered:
+            self._steered.add(hook.name)
+            self._messages.append(text)
+        return mode
+
+
+async def _decide(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
+    """What happens with a call beyond the budget, and what the model is told; no mode lets it pass."""
+    mode, text = budget.on_exceed, ""
+    if not isinstance(mode, str):
+        answer = mode(tool, count, budget.max)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if answer is None:
+            return "", ""
+        mode, text = answer.get("mode", "block"), answer.get("message", "")
+    times = f"{budget.max} call{'' if budget.max == 1 else 's'}"
+    if mode == "steer":
+        told = f"[Tool budget exceeded: {tool} has had its {times} in this run. Do not call it again; go on with what you have.]"
+        return mode, text or told
+    return "block", text or f"{tool} has had its {times} in this run; go on without it"

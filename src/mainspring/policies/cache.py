@@ -1,0 +1,10 @@
+"""Whether the provider's prompt cache is steered."""
+
+from __future__ import annotations
+
+from mainspring.events import TurnBefore
+
+
+def leave_cache_alone(hook: TurnBefore) -> None:
+    """Send neither breakpoints nor cache keys. A handler of `turn:before`."""
+    hook.request.cache = False

@@ -1,0 +1,69 @@
+"""Less reasoning as a run goes on: the first turns plan, later ones mostly carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mainspring.events import TurnBefore
+
+if TYPE_CHECKING:
+    from mainspring.models import ModelRequest, ThinkingLevel
+
+LEVELS: dict[ThinkingLevel, int] = {
+    "off": 0,
+    "minimal": 1024,
+    "low": 4096,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+}
+"""Tokens that stand for a level while it decays: 1024 is the least that Anthropic takes, each further step about doubles."""
+
+
+class ThinkingDecay(Struct, frozen=True):
+    """Up to turn ``after_turn`` the whole budget, then ``factor`` times that of the turn before.
+
+    Attributes:
+        after_turn: The last turn of a run, from 1, with the whole budget.
+        factor: By what the budget of each later turn is multiplied. Default 0.5.
+        floor: Tokens below which it does not fall. Default 0.
+    """
+
+    after_turn: int
+    factor: float = 0.5
+    floor: int = 0
+
+    def __call__(self, turn: int, base: int) -> float:
+        """The budget of a turn whose whole budget were ``base``; may lie outside 0 to ``base``."""
+        late = max(0, turn - self.after_turn)
+        return base if not late else max(base * self.factor**late, self.floor)
+
+
+class DecayThinking:
+    """Sets the reasoning of each request, before anybody else sees it.
+
+    An exact budget shrinks to the token. A level becomes the highest level whose tokens (`LEVELS`) still fit, so that it
+    works where a provider takes levels only. Where neither is set, the provider decides and nothing happens.
+
+    Args:
+        decay: The rule: a function of the run's turn (from 1) and of the whole budget in tokens.
+    """
+
+    def __init__(self, decay: Callable[[int, int], float]) -> None:
+        self._decay = decay
+
+    def before(self, hook: TurnBefore) -> None:
+        """The handler of `turn:before`."""
+        request: ModelRequest = hook.request
+        if request.thinking_budget is not None:
+            request.thinking_budget = self._left(hook.turn, request.thinking_budget)
+        elif request.thinking is not None:
+            left = self._left(hook.turn, LEVELS[request.thinking])
+            fitting: list[ThinkingLevel] = [level for level, tokens in LEVELS.items() if tokens <= left]
+            request.thinking = fitting[-1]
+
+    def _left(self, turn: int, base: int) -> int:
+        return int(max(0, min(self._decay(turn, base), base)))

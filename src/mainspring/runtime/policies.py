@@ -1,0 +1,223 @@
+"""From options to policies: what of a run's behavior is done by handlers of hooks, and in which order they are asked.
+
+All of it is seen in `_handlers`. Handlers are on the bus while a run goes and gone when it is over; what must outlive a run (what was
+read, what is left out of requests, what was spent) stays with the agent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mainspring.errors import ConfigError
+from mainspring.events import (
+    AgentDone,
+    ContextTransform,
+    ModelErrorHook,
+    ToolAfter,
+    ToolGate,
+    ToolIntent,
+    ToolPermit,
+    ToolResultsAfter,
+    ToolStart,
+    ToolTransform,
+    TurnAfter,
+    TurnBefore,
+    UsageUpdate,
+)
+from mainspring.messages import AgentMessage
+from mainspring.models import ModelProvider
+from mainspring.models.profile import Profile
+from mainspring.policies.budgets import Budget, Ledger, SpendingLimits, ToolBudgets, ToolOutputBudget
+from mainspring.policies.cache import leave_cache_alone
+from mainspring.policies.compaction import OverflowRecovery, TailCompactor, TailStubs
+from mainspring.policies.dedup import DedupTools
+from mainspring.policies.persistence import PersistResults
+from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
+from mainspring.policies.thinking import DecayThinking
+from mainspring.tools import LazyTool, Tool
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent, Hooks, Settled
+
+# The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
+RAW = -1000  # sees what a tool gave before anybody changes it
+SHORTEN = -200  # tail, then stale reads: before any other transform of the context
+SETTLE = -100  # thinking and cache: before an application's own `turn:before`
+ALLOWED_TOOLS, TOOL_BUDGETS, TOOL_DEDUP, DISCLOSURE = 10, 20, 30, 40  # the gates behind those of the application
+GUARD = 50  # before a session notes that a tool was started
+READS = 80  # behind an application's transforms of results
+PERSIST = 90  # what is kept is what all others made of it
+SPENDING = 95  # others may still have spent something
+
+
+class RunPolicies:
+    """The policies of one agent.
+
+    Args:
+        agent: The agent.
+        above: The ledger of the run that started this agent, where it is a sub-agent.
+    """
+
+    def __init__(self, agent: CoreAgent, above: Ledger | None = None) -> None:
+        self._agent = agent
+        self._session = Ledger(above)
+        self._session.add_history(agent.messages)
+        self._run: Ledger | None = None
+        self._conversation = _Conversation(agent)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run that goes on has spent, with all its sub-agents; between runs, the whole conversation."""
+        return self._run or self._session
+
+    @contextmanager
+    def during(self, options: Settled, tools: Iterable[Tool | LazyTool], model: ModelProvider) -> Generator[None]:
+        """Have the policies on the bus while this is open.
+
+        Args:
+            options: The run's behavior.
+            tools: What the run may call.
+            model: Whom it asks.
+
+        Raises:
+            ConfigError: If an option has a value that it cannot have.
+        """
+        self._run = Ledger(self._session)
+        if self._conversation.messages is not self._agent.context.messages:
+            self._conversation = _Conversation(self._agent)
+        handlers = [
+            *self._spending(options, self._run),
+            *_gates(options, self._agent),
+            *_requests(options, self._conversation, model),
+            *_results(options, self._conversation, tools, model),
+        ]
+        removers = [self._agent.bus.add(hooks, order=order) for order, hooks in handlers]
+        try:
+            yield
+        finally:
+            for remove in removers:
+                remove()
+            self._run = None
+
+    def _spending(self, options: Settled, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
+        run = Budget(
+            max_cost=options.max_cost,
+            max_total_tokens=options.max_total_tokens,
+            max_turns=options.max_turns,
+            max_seconds=options.max_seconds,
+        )
+        session = options.session_budget or Budget()
+        limits = SpendingLimits(
+            run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
+        )
+        yield SPENDING, {UsageUpdate: limits.usage, AgentDone: limits.done}
+        if run != Budget() or session != Budget():
+            yield SPENDING, {TurnBefore: limits.before}
+
+
+class _Conversation:
+    """What policies know of a conversation beyond a run."""
+
+    def __init__(self, agent: CoreAgent) -> None:
+        self.messages = agent.context.messages
+        self.env = agent.env
+        self.reads = ReadState(agent.env.cwd)
+        self._stale: ElideStaleReads | None = None
+        self._tail: tuple[tuple[int, int], TailStubs] | None = None
+
+    def history(self) -> list[AgentMessage]:
+        """The history; grows with the conversation."""
+        return self.messages
+
+    def stale(self) -> ElideStaleReads:
+        """The one policy of that kind; what it left out stays out."""
+        self._stale = self._stale or ElideStaleReads(self.history, self.env.cwd)
+        return self._stale
+
+    def tail(self, threshold: int, keep_turns: int) -> TailStubs:
+        """The same, for these options."""
+        if self._tail is None or self._tail[0] != (threshold, keep_turns):
+            stubs = TailStubs(self.history, threshold=threshold, keep_turns=keep_turns)
+            self._tail = ((threshold, keep_turns), stubs)
+        return self._tail[1]
+
+
+def _gates(options: Settled, agent: CoreAgent) -> Iterator[tuple[int, Hooks]]:
+    """Budgets of tools, and repeated calls."""
+    if options.tool_budgets:
+        calls = ToolBudgets(options.tool_budgets, agent.bus)
+        yield TOOL_BUDGETS, {TurnAfter: calls.turn, ToolGate: calls.gate, ToolResultsAfter: calls.results}
+    if options.tool_output_budget is not None:
+        output = ToolOutputBudget(options.tool_output_budget, agent.bus)
+        yield TOOL_BUDGETS, {TurnAfter: output.turn, ToolAfter: output.after, ToolResultsAfter: output.results}
+    if options.dedup_tools:
+        dedup = DedupTools(options.dedup_tools)
+        yield TOOL_DEDUP, {ToolIntent: dedup.intent, ToolGate: dedup.gate}
+        yield RAW, {ToolTransform: dedup.keep}
+
+
+def _requests(options: Settled, conversation: _Conversation, model: ModelProvider) -> Iterator[tuple[int, Hooks]]:
+    """What requests hold, and what happens when one is too long."""
+    if _checked(options.compact_strategy, "off", "tail", name="compact_strategy") == "tail":
+        tail = conversation.tail(options.compact_threshold, options.compact_keep_turns)
+        yield SHORTEN, {ContextTransform: _unless(lambda: _host_clears(model), tail.transform)}
+    if options.elide_stale_reads:
+        yield SHORTEN, {ContextTransform: conversation.stale().transform}
+    overflow = options.on_overflow
+    if not isinstance(overflow, str):
+        yield GUARD, {ModelErrorHook: OverflowRecovery(overflow).failed}
+    elif _checked(overflow, "compact", "fail", name="on_overflow") == "compact":
+        yield GUARD, {ModelErrorHook: OverflowRecovery(TailCompactor()).failed}
+    if options.thinking_decay is not None:
+        yield SETTLE, {TurnBefore: DecayThinking(options.thinking_decay).before}
+    if not options.cache:
+        yield SETTLE, {TurnBefore: leave_cache_alone}
+
+
+def _results(
+    options: Settled, conversation: _Conversation, tools: Iterable[Tool | LazyTool], model: ModelProvider
+) -> Iterator[tuple[int, Hooks]]:
+    """What becomes of results, and what must have been read."""
+    history, env = conversation.history, conversation.env
+    # Without a tool that names files nothing is ever read, and its calls need not pass here.
+    names_files = any(isinstance(t, LazyTool) or t.path_params for t in tools)
+    if options.require_read_before_edit:
+        guard = ReadBeforeEdit(conversation.reads, history, env)
+        yield GUARD, {ToolPermit: guard.permit, ToolStart: guard.start, ToolTransform: guard.transform}
+    if options.dedup_reads and names_files:
+        hidden: list[Callable[[str], bool]] = [lambda call_id: _host_clears(model)]
+        if options.compact_strategy == "tail":
+            hidden.append(conversation.tail(options.compact_threshold, options.compact_keep_turns).hides)
+        if options.elide_stale_reads:
+            hidden.append(conversation.stale().hides)
+        dedup = DedupReads(conversation.reads, history, env.cwd, lambda call_id: any(h(call_id) for h in hidden))
+        yield READS, {ToolTransform: dedup.transform}
+    if options.persist_dir and options.persist_threshold is not None:
+        folder = os.path.join(env.cwd, os.path.expanduser(options.persist_dir))
+        persist = PersistResults(folder, options.persist_threshold, options.persist_exclude_tools)
+        yield PERSIST, {ToolTransform: persist.transform}
+
+
+def _host_clears(model: ModelProvider) -> bool:
+    """Whether the host itself leaves out old results of tools; it knows its cache, and the real number of tokens."""
+    profile = getattr(model, "profile", None)
+    return isinstance(profile, Profile) and profile.messages.context_management is not None
+
+
+def _unless(
+    condition: Callable[[], bool], handler: Callable[[ContextTransform], None]
+) -> Callable[[ContextTransform], None]:
+    def ask(hook: ContextTransform) -> None:
+        if not condition():
+            handler(hook)
+
+    return ask
+
+
+def _checked(value: str, *known: str, name: str) -> str:
+    if value not in known:
+        raise ConfigError(f"behavior: {name} is {value!r}; it can be {' or '.join(map(repr, known))}")
+    return value
