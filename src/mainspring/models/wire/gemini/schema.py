@@ -41,7 +41,9 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
             fields = as_object(value) or {}
             kept[name] = {key: json_schema(as_object(field) or {}) for key, field in fields.items()}
         elif name in ("anyOf", "oneOf", "prefixItems"):
-            kept[name] = [json_schema(option) for option in as_objects(value)]
+            options = [json_schema(option) for option in as_objects(value)]
+            if options:
+                kept[name] = options
         elif name in ("items", "additionalProperties"):
             inner = as_object(value)
             kept[name] = value if inner is None else json_schema(inner)
@@ -74,7 +76,9 @@ def _said_otherwise(schema: Mapping[str, Any]) -> dict[str, Any]:
         fields["enum"] = [fields.pop("const")]
     if "enum" in fields:
         choices = as_list(fields["enum"])
-        if any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in choices):
+        if not choices:
+            del fields["enum"]
+        elif any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in choices):
             del fields["enum"]  # Only texts and numbers may be choices.
             _hint(fields, f"One of: {', '.join(map(str, choices))}")
     for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
