@@ -12,6 +12,8 @@ from mainspring.errors import ConfigError
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.policies.budgets import Ledger
+from mainspring.runtime.policies import RunPolicies
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
@@ -43,6 +45,7 @@ class Agent(CoreAgent):
         hooks: Handlers for the agent's lifetime, by hook.
         messages: A history to start from.
         steps: By which runs touch the outside; for durable engines, recording and tests.
+        ledger: Where what this agent spends is entered too: the `ledger` of the agent whose run started it.
         **options: Further options of `CoreAgent`: ``convert``, ``transform``, ``extra``.
 
     Raises:
@@ -65,6 +68,7 @@ class Agent(CoreAgent):
         hooks: Hooks | None = None,
         messages: str | Iterable[AgentMessage] = (),
         steps: Steps | None = None,
+        ledger: Ledger | None = None,
         **options: Any,
     ) -> None:
         installed: list[Plug] = []
@@ -85,6 +89,12 @@ class Agent(CoreAgent):
             steps=steps,
             **options,
         )
+        self._policies = RunPolicies(self, ledger)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was spent: by the run that goes on, with all its sub-agents; between runs, by the whole conversation."""
+        return self._policies.ledger
 
     def run_sync(self, prompt: Prompt = "", **options: Any) -> RunResult:
         """Run to the end and block meanwhile; options as in `run`.
@@ -112,13 +122,14 @@ class Agent(CoreAgent):
     ) -> RunResult:
         if thinking is not None:
             behavior = Behavior(thinking=thinking).over(behavior or Behavior())
-        return await super()._run(
-            prompt,
-            model=None if model is None else _model(model),
-            behavior=behavior,
-            tools=None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)],
-            **options,
-        )
+        asked = self.model if model is None else _model(model)
+        given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)]
+        if self.running:
+            return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
+        settled = (behavior or Behavior()).over(self.behavior).resolved()
+        offered = [*self.tools, *self._lazy] if given is None else given
+        with self._policies.during(settled, offered, asked):
+            return await super()._run(prompt, model=asked, behavior=behavior, tools=given, **options)
 
     async def _run_and_close(self, prompt: Prompt, options: Mapping[str, Any]) -> RunResult:
         try:
