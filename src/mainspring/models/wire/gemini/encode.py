@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -15,7 +13,7 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.history import EncodedHistory
+from mainspring.models.history import EncodedHistory, Seam, met
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.prepare import clean, sent_arguments, sent_schema
@@ -27,7 +25,10 @@ SLOT = "gemini"
 _UNSIGNED = "skip_thought_signature_validator"
 """What Google documents as the signature of a call that another model made."""
 
-_MODEL = b',{"role":"model"'
+_MODEL = b',{"role": "model","parts":'
+_SEAMS: tuple[Seam, ...] = ((b"] }", _MODEL + b"["),)
+"""Two answers in a row become one: a call may not follow a turn of the model. Two turns of the user may stand in a row."""
+
 _OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
 """Stands before a conversation that begins with the model: a call must follow a turn of the user."""
 
@@ -36,14 +37,14 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
     history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
-    stored, tail = history.pieces(_alternating(messages), lambda message: encode_message(message, profile))
+    stored, tail = history.pieces(messages, lambda message: encode_message(message, profile), _SEAMS)
     head = _head(request, profile, history)
-    first = stored or tail
-    if first.startswith(_MODEL):
-        return b"".join((head, _OPENING[1:], stored, tail, b"]}"))
-    if stored:
-        return b"".join((head, memoryview(stored)[1:], tail, b"]}"))
-    return b"".join((head, tail[1:], b"]}"))
+    opening = _OPENING if (stored or tail).startswith(_MODEL) else b""
+    cut, tail = met(stored, tail, _SEAMS)
+    conversation = memoryview(stored)[: len(stored) - cut]
+    if opening:
+        return b"".join((head, opening[1:], conversation, tail, b"]}"))
+    return b"".join((head, conversation[1:], tail, b"]}") if stored else (head, tail[1:], b"]}"))
 
 
 def encode_message(message: Message, profile: Profile) -> bytes:
@@ -52,37 +53,10 @@ def encode_message(message: Message, profile: Profile) -> bytes:
     if cleaned is None:
         return b""
     if cleaned.role == "assistant":
-        role, parts = "model", _assistant(cleaned, profile)
-    else:  # An instruction inside the conversation has no role of its own here.
-        role, parts = "user", _user(cleaned, profile)
-    return b"," + to_json({"role": role, "parts": parts}) if parts else b""
-
-
-def _alternating(messages: list[Message]) -> list[Message]:
-    """The messages with two answers of one model in a row as one: a call may not follow a turn of the model."""
-    if "aa" not in "".join([message.role[0] for message in messages]):
-        return messages
-    merged = list(messages)
-    for i in range(len(merged) - 2, -1, -1):
-        first, second = merged[i], merged[i + 1]
-        if first.role == second.role == "assistant" and _one_answer(first, second):
-            merged[i : i + 2] = [_merged(first, second)]
-    return merged
-
-
-def _one_answer(first: Message, second: Message) -> bool:
-    broken = ("error", "aborted")
-    same = (first.provider, first.model) == (second.provider, second.model)
-    return same and not first.tool_uses and first.stop_reason not in broken and second.stop_reason not in broken
-
-
-def _merged(first: Message, second: Message) -> Message:
-    """Both as one message: the same object each time, so that a history that was sent is known again."""
-    kept: dict[str, Any] = first.__dict__  # pyright: ignore[reportAssignmentType]
-    known: tuple[Message, Message] | None = kept.get("gemini+")
-    if known is None or known[0] is not second:
-        known = kept["gemini+"] = (second, replace(second, content=(*first.content, *second.content)))
-    return known[1]
+        parts = _assistant(cleaned, profile)
+        return _MODEL + to_json(parts) + b" }" if parts else b""
+    parts = _user(cleaned, profile)  # An instruction inside the conversation has no role of its own here.
+    return b"," + to_json({"role": "user", "parts": parts}) if parts else b""
 
 
 def _key(profile: Profile) -> str:
