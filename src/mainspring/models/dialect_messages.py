@@ -31,6 +31,7 @@ class MessagesDialect(Struct, frozen=True):
         forced_tools: Whether a tool call may be forced; else the model is left free to call one.
         prefill: Whether a conversation may end with words of the assistant, to be continued.
         reasoning: Whether signed thinking goes back to the model that made it.
+        hosted: Whether what the host's own tools did goes back to the model that used them.
         tool_images: Whether images stand inside tool results; else they follow in the same message.
         cache: Whether cache breakpoints may be sent.
         cache_ttl: How long what they mark is kept.
@@ -49,6 +50,7 @@ class MessagesDialect(Struct, frozen=True):
     forced_tools: bool = True
     prefill: bool = True
     reasoning: bool = True
+    hosted: bool = True
     tool_images: bool = True
     cache: bool = True
     cache_ttl: Literal["5m", "1h"] = "5m"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.events import Draft, StreamEvent
-from mainspring.models.json_values import to_json
+from mainspring.models.json_values import as_object, to_json
 from mainspring.models.prepare import new_call_id
 from mainspring.models.wire.anthropic_messages.events import Delta
 from mainspring.models.wire.anthropic_messages.opaque import is_opaque, opaque_data
@@ -45,16 +45,17 @@ class BlockAssembly:
     Attributes:
         draft: Where they go.
         response_id: The host's id of the answer, for calls that have none.
-        calls: How many tool calls there are.
+        calls: How many tool calls there are, and ``asked`` how many of them the model itself made; code that the host runs
+            makes calls too, and may have had its answers already.
         told: Whether anything was given out that must not be said twice: text, or a complete call.
     """
 
-    __slots__ = ("_ids", "_open", "calls", "draft", "response_id", "told")
+    __slots__ = ("_ids", "_open", "asked", "calls", "draft", "response_id", "told")
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.response_id = ""
-        self.calls = 0
+        self.calls = self.asked = 0
         self.told = False
         self._open: dict[int, _Open] = {}
         self._ids: set[str] = set()
@@ -120,7 +121,7 @@ class BlockAssembly:
             if given and not joined:
                 text = given if isinstance(given, str) else to_json(given).decode()
                 out.append(self.draft.arguments(opened.at, text))
-            out.append(self.draft.close_call(opened.at))
+            out.append(self.draft.close_call(opened.at, signature=_caller(opened)))
             self.told = True
         elif opened.kind == "opaque":
             self.draft.redacted_thinking(opaque_data(opened.start, joined))
@@ -146,6 +147,7 @@ class BlockAssembly:
             id = new_call_id(self.response_id, self.calls)
         self._ids.add(id)
         self.calls += 1
+        self.asked += _caller(opened) is None
         event = self.draft.open_call(id, name)
         opened.at = event.index
         out.append(event)
@@ -160,3 +162,9 @@ class BlockAssembly:
 def _string(block: Mapping[str, Any], name: str) -> str:
     value = block.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _caller(opened: _Open) -> str | None:
+    """Who made a call, as JSON, if it was not the model itself: it must go back with the call."""
+    caller = as_object(opened.start.get("caller"))
+    return None if caller is None or caller.get("type", "direct") == "direct" else to_json(caller).decode()

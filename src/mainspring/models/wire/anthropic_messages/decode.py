@@ -17,7 +17,11 @@ from mainspring.models.wire.anthropic_messages.blocks import BlockAssembly
 from mainspring.models.wire.anthropic_messages.counts import Counts
 from mainspring.models.wire.anthropic_messages.events import Event, LooseEvents, decode_event
 
-_STOP_REASONS: dict[str, StopReason] = {"max_tokens": "max_tokens", "stop_sequence": "stop_sequence"}
+_STOP_REASONS: dict[str, StopReason] = {
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+}
 _OVERFLOWN = "model_context_window_exceeded"
 
 
@@ -185,7 +189,7 @@ class MessagesDecoder:
         known = _STOP_REASONS.get(self._reason)
         if known == "max_tokens":
             return known
-        return "tool_use" if self._blocks.calls else known or "end_turn"
+        return "tool_use" if self._blocks.asked else known or "end_turn"
 
     def _loosely(self, name: str, data: bytes) -> Event:
         if self._loose is None:

@@ -29,10 +29,10 @@ from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.prepare import clean, sent_arguments
 from mainspring.models.profile import Profile
-from mainspring.models.wire.anthropic_messages.opaque import sendable
+from mainspring.models.wire.anthropic_messages.opaque import json_object, opaque_blocks
 from mainspring.models.wire.anthropic_messages.options import options
 from mainspring.models.wire.anthropic_messages.schema import input_schema
-from mainspring.models.wire.anthropic_messages.thinking import thinking
+from mainspring.models.wire.anthropic_messages.thinking import is_own, thinking
 
 SLOT = "anthropic_messages"
 
@@ -115,7 +115,7 @@ def encode_message(message: Message, profile: Profile) -> bytes:
 
 def _key(profile: Profile) -> str:
     d, info = profile.messages, profile.info
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.tool_images}|{hash(profile.unreadable)}"
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.hosted}|{d.tool_images}|{hash(profile.unreadable)}"
 
 
 def _marker(dialect: MessagesDialect) -> bytes:
@@ -207,16 +207,21 @@ def _add(pieces: list[Piece], piece: bytes) -> None:
 
 def _content(message: Message, profile: Profile) -> list[dict[str, Any]]:
     cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    if cleaned is None and message.role == "assistant" and is_own(message, profile):
+        cleaned = message  # Nothing that we understand, but what the host's own tools did may be in it.
     if cleaned is None:
         return []
     if cleaned.role == "assistant":
-        return _assistant(cleaned, profile.messages)
+        items = _assistant(cleaned, profile.messages)
+        while items and items[-1]["type"] in _THOUGHTS:
+            items.pop()  # Thinking must not be the last thing that the assistant said.
+        return items
     return _user(cleaned, profile.messages)
 
 
 def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    opaque = sendable(message.content)
+    opaque = opaque_blocks(message.content) if dialect.hosted else {}
     for position, block in enumerate(message.content):
         match block:
             case TextBlock():
@@ -231,11 +236,11 @@ def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any
                     items.append({"type": "redacted_thinking", "data": block.data})
             case ToolUseBlock():
                 name = _ILLEGAL_NAME.sub("_", block.name)[:_LONGEST_NAME] or "unnamed"
-                items.append({"type": "tool_use", "id": block.id, "name": name, "input": sent_arguments(block)})
+                item = {"type": "tool_use", "id": block.id, "name": name, "input": sent_arguments(block)}
+                caller = json_object(block.signature) if dialect.hosted else None
+                items.append({**item, "caller": caller} if caller and "type" in caller else item)
             case _:
                 items.append(_image(block) if isinstance(block, ImageBlock) else {"type": "text", "text": "[result]"})
-    while items and items[-1]["type"] in _THOUGHTS:
-        items.pop()  # Thinking must not be the last thing that the assistant said.
     return items
 
 

@@ -6,13 +6,13 @@ they came in, and go back to the model that made them in the form they had. Real
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from mainspring.events import parse_call
-from mainspring.messages import ContentBlock, RedactedThinkingBlock
+from mainspring.messages import ContentBlock, RedactedThinkingBlock, ToolUseBlock
 from mainspring.models.json_values import as_object, to_json
 
 _decode = msgspec.json.Decoder().decode
@@ -39,27 +39,28 @@ def opaque_data(start: Mapping[str, Any], grown: str) -> str:
     return to_json(block).decode()
 
 
-def sendable(blocks: Iterable[ContentBlock]) -> dict[int, dict[str, Any]]:
-    """The opaque blocks of a message that may go back: by position, without calls and results that miss each other."""
+def opaque_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
+    """The opaque blocks of a message, by position.
+
+    A call of the host's that has no answer beside it is left out, unless calls of ours wait there too: then the answer comes
+    with a later message.
+    """
     found: dict[int, dict[str, Any]] = {}
     for position, block in enumerate(blocks):
-        if isinstance(block, RedactedThinkingBlock) and block.data.startswith("{"):
-            value = _parsed(block.data)
-            if value is not None:
-                found[position] = value
-    called = {value.get("id") for value in found.values() if value.get("type") in _CALLS}
+        value = json_object(block.data) if isinstance(block, RedactedThinkingBlock) else None
+        if value is not None and "type" in value:
+            found[position] = value
+    if not found or any(isinstance(block, ToolUseBlock) for block in blocks):
+        return found
     answered = {value.get("tool_use_id") for value in found.values()}
-    return {at: value for at, value in found.items() if _is_paired(value, called, answered)}
+    return {at: value for at, value in found.items() if value.get("type") not in _CALLS or value.get("id") in answered}
 
 
-def _is_paired(block: Mapping[str, Any], called: set[Any], answered: set[Any]) -> bool:
-    if block.get("type") in _CALLS:
-        return block.get("id") in answered
-    return "tool_use_id" not in block or block["tool_use_id"] in called
-
-
-def _parsed(data: str) -> dict[str, Any] | None:
+def json_object(text: str | None) -> dict[str, Any] | None:
+    """The JSON object in a text that was kept, if it is one of ours."""
+    if not text or not text.startswith("{"):
+        return None
     try:
-        return as_object(_decode(data))
+        return as_object(_decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None

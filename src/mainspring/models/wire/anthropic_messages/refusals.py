@@ -15,6 +15,9 @@ from mainspring.models.wire.anthropic_messages.thinking import listed_efforts
 _MAX_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
 _PREFILL = re.compile(r"prefill|must end with a user message")
 _SIGNED = re.compile(r"signature|thinking.{0,40}\bblocks?\b|\bblocks?\b.{0,40}thinking", re.DOTALL)
+_HOSTED = re.compile(
+    r"server_tool_use|mcp_tool_|srvtoolu|compaction|caller|(search|fetch|execution|advisor)_tool_result"
+)
 _NO_THINKING = re.compile(
     r"thinking.{0,60}not (be )?support|not support.{0,40}thinking|\bthinking: extra inputs", re.DOTALL
 )
@@ -47,6 +50,8 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield _changed(profile, drop_unbound=True)
     if "max_tokens" not in text and _SIGNED.search(text):
         yield _changed(profile, reasoning=False)
+    if _HOSTED.search(text):
+        yield _changed(profile, hosted=False)
     if "effort" in text:
         known = listed_efforts(text.partition("supported levels")[2])
         yield _changed(profile, efforts=known if known != profile.messages.efforts else ())

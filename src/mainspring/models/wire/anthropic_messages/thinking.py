@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mainspring.messages import RedactedThinkingBlock, ThinkingBlock
+from mainspring.messages import Message, RedactedThinkingBlock, ThinkingBlock
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelRequest, ThinkingLevel
 from mainspring.models.profile import Profile
@@ -75,6 +75,11 @@ def listed_efforts(text: str) -> tuple[str, ...]:
     return tuple(effort for effort in _EFFORTS if effort in text)
 
 
+def is_own(message: Message, profile: Profile) -> bool:
+    """Whether a message was made by the model that is asked now."""
+    return message.provider == profile.provider and message.model == profile.model
+
+
 def _level(budget: int) -> ThinkingLevel:
     for level, tokens in BUDGETS.items():
         if 0 < budget <= tokens:
@@ -113,8 +118,8 @@ def _goes_on_unthought(request: ModelRequest, profile: Profile) -> bool:
             continue
         if message.role != "assistant" or not message.tool_uses:
             return False
-        own = message.provider == profile.provider and message.model == profile.model and profile.messages.reasoning
-        return not own or not any(
+        known = is_own(message, profile) and profile.messages.reasoning
+        return not known or not any(
             isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and block.signature)
             for block in message.content
         )
