@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
+from mainspring.models import api_versions
 from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.credentials import require_key, setting
 from mainspring.models.dialect_messages import MessagesDialect, ThinkingOff
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers.common import credential, given_key, http_profile, timeouts
+from mainspring.models.providers.common import credential, given_key, http_profile, own_setting, timeouts
 from mainspring.models.wire.anthropic_messages import AnthropicMessages
 
 NAME = "anthropic"
@@ -23,9 +23,6 @@ MODEL = "claude-sonnet-4-20250514"
 URL_VARIABLE = "ANTHROPIC_BASE_URL"
 KEY_HEADER = "x-api-key"
 PATH = "/v1/messages"
-
-VERSION = "2023-06-01"
-"""Value of the header ``anthropic-version``: what requests and answers look like."""
 
 CONTEXT_BETA = "context-management-2025-06-27"
 """The beta that server-side context management needs."""
@@ -79,7 +76,7 @@ def messages_model(
         path=PATH,
         accepts=_configured(config, dialect_of(model)),
         key_header=key_header,
-        headers={"anthropic-version": _own(config, "anthropic_version", str) or VERSION},
+        headers={"anthropic-version": own_setting(config, "anthropic_version", str) or api_versions.ANTHROPIC},
     )
     betas = _betas(profile.messages)
     if betas:
@@ -147,10 +144,10 @@ def _thinking_off(family: str, version: tuple[int, int]) -> ThinkingOff:
 
 def _configured(config: ProviderConfig, dialect: MessagesDialect) -> MessagesDialect:
     """The dialect with the settings that stand beside the others."""
-    managed = _own(config, "context_management", bool | dict[str, Any])
-    ttl = _own(config, "cache_ttl", str)
+    managed = own_setting(config, "context_management", bool | dict[str, Any])
+    ttl = own_setting(config, "cache_ttl", str)
     changes: dict[str, Any] = {
-        "extra_betas": tuple(_own(config, "extra_betas", list[str]) or ()),
+        "extra_betas": tuple(own_setting(config, "extra_betas", list[str]) or ()),
         "context_management": CLEAR_TOOL_USES if managed is True else managed or None,
     }
     if ttl not in (None, "", "5m", "1h"):
@@ -158,21 +155,6 @@ def _configured(config: ProviderConfig, dialect: MessagesDialect) -> MessagesDia
             f"Setting `cache_ttl` of {config.provider} must be 5m or 1h, not {ttl!r}", provider=config.provider
         )
     return replace(dialect, **changes, **({"cache_ttl": ttl} if ttl else {}))
-
-
-def _own(config: ProviderConfig, name: str, kind: Any) -> Any:
-    """A setting of this provider, with its name in either case."""
-    head, *tail = name.split("_")
-    camel = head + "".join([word.title() for word in tail])
-    value = config.extra.get(name, config.extra.get(camel))
-    if value is None:
-        return None
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise ProviderConfigError(
-            f"Setting `{name}` of {config.provider}: {error}", provider=config.provider
-        ) from error
 
 
 def _betas(dialect: MessagesDialect) -> tuple[str, ...]:

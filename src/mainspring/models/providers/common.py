@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -106,6 +106,30 @@ def http_profile(
         max_output_tokens=config.max_output_tokens,
     )
     return replace(profile, **{_FIELDS[type(accepts)]: checked_dialect(config, accepts)})
+
+
+def own_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
+    """A setting that only this provider knows; ``None`` if it is not given, which an empty text counts as.
+
+    Args:
+        config: The settings.
+        name: Its name with underscores; it may also be written in camel case.
+        kind: What it must be.
+
+    Raises:
+        ProviderConfigError: If it is something else.
+    """
+    head, *tail = name.split("_")
+    camel = head + "".join([word.title() for word in tail])
+    value = config.extra.get(name, config.extra.get(camel))
+    if value is None or value == "":
+        return None
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ProviderConfigError(
+            f"Setting `{name}` of {config.provider}: {error}", provider=config.provider
+        ) from error
 
 
 def given_key(config: ProviderConfig) -> str | None:

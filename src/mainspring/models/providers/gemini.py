@@ -6,6 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from mainspring.errors import ProviderConfigError
+from mainspring.models import api_versions
 from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import require_key, setting
 from mainspring.models.dialect_gemini import GeminiDialect
@@ -14,9 +15,6 @@ from mainspring.models.providers.common import credential, given_key, http_profi
 from mainspring.models.wire.gemini import Gemini
 
 NAME = "gemini"
-API_VERSION = "v1beta"
-"""Pinned: ``v1`` lacks thinking, tools in JSON Schema and the previews."""
-
 HOST = "https://generativelanguage.googleapis.com"
 MODEL = "gemini-2.0-flash-exp"
 URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
@@ -81,4 +79,4 @@ def dialect_of(model: str) -> GeminiDialect:
 
 def _versioned(base_url: str) -> str:
     """The base URL with the version of the interface, unless it has a path of its own."""
-    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{API_VERSION}"
+    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{api_versions.GEMINI}"
