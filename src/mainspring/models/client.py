@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.errors import InvalidResponseError
+from mainspring.errors import InvalidResponseError, ModelError
 from mainspring.events import CancelToken, Done, StreamError, StreamEvent
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, as_messages, convert_to_llm
 from mainspring.models.classify import classify_exception
+from mainspring.models.client_models import KeyFinder, ModelCache, split_options
+from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse
-from mainspring.models.registry import ProviderRegistry, create_model_provider
+from mainspring.models.registry import ProviderRegistry
 from mainspring.models.results import Failure, ModelResult, Success, failure_of
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
+from mainspring.models.structured import Schema, Structured, json_schema, parse_structured
 
 Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
-Source = ModelProvider | ProviderConfig | Mapping[str, Any]
+Source = ModelProvider | ProviderConfig | Mapping[str, Any] | str
 
 _log = logging.getLogger("mainspring.models")
 _log.addHandler(logging.NullHandler())
@@ -97,11 +99,12 @@ class LLMClient:
     The model is made on the first call and kept. It is made anew when the configuration has changed by the next call.
 
     Args:
-        source: A model; or a provider's configuration, as `ProviderConfig` or dict; or a function that gives one of these
-            (asked before each call, so that a changed default takes effect).
+        source: A model; its name, as ``provider:model``; or a provider's configuration, as `ProviderConfig` or dict; or a
+            function that gives one of these (asked before each call, so that a changed default takes effect).
         retry_config: How to try again.
         callbacks: What to call on the way.
         registry: Where providers are looked up; the built-in ones by default.
+        get_api_key: Gives the key of a provider, by its name; asked before each request, where the configuration has none.
     """
 
     def __init__(
@@ -111,18 +114,16 @@ class LLMClient:
         retry_config: RetryConfig | None = None,
         callbacks: ModelCallbacks | None = None,
         registry: ProviderRegistry | None = None,
+        get_api_key: KeyFinder | None = None,
     ) -> None:
         self._source = source
         self._retry = retry_config or RetryConfig()
         self._callbacks = callbacks or ModelCallbacks()
-        self._registry = registry
-        self._model: ModelProvider | None = None
-        self._made_of: object = None
+        self._models = ModelCache(registry, get_api_key)
 
     def get_provider_name(self) -> str:
         """Name of the provider, as configured."""
-        source = self._current()
-        return source.provider
+        return self._current().provider
 
     def get_model_name(self) -> str:
         """Id of the model (of the deployment, where there are those); empty if it is the provider's default and no call
@@ -131,9 +132,8 @@ class LLMClient:
         source = self._current()
         if not isinstance(source, ProviderConfig):
             return source.model
-        if self._model is not None and source == self._made_of:
-            return self._model.model
-        return source.model or ""
+        made = self._models.made(source)
+        return made.model if made is not None else source.model or ""
 
     async def invoke(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
@@ -143,16 +143,34 @@ class LLMClient:
         Args:
             prompt: Text or messages.
             signal: Stops waiting for another try.
-            options: Fields of `ModelRequest`: ``system``, ``tools``, ``temperature``, ``max_output_tokens``, ...
+            options: Fields of `ModelRequest`: ``system``, ``tools``, ``temperature``, ``max_output_tokens`` (or
+                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ...; and, where the
+                client was made of a configuration, settings of the provider for this call alone: ``api_key``,
+                ``base_url``, ``model``, ``deployment``, ``api_version``, ``headers``, ...
         """
         try:
-            async with aclosing(await self._open(prompt, signal, options)) as events:
-                async for event in events:
-                    if isinstance(event, Done):
-                        return Success(ModelResponse(event.message))
-            raise InvalidResponseError("the model gave no answer")
+            events, name, model = await self._open(prompt, signal, options)
+            return Success(await collect(events, name, model))
         except Exception as error:  # noqa: BLE001 - becomes the result
             return await self._failed(error)
+
+    async def structured(
+        self, prompt: Prompt, schema: Schema, *, signal: CancelToken | None = None, **options: Any
+    ) -> ModelResult[Structured]:
+        """Ask for an answer that follows a schema: ``result.value``, or ``result.text`` where it does not follow.
+
+        Args:
+            prompt: Text or messages.
+            schema: A JSON Schema, a type, or a pydantic model.
+            signal: Stops waiting for another try.
+            options: As for `invoke`.
+        """
+        try:
+            wanted = json_schema(schema)
+        except (TypeError, RuntimeError) as error:
+            return await self._failed(error)
+        result = await self.invoke(prompt, signal=signal, schema=wanted, **options)
+        return result if isinstance(result, Failure) else Success(parse_structured(result.result, schema))
 
     async def stream(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
@@ -165,57 +183,80 @@ class LLMClient:
         Args:
             prompt: Text or messages.
             signal: Stops waiting for another try.
-            options: Fields of `ModelRequest`.
+            options: As for `invoke`.
         """
         await _call(self._callbacks.on_stream_start)
         try:
-            events = await self._open(prompt, signal, options)
+            events, name, _ = await self._open(prompt, signal, options)
             first = await anext(events, None)
             if first is None:
-                raise InvalidResponseError("the model gave no answer")
+                raise InvalidResponseError(f"{name} gave no answer", reason="empty", provider=name)
             return Success(ResultStream(events, first, self._callbacks))
         except Exception as error:  # noqa: BLE001 - becomes the result
             return await self._failed(error)
 
     async def aclose(self) -> None:
         """Give back connections; it may be used again."""
-        if self._model is not None:
-            await self._model.aclose()
+        await self._models.aclose()
 
     async def _open(
         self, prompt: Prompt, signal: CancelToken | None, options: Mapping[str, Any]
-    ) -> AsyncGenerator[StreamEvent, None]:
-        model = await self._provider()
-        request = ModelRequest(convert_to_llm(as_messages(prompt)), **options)
-        return retry_stream(
+    ) -> tuple[AsyncGenerator[StreamEvent, None], str, str]:
+        """The stream of a call, the provider's name and the model's."""
+        asked, settings = split_options(options)
+        model = await self._models.get(self._current(), settings)
+        request = ModelRequest(convert_to_llm(as_messages(prompt)), **asked)
+        events = retry_stream(
             lambda: model.stream(request),
             self._retry,
             on_retry=lambda info: _call(self._callbacks.on_retry, info),
             signal=signal,
         )
+        return events, model.provider, model.model
 
     async def _failed(self, error: Exception) -> Failure:
         failure = failure_of(classify_exception(error))
         await _call(self._callbacks.on_error, failure)
         return failure
 
-    async def _provider(self) -> ModelProvider:
-        source = self._current()
-        if not isinstance(source, ProviderConfig):
-            return source
-        if self._model is None or source != self._made_of:
-            old, self._model = self._model, None
-            if old is not None:
-                await old.aclose()
-            self._model = await create_model_provider(source, registry=self._registry)
-            self._made_of = source
-        return self._model
-
     def _current(self) -> ModelProvider | ProviderConfig:
         source = self._source
         if callable(source):
             source = source()
+        if isinstance(source, str):
+            return self._models.named(source)
         return as_config(source) if isinstance(source, ProviderConfig | Mapping) else source
+
+
+async def complete(
+    model: ModelProvider | ProviderConfig | Mapping[str, Any] | str,
+    prompt: Prompt,
+    *,
+    retry_config: RetryConfig | None = None,
+    registry: ProviderRegistry | None = None,
+    get_api_key: KeyFinder | None = None,
+    signal: CancelToken | None = None,
+    **options: Any,
+) -> Message:
+    """One answer of a model, as a message.
+
+    Args:
+        model: A model, its name (``provider:model``), or a provider's configuration.
+        prompt: Text or messages.
+        retry_config: How to try again.
+        registry: Where providers are looked up; the built-in ones by default.
+        get_api_key: Gives the key of a provider, by its name.
+        signal: Stops waiting for another try.
+        options: As for `LLMClient.invoke`.
+
+    Raises:
+        ModelError: If there is no answer; ``partial`` is what had arrived.
+    """
+    client = LLMClient(model, retry_config=retry_config, registry=registry, get_api_key=get_api_key)
+    result = await client.invoke(prompt, signal=signal, **options)
+    if isinstance(result, Failure):
+        raise result.cause or ModelError(result.message, code=result.error)
+    return result.result.message
 
 
 async def _call(function: Callable[..., Any] | None, *arguments: object) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -99,6 +99,15 @@ class RetryOptions(Struct, frozen=True):
     rng: Callable[[], float] = random.random
 
 
+class RetryFields(TypedDict, total=False):
+    """Single fields of `RetryOptions`, as arguments."""
+
+    on_retry: OnRetry | None
+    signal: CancelToken | None
+    sleep: Sleep
+    rng: Callable[[], float]
+
+
 def is_retryable_error(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
     return classify_exception(error).retryable
@@ -139,7 +148,7 @@ def next_delay(
 
 
 async def with_retry(
-    call: Callable[[], Awaitable[T]], options: RetryOptions | RetryConfig | None = None, **more: Any
+    call: Callable[[], Awaitable[T]], options: RetryOptions | RetryConfig | None = None, **more: Unpack[RetryFields]
 ) -> T:
     """Call until it succeeds, or until trying again makes no sense.
 
@@ -164,7 +173,9 @@ async def with_retry(
 
 
 async def retry_stream(
-    open: Callable[[], AsyncIterator[StreamEvent]], options: RetryOptions | RetryConfig | None = None, **more: Any
+    open: Callable[[], AsyncIterator[StreamEvent]],
+    options: RetryOptions | RetryConfig | None = None,
+    **more: Unpack[RetryFields],
 ) -> AsyncGenerator[StreamEvent, None]:
     """A stream that is opened again as long as nothing of its content was seen.
 
@@ -209,7 +220,7 @@ async def head_of(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
     return head
 
 
-def _options(options: RetryOptions | RetryConfig | None, more: Mapping[str, Any]) -> RetryOptions:
+def _options(options: RetryOptions | RetryConfig | None, more: RetryFields) -> RetryOptions:
     if not isinstance(options, RetryOptions):
         options = RetryOptions(options or RetryConfig())
     return replace(options, **more) if more else options
