@@ -94,13 +94,16 @@ class HookBus:
         """Whether anybody listens: ask before making a context."""
         return event in self._handlers
 
-    async def emit(self, context: H) -> H:
+    async def emit(self, context: H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> H:
         """Ask every handler in turn; the context afterwards holds what they decided.
 
+        ``only`` says of each order and handler whether it is asked at all.
         A cancellation ends the round, unless the hook is `Hook.kept`: then the rest are asked, and it is raised at the end.
         """
         stopped: asyncio.CancelledError | None = None
-        for _, handler in self._handlers.get(type(context), ()):
+        for order, handler in self._handlers.get(type(context), ()):
+            if only is not None and not only(order, handler):
+                continue
             try:
                 answer = handler(context)
                 if inspect.isawaitable(answer):
