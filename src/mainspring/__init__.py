@@ -139,10 +139,16 @@ if TYPE_CHECKING:
         AgentStats as AgentStats,
     )
     from mainspring.loop import (
+        Approve as Approve,
+    )
+    from mainspring.loop import (
         Behavior as Behavior,
     )
     from mainspring.loop import (
         CoreAgent as CoreAgent,
+    )
+    from mainspring.loop import (
+        Deny as Deny,
     )
     from mainspring.loop import (
         HookBus as HookBus,
@@ -154,7 +160,7 @@ if TYPE_CHECKING:
         LoopContext as LoopContext,
     )
     from mainspring.loop import (
-        LoopResult as LoopResult,
+        Pending as Pending,
     )
     from mainspring.loop import (
         Plug as Plug,
@@ -247,7 +253,8 @@ _HOMES = {
     "events": "AgentEnd AgentEvent AgentStart CancelToken Done EventStream Hook MessageEnd MessageStart MessageUpdate ModelRetry "
     "StreamError StreamEvent TextDelta ThinkingDelta ToolAfter ToolBefore ToolCallDelta ToolCallEnd ToolCallStart "
     "ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolGate ToolPermit TurnAfter TurnBefore TurnEnd TurnStart",
-    "loop": "AgentRun AgentStats Behavior CoreAgent HookBus LoopConfig LoopContext LoopResult Plug RunResult Steps agent_loop",
+    "loop": "AgentRun AgentStats Approve Behavior CoreAgent Deny HookBus LoopConfig LoopContext Pending Plug RunResult Steps "
+    "agent_loop",
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock "
     "ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",

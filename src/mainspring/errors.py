@@ -187,7 +187,7 @@ def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
 
 
 class AgentError(MainspringError):
-    """A run failed. ``outcome`` tells how far it got (a `mainspring.LoopResult`), if it began at all."""
+    """A run failed. ``outcome`` tells how far it got (a `mainspring.RunResult`), if it began at all."""
 
     outcome: Any = None
 

@@ -6,9 +6,11 @@ joined, and a partial message built, only when somebody reads it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.events.model import (
     Done,
@@ -31,6 +33,7 @@ from mainspring.messages import (
     StopReason,
     TextBlock,
     ThinkingBlock,
+    ToolResultBlock,
     ToolUseBlock,
     Usage,
 )
@@ -47,14 +50,16 @@ class Draft:
         usage: Token counts as far as they were told; set by the decoder.
         provider: Name of the provider, for the finished message.
         model: Id of the model, for the finished message.
+        tool_names: Names that stand for those of tools in partial messages; set by whoever renames tools in the events.
     """
 
-    __slots__ = ("_blocks", "_chunks", "_log", "model", "provider", "usage")
+    __slots__ = ("_blocks", "_chunks", "_log", "model", "provider", "tool_names", "usage")
 
     def __init__(self, provider: str | None = None, model: str | None = None) -> None:
         self.provider = provider
         self.model = model
         self.usage: Usage | None = None
+        self.tool_names: Mapping[str, str] = {}
         self._blocks: list[ContentBlock] = []  # what each block is, or will be filled into
         self._chunks: list[list[str] | None] = []  # open blocks' text; None once a block is finished
         self._log: list[
@@ -166,6 +171,8 @@ class Draft:
                 blocks[~index] = piece
                 chunks.pop(~index, None)
         content = [_filled(block, chunks[i]) if i in chunks else block for i, block in blocks.items()]
+        if self.tool_names:
+            content = [renamed(block, self.tool_names) for block in content]
         return Message("assistant", tuple(content), provider=self.provider, model=self.model)
 
     def _open(self, block: ContentBlock) -> int:
@@ -183,6 +190,13 @@ class Draft:
 
     def _joined(self, index: int) -> str:
         return "".join(self._chunks[index] or ())
+
+
+def renamed(block: ContentBlock, names: Mapping[str, str]) -> ContentBlock:
+    """The block with another name of its tool; the same object if there is none."""
+    if isinstance(block, ToolUseBlock | ToolResultBlock) and block.name in names:
+        return replace(block, name=names[block.name])
+    return block
 
 
 def parse_call(

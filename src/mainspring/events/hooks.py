@@ -106,7 +106,7 @@ class SessionTurns(Hook):
 
 
 class SessionEnd(Hook):
-    """A run is over, however it ended."""
+    """A run is over, however it ended. ``turns`` is how many turns it had, which are numbered from 1."""
 
     event = "session:end"
     kept = True

@@ -5,9 +5,9 @@ from mainspring.loop.agent import CoreAgent, Prompt
 from mainspring.loop.behavior import Behavior, Settled
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.plug import Plug
+from mainspring.loop.plug import Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, AgentStats, RunResult
-from mainspring.loop.run import Approve, Deny, LoopConfig, LoopContext, LoopResult, Pending
+from mainspring.loop.run import Approve, Deny, LoopConfig, LoopContext, Pending
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.tools import output_bytes
 
@@ -25,11 +25,12 @@ __all__ = [
     "LiveSteps",
     "LoopConfig",
     "LoopContext",
-    "LoopResult",
     "Observer",
     "Pending",
     "Plug",
+    "Prepares",
     "Prompt",
+    "Resets",
     "RunResult",
     "Settled",
     "Steps",

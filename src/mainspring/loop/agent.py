@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, overload
 
+from msgspec.structs import replace
+
 from mainspring.env import ExecutionEnv
-from mainspring.errors import AgentBusyError, AgentError
+from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
 from mainspring.events import (
     AgentEvent,
     CancelToken,
@@ -14,6 +18,7 @@ from mainspring.events import (
     Hook,
     HookBus,
     Hooks,
+    Interrupt,
     MessageUpdate,
     Observer,
     StreamEvent,
@@ -22,13 +27,13 @@ from mainspring.events import (
 from mainspring.loop.behavior import Behavior
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.plug import Plug
+from mainspring.loop.plug import Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, RunResult
-from mainspring.loop.run import Convert, LoopConfig, LoopContext, Transform
+from mainspring.loop.run import Approve, Convert, Deny, LoopConfig, LoopContext, Pending, Transform
 from mainspring.loop.steps import LiveSteps, Steps
-from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, as_messages, convert_to_llm
-from mainspring.models import ModelProvider
-from mainspring.tools import LazyTool, Tool, ToolRegistry
+from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, as_messages, convert_to_llm
+from mainspring.models import AliasedModel, ModelProvider, ModelRequest, ThinkingLevel
+from mainspring.tools import LazyTool, Tool, ToolRegistry, wire_names
 
 Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
@@ -47,6 +52,7 @@ class CoreAgent:
         steps: By which runs touch the outside.
         session_id: Set by whatever stores the conversation.
         extra: Handed to every tool.
+        tool_aliases: By a tool's own name the one under which the model knows it; for everybody else it keeps its own.
     """
 
     def __init__(
@@ -65,6 +71,8 @@ class CoreAgent:
         convert: Convert = convert_to_llm,
         transform: Transform | None = None,
         extra: Mapping[str, Any] | None = None,
+        tool_aliases: Mapping[str, str] | None = None,
+        eager: bool = False,
     ) -> None:
         given = list(tools)
         self.model = model
@@ -76,6 +84,7 @@ class CoreAgent:
         self.steps = steps or LiveSteps()
         self.session_id = ""
         self.extra: Mapping[str, Any] = extra or {}
+        self.tool_aliases: Mapping[str, str] = tool_aliases or {}
         self.context = LoopContext(
             system=system,
             messages=as_messages(messages if isinstance(messages, str) else list(messages)),
@@ -89,8 +98,16 @@ class CoreAgent:
         self._follow_ups = Inbox()
         self._signal: CancelToken | None = None
         self._result: RunResult | None = None
+        self._config: LoopConfig | None = None
+        self._current = self.context
+        self._ready = False
+        self._warming: asyncio.Task[None] | None = None
         for plug in self.plugs:
             plug.install(self)
+        wire_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
+        if eager:
+            with suppress(RuntimeError):  # no event loop runs yet: the first run does it
+                self._warm()
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -166,50 +183,86 @@ class CoreAgent:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
         if any(isinstance(p, Message) and not any(map(_says_something, p.content)) for p in prompts):
             raise AgentError("the prompt is empty")
-        context = self.context
-        if system is not None or tools is not None:
-            context = LoopContext(
-                system=context.system if system is None else system,
-                messages=context.messages,
-                tools=context.tools if tools is None else ToolRegistry(tools),
-                pending=context.pending,
-            )
         settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
         self._steering.mode = self._follow_ups.mode = settled.steering
-        config = LoopConfig(
-            model=model or self.model,
-            env=self.env,
-            behavior=settled,
-            bus=self.bus,
-            steps=self.steps,
-            convert_to_llm=self._convert,
-            transform_context=self._transform,
-            get_steering=self._steering.take,
-            get_follow_up=self._follow_ups.take,
-            agent=self.name,
-            session_id=self.session_id,
-            extra=self.extra,
-            own_system=system is not None,
-        )
         detach = self.bus.add(hooks) if hooks else None
-        self._signal = signal or CancelToken()
+        self._signal = signal = signal or CancelToken()
+        context = self.context
         try:
-            while self._lazy:
-                self.context.tools.add(await self._lazy[-1].load())
-                self._lazy.pop()
-            outcome = await agent_loop(prompts, context, config, self._signal)
-            self._result = RunResult.of(outcome)
+            with suppress(AgentAbortedError):  # the loop sees the signal itself
+                async with Interrupt(signal):
+                    await self.warmup()
+            if system is not None or tools is not None:
+                context = LoopContext(
+                    system=context.system if system is None else system,
+                    messages=context.messages,
+                    tools=context.tools if tools is None else ToolRegistry(tools),
+                    pending=context.pending,
+                    scratch=context.scratch,
+                )
+            aliases = wire_names([t.name for t in context.tools], self.tool_aliases)
+            model = model or self.model
+            self._current = context
+            self._config = LoopConfig(
+                model=AliasedModel(model, aliases) if aliases else model,
+                env=self.env,
+                behavior=settled,
+                bus=self.bus,
+                steps=self.steps,
+                convert_to_llm=self._convert,
+                transform_context=self._transform,
+                get_steering=self._steering.take,
+                get_follow_up=self._follow_ups.take,
+                agent=self.name,
+                session_id=self.session_id,
+                extra=self.extra,
+                aliases=aliases,
+                own_system=system is not None,
+            )
+            self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            if error.outcome is not None:
-                self._result = RunResult.of(error.outcome)
+            self._result = error.outcome
             raise
         finally:
-            if context is not self.context:
-                self.context.pending = context.pending
+            self.context.pending = context.pending
+            self._signal = self._config = None
+            self._current = self.context
             if detach:
                 detach()
-            self._signal = None
+
+    # --- before the first run ---------------------------------------------------------------------------------------
+
+    async def warmup(self) -> None:
+        """Do now what the first run would do: start the environment, make lazy tools, have plugs connect and read.
+
+        Done once, however often it is called; who calls it meanwhile waits for the same. Handlers of hooks that fire here (of
+        MCP and skills) must be registered before.
+
+        Raises:
+            Exception: What the first of them that failed raised; the next call tries again.
+        """
+        if not self._ready:
+            await asyncio.shield(self._warm())
+
+    def _warm(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
+            self._warming = task = loop.create_task(self._prepare())
+            task.add_done_callback(
+                lambda t: t.cancelled() or t.exception()
+            )  # raised for whoever waits, and tried again
+        return self._warming
+
+    async def _prepare(self) -> None:
+        work = [p.prepare() for p in (self.env, *self.plugs) if isinstance(p, Prepares)]
+        failed = [e for e in await asyncio.gather(*work, return_exceptions=True) if e is not None]
+        if failed:
+            raise failed[0]
+        while self._lazy:
+            self.context.tools.add(await self._lazy[-1].load())
+            self._lazy.pop()
+        self._ready = True
 
     # --- while it runs ----------------------------------------------------------------------------------------------
 
@@ -227,6 +280,70 @@ class CoreAgent:
         if signal is not None:
             signal.cancel(reason)
 
+    @property
+    def pending(self) -> Pending | None:
+        """The calls of a paused run that wait for an answer, or for the next run to take them up."""
+        return self.context.pending
+
+    def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
+        """Answer calls that a paused run left; the next `run` without a prompt goes on from there.
+
+        Nothing that ran is run again, and the model is not asked again before all calls have their results. What is not
+        answered is judged anew, and may pause again.
+
+        Args:
+            answers: One answer for all that wait, or answers by the id of the call.
+
+        Raises:
+            AgentError: If nothing waits, or no call of that id does.
+        """
+        pending = self.context.pending
+        if pending is None or self.running:
+            raise AgentError("no call waits for an answer")
+        if isinstance(answers, Approve | Deny):
+            answers = {c.id: answers for c in pending.calls}
+        open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
+        if unknown := answers.keys() - open_calls:
+            raise AgentError(f"no call {', '.join(sorted(unknown))} waits; there are {', '.join(sorted(open_calls))}")
+        pending.answers.update(answers)
+
+    async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
+        """Ask a model beside the conversation, in the run that is going on; see `SideCall`.
+
+        Raises:
+            ModelError: If it failed.
+            AgentError: If no run is going on, or it has reached a limit.
+        """
+        call = self._current.side_call
+        if call is None:
+            raise AgentError(f"no model can be asked for {purpose!r}: no run is going on")
+        return await call(purpose, request, model=model)
+
+    def spend(self, usage: Usage, purpose: str) -> None:
+        """Count what was used beside the conversation, by a sub-agent say, in the run that is going on, if there is one."""
+        if self._current.spend is not None:
+            self._current.spend(usage, purpose)
+
+    @property
+    def thinking(self) -> ThinkingLevel | None:
+        """How much the model reasons; set, it holds from the next request on."""
+        return (self._config.behavior if self._config else self.behavior.resolved()).thinking
+
+    @thinking.setter
+    def thinking(self, level: ThinkingLevel | None) -> None:
+        self.behavior = replace(self.behavior, thinking=level)
+        if self._config is not None:
+            self._config.behavior = replace(self._config.behavior, thinking=level)
+
+    @property
+    def active_tools(self) -> tuple[str, ...]:
+        """The names of the tools that the model may call; set, they hold from the next request on."""
+        return self._current.tools.active
+
+    @active_tools.setter
+    def active_tools(self, names: Iterable[str] | None) -> None:
+        self._current.tools.activate(names)
+
     def reset(self) -> None:
         """Forget the conversation; tools, plugs and options stay.
 
@@ -237,7 +354,10 @@ class CoreAgent:
             raise AgentBusyError("this agent is running; abort() it first")
         self._steering.clear()
         self._follow_ups.clear()
-        self.context = LoopContext(system=self.context.system, tools=self.context.tools)
+        self.context = self._current = LoopContext(system=self.context.system, tools=self.context.tools)
+        for plug in self.plugs:
+            if isinstance(plug, Resets):
+                plug.reset()
 
     # --- who is asked and told --------------------------------------------------------------------------------------
 

@@ -42,8 +42,7 @@ async def side_call(run: Run, purpose: str, request: ModelRequest, *, model: Mod
                     return event.message
     finally:
         usage = (event.partial.usage if event else None) or Usage.zero()
-        run.spend(usage)
-        run.side_usage[purpose] = run.side_usage.get(purpose, Usage.zero()) + usage
+        run.spend(usage, purpose)
         if run.bus.has(UsageUpdate):
             await run.emit(UsageUpdate(run.turn, usage, run.usage, purpose))
     raise no_answer(model)

@@ -28,7 +28,8 @@ from mainspring.events import (
 from mainspring.loop.asking import side_call
 from mainspring.loop.dispatch import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED, Answers, answer_calls, settle
 from mainspring.loop.joining import inject, join, pair
-from mainspring.loop.run import LoopConfig, LoopContext, LoopResult, Pending, Run
+from mainspring.loop.result import RunResult
+from mainspring.loop.run import LoopConfig, LoopContext, Pending, Run
 from mainspring.loop.turn import TurnFailed, take_turn
 from mainspring.messages import AgentMessage, Message, as_messages
 
@@ -38,7 +39,7 @@ async def agent_loop(
     context: LoopContext,
     config: LoopConfig,
     signal: CancelToken | None = None,
-) -> LoopResult:
+) -> RunResult:
     """Run a conversation until the model has answered, a limit is reached, or something fails.
 
     Args:
@@ -56,6 +57,7 @@ async def agent_loop(
     """
     run = Run(context, config)
     context.side_call = run.side_call = partial(side_call, run)
+    context.spend = run.spend
     with run.watch(signal):
         async with _Ending(run):
             await _begin(run, resumed=bool(context.messages))
@@ -249,13 +251,13 @@ async def _end(run: Run, error: BaseException | None) -> None:
     if error is not None:
         run.status = "aborted" if stopped else "error"
     assert run.status is not None
-    if isinstance(error, AgentError):
-        error.outcome = run.result()
     if stopped and run.bus.has(AgentAbort):
         await run.emit(AgentAbort(run.id, run.signal.reason or "cancelled"))
     if run.bus.has(SessionEnd):
         await run.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error))
-    run.ended, run.context.side_call = True, None
+    run.ended, run.context.side_call, run.context.spend = True, None, None
+    if isinstance(error, AgentError):
+        error.outcome = run.result()
     if run.bus.has(AgentDone):
         await run.emit(AgentDone(run.id, run.status, run.turn, run.usage, error))
     told = error if isinstance(error, Exception) else None

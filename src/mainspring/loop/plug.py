@@ -22,3 +22,21 @@ class Plug(Protocol):
     def for_child(self) -> Plug | None:
         """What a sub-agent gets of this; ``None`` is nothing."""
         ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A plug (or an environment) that has something to do before the first run: connect, read, start."""
+
+    async def prepare(self) -> None:
+        """Get ready. Called once by `CoreAgent.warmup`, beside those of others; again only where it raised."""
+        ...
+
+
+@runtime_checkable
+class Resets(Protocol):
+    """A plug that keeps something of the conversation."""
+
+    def reset(self) -> None:
+        """Forget it: the conversation starts anew."""
+        ...

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError
 from mainspring.events import AgentEvent, CancelToken, EventStream, HookBus, RunStatus
-from mainspring.loop.run import LoopResult
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
 
@@ -25,6 +24,7 @@ class AgentStats(Struct, frozen=True, kw_only=True):
         turn_usage: Tokens of each.
         tool_counts: How often each tool was called.
         seconds: How long the run took.
+        side_usage: Tokens used beside the conversation (side calls, sub-agents), by purpose; part of ``usage``.
         output: The structured output; ``None`` where none was asked for, or none came.
         children: Figures of each sub-agent that the run started, in the order in which they ended (`ChildStats`).
     """
@@ -34,6 +34,7 @@ class AgentStats(Struct, frozen=True, kw_only=True):
     turn_usage: tuple[Usage, ...] = ()
     tool_counts: dict[str, int] = {}
     seconds: float = 0.0
+    side_usage: dict[str, Usage] = {}
     output: Any = None
     children: tuple[Any, ...] = ()
 
@@ -50,6 +51,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         stop_reason: Why the model stopped last.
         stats: Figures.
         error: What failed, where the caller wanted no exception.
+        run_id: Name of the run.
     """
 
     status: RunStatus
@@ -60,6 +62,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     stop_reason: StopReason | None = None
     stats: AgentStats = AgentStats()
     error: AgentError | None = None
+    run_id: str = ""
 
     @property
     def usage(self) -> Usage:
@@ -75,18 +78,6 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     def turns(self) -> int:
         """How many model calls were answered."""
         return self.stats.turns
-
-    @classmethod
-    def of(cls, outcome: LoopResult) -> Self:
-        """The result of a finished loop."""
-        stats = AgentStats(
-            turns=outcome.turns,
-            usage=outcome.usage,
-            turn_usage=outcome.turn_usage,
-            tool_counts=outcome.tool_counts,
-            seconds=outcome.seconds,
-        )
-        return cls.so_far(outcome.messages, status=outcome.status, stats=stats)
 
     @classmethod
     def so_far(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:

@@ -13,6 +13,7 @@ from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import CallHook, CancelToken, Hook, HookBus, Interrupt, RunStatus, SideCall
 from mainspring.loop.behavior import Settled
+from mainspring.loop.result import AgentStats, RunResult
 from mainspring.loop.steps import Getter, LiveSteps, Steps
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, convert_to_llm
 from mainspring.models import ModelProvider, Scratch
@@ -80,6 +81,7 @@ class LoopContext(Struct, kw_only=True, eq=False):
         pending: Calls that wait for an answer since a pause; taken up before anything else.
         scratch: What providers keep between requests of this conversation.
         side_call: Asks a model beside the conversation, while a run is going on.
+        spend: Counts what was used beside the conversation, a sub-agent's say, in the run that is going on: usage, purpose.
     """
 
     system: str = ""
@@ -88,6 +90,7 @@ class LoopContext(Struct, kw_only=True, eq=False):
     pending: Pending | None = None
     scratch: Scratch = field(default_factory=Scratch)
     side_call: SideCall | None = None
+    spend: Callable[[Usage, str], None] | None = None
 
 
 class LoopConfig(Struct, kw_only=True, eq=False):
@@ -124,32 +127,6 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     own_system: bool = False
-
-
-class LoopResult(Struct, frozen=True, eq=False):
-    """How a run ended.
-
-    Attributes:
-        run_id: Name of the run.
-        status: ``completed``, a limit, ``denied`` or ``paused``. (A failed or aborted run raises.)
-        messages: What it added to the history.
-        usage: Tokens of all its model calls.
-        turns: How many model calls were answered.
-        turn_usage: Tokens of each of them.
-        tool_counts: How often each tool was called.
-        seconds: How long it took.
-        side_usage: Tokens of side calls, by purpose; part of ``usage``.
-    """
-
-    run_id: str
-    status: RunStatus
-    messages: tuple[AgentMessage, ...]
-    usage: Usage
-    turns: int
-    turn_usage: tuple[Usage, ...]
-    tool_counts: dict[str, int]
-    seconds: float
-    side_usage: dict[str, Usage]
 
 
 class Run:
@@ -234,7 +211,7 @@ class Run:
         if self.config.aliases and isinstance(hook, CallHook):
             hook.display_name = self.config.aliases.get(hook.name, hook.name)
         try:
-            async with Interrupt(self.signal, 0 if hook.gate else self.config.behavior.abort_grace):
+            async with Interrupt(self.signal, 0 if hook.gate else self.config.behavior.abort_grace or 0.001):
                 await self.bus.emit(hook)
         except (AgentAbortedError, asyncio.CancelledError):
             if not hook.kept:
@@ -262,16 +239,24 @@ class Run:
         if self.llm is not None:
             self.llm = convert_to_llm(messages)
 
-    def spend(self, usage: Usage) -> None:
-        """Count what a model call used."""
+    def spend(self, usage: Usage, purpose: str = "") -> None:
+        """Count what a model call used; ``purpose`` says what for, beside the conversation."""
         self.usage += usage
         self.cost += usage.cost.total if usage.cost else 0.0
+        if purpose:
+            self.side_usage[purpose] = self.side_usage.get(purpose, Usage.zero()) + usage
 
-    def result(self) -> LoopResult:
+    def result(self) -> RunResult:
         """How it ended, or how far it got."""
-        status, messages, usages = self.status or "error", tuple(self.added), tuple(self.turn_usage)
-        counts, side = dict(self.counts), dict(self.side_usage)
-        return LoopResult(self.id, status, messages, self.usage, self.turn, usages, counts, self.seconds, side)
+        stats = AgentStats(
+            turns=self.turn,
+            usage=self.usage,
+            turn_usage=tuple(self.turn_usage),
+            tool_counts=dict(self.counts),
+            seconds=self.seconds,
+            side_usage=dict(self.side_usage),
+        )
+        return RunResult.so_far(self.added, run_id=self.id, status=self.status or "error", stats=stats)
 
     def over_limit(self, *, turns: bool = True) -> RunStatus | None:
         """The limit that forbids another model call, if one does; ``turns=False`` leaves the number of turns out."""

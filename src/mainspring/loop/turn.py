@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from contextlib import aclosing
 from typing import NoReturn
 
@@ -44,6 +45,8 @@ from mainspring.loop.dispatch import sound_ids
 from mainspring.loop.run import Run
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest, RetryInfo, classify_exception
+
+logger = logging.getLogger("mainspring")
 
 MODEL_ERROR_ANSWERS = 3
 """How often in one turn `model:error` may answer `retry`: enough for a compaction and a smaller one."""
@@ -116,8 +119,12 @@ async def _request(run: Run) -> ModelRequest | None:
         hook = await run.emit(ContextTransform(list(context.messages), run.turn, run.turn_id))
         transformed = hook.messages
     if config.transform_context is not None:
-        answer = config.transform_context(list(context.messages) if transformed is None else transformed, run.signal)
-        transformed = await answer if inspect.isawaitable(answer) else answer
+        chosen = list(context.messages) if transformed is None else transformed
+        try:
+            answer = config.transform_context(chosen, run.signal)
+            transformed = await answer if inspect.isawaitable(answer) else answer
+        except Exception:
+            logger.exception("the choice of the context failed; the request goes on without it")
     if transformed is None and run.llm is not None:
         messages = tuple(run.llm)
     else:

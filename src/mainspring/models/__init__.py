@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mainspring.models.aliased import AliasedModel as AliasedModel
     from mainspring.models.catalog import look_up as look_up
     from mainspring.models.classify import classify_error as classify_error
     from mainspring.models.classify import classify_exception as classify_exception
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from mainspring.models.transport import Transport as Transport
 
 _PLACES = {
+    "aliased": ("AliasedModel",),
     "catalog": ("look_up",),
     "classify": ("classify_error", "classify_exception"),
     "client": ("LLMClient", "ModelCallbacks"),

@@ -82,7 +82,7 @@ class Session(AbstractContextManager["Session"]):
             SessionError: If there is a session of that id.
         """
         options = options or SessionOptions()
-        store = _store(home)
+        store = store_of(home)
         now = options.clock()
         header = SessionEntry(
             id=id or new_session_id(now), parent=None, timestamp=now, version=VERSION, cwd=resolved(cwd), title=title
@@ -117,7 +117,7 @@ class Session(AbstractContextManager["Session"]):
             SessionError: If there is no such session, or what is there is none.
         """
         options = options or SessionOptions()
-        store = _store(home)
+        store = store_of(home)
         log = store.open(os.fspath(name), write=write)
         try:
             tree = read_tree(log)
@@ -290,10 +290,11 @@ def list_sessions(
         home: As for `Session.create`.
         everywhere: Whether to list the sessions of all folders.
     """
-    return list(_store(home).list(None if everywhere else resolved(cwd)))
+    return list(store_of(home).list(None if everywhere else resolved(cwd)))
 
 
-def _store(home: Home | None) -> SessionStore:
+def store_of(home: Home | None) -> SessionStore:
+    """The store that is meant; the memory of the process where there is no home folder."""
     if home is None:
         folder = user_folder()
         return JsonlStore(folder) if folder else MemoryStore()

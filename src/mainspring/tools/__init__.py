@@ -1,5 +1,6 @@
 """Tools: what they are, how arguments are checked, and the built-in ones (`mainspring.tools.builtin`)."""
 
+from mainspring.tools.aliases import wire_names
 from mainspring.tools.arguments import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
 from mainspring.tools.outcome import error_result, failure, output_bytes, told
@@ -38,4 +39,5 @@ __all__ = [
     "told",
     "parse_arguments",
     "tool",
+    "wire_names",
 ]

@@ -16,13 +16,15 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 class ToolRegistry:
     """Tools by canonical name, in the order in which they were added.
 
-    Two tools of one name are refused, since one of them would silently win.
+    Two tools of one name are refused, since one of them would silently win. All of them are active unless `activate` says
+    otherwise; one that is not is there, but the model neither hears of it nor can call it.
     """
 
-    __slots__ = ("_specs", "_tools")
+    __slots__ = ("_active", "_specs", "_tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._active: frozenset[str] | None = None
         self._specs: tuple[ToolSpec, ...] | None = None
         for tool in tools:
             self.add(tool)
@@ -49,14 +51,29 @@ class ToolRegistry:
             self._specs = None
 
     def get(self, name: str) -> Tool | None:
-        """The tool of that name."""
-        return self._tools.get(name)
+        """The tool of that name, if it is active."""
+        return self._tools.get(name) if self._active is None or name in self._active else None
+
+    def activate(self, names: Iterable[str] | None) -> None:
+        """Have just these tools active; ``None`` is all of them, those that are added later too.
+
+        Raises:
+            ConfigError: If a name is unknown.
+        """
+        active = None if names is None else frozenset(names)
+        self._refuse_unknown(active or ())
+        self._active, self._specs = active, None
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The names of the tools that the model may call, in order."""
+        return tuple([n for n in self._tools if self._active is None or n in self._active])
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model is told, the same object until a tool is added or removed."""
         if self._specs is None:
-            self._specs = tuple([t.spec for t in self._tools.values()])
+            self._specs = tuple([self._tools[n].spec for n in self.active])
         return self._specs
 
     def only(self, names: Iterable[str]) -> ToolRegistry:
@@ -66,10 +83,13 @@ class ToolRegistry:
             ConfigError: If a name is unknown.
         """
         wanted = set(names)
-        unknown = wanted - self._tools.keys()
+        self._refuse_unknown(wanted)
+        return ToolRegistry(t for t in self if t.name in wanted)
+
+    def _refuse_unknown(self, names: Iterable[str]) -> None:
+        unknown = set(names) - self._tools.keys()
         if unknown:
             raise ConfigError(f"unknown tool {', '.join(sorted(unknown))}; there are {', '.join(self._tools)}")
-        return ToolRegistry(t for t in self if t.name in wanted)
 
     def copy(self) -> ToolRegistry:
         """An independent registry with the same tools."""

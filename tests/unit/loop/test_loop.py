@@ -41,7 +41,7 @@ async def test_asks_runs_tools_asks_again_and_answers() -> None:
     assert model.requests[1].messages[2].tool_results[0].content == "value of a"
     assert model.requests[0].system == "Be brief."
     assert [t.name for t in model.requests[0].tools] == ["look"]
-    assert (result.turns, result.tool_counts) == (2, {"look": 1})
+    assert (result.turns, result.stats.tool_counts) == (2, {"look": 1})
     assert all(m.id for m in ctx.messages)
     paired(ctx.messages)
 
@@ -193,7 +193,7 @@ async def test_usage_adds_up_and_turn_hooks_know_it() -> None:
     assert totals == [5, 12]
     assert turns == [(1, 5, {}), (2, 7, {"look": 1})]
     assert result.usage.total_tokens == 12
-    assert [u.total_tokens for u in result.turn_usage] == [5, 7]
+    assert [u.total_tokens for u in result.stats.turn_usage] == [5, 7]
 
 
 @pytest.mark.covers("HOK-45", "HOK-21")

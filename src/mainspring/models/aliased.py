@@ -1,0 +1,131 @@
+"""Tools under other names at the model, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import ModelError
+from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
+from mainspring.events.draft import renamed
+from mainspring.messages import Message
+from mainspring.models.collect import collect
+from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse
+
+Names = Mapping[str, str]
+
+
+class _Translated(Struct, frozen=True):
+    """What was translated for the last request of a conversation."""
+
+    names: Names
+    before: tuple[Message, ...]
+    after: tuple[Message, ...]
+
+
+class AliasedModel:
+    """A model that knows tools under other names than everybody else does.
+
+    What goes to the model (list of tools, calls and results of the history, the choice of a tool) carries the other names, what
+    comes from it the tools' own. A message is translated once and stays the same object, so that what a provider keeps of an
+    encoded conversation stays valid.
+
+    Args:
+        model: The model.
+        aliases: By a tool's own name the one that the model knows; tools that are not in it keep theirs.
+    """
+
+    def __init__(self, model: ModelProvider, aliases: Names) -> None:
+        self._model = model
+        self._out = dict(aliases)
+        self._back = {wire: name for name, wire in aliases.items()}
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider."""
+        return self._model.provider
+
+    @property
+    def model(self) -> str:
+        """Id of the model."""
+        return self._model.model
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model."""
+        return self._model.info
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Ask, and get the answer while it is made.
+
+        Raises:
+            ModelError: As the model does.
+        """
+        events = cast("AsyncGenerator[StreamEvent, None]", self._model.stream(self._translated(request)))
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield self._own(event)
+        except ModelError as error:
+            if error.partial is not None:
+                error.partial = _renamed(error.partial, self._back)
+            raise
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Ask, and get the whole answer.
+
+        Raises:
+            ModelError: As `stream`.
+        """
+        return await collect(self.stream(request), self.provider, self.model)
+
+    async def aclose(self) -> None:
+        """Give back what the model holds."""
+        await self._model.aclose()
+
+    def _translated(self, request: ModelRequest) -> ModelRequest:
+        return replace(
+            request,
+            messages=self._messages(request),
+            tools=tuple([replace(t, name=self._out[t.name]) if t.name in self._out else t for t in request.tools]),
+            tool_choice=self._out.get(request.tool_choice, request.tool_choice),
+        )
+
+    def _messages(self, request: ModelRequest) -> list[Message]:
+        """The messages under the model's names; those that were translated before are the same objects again."""
+        slots: dict[str, _Translated] = request.scratch.slots if request.scratch else {}
+        known = slots.get("aliases")
+        before, after = (known.before, known.after) if known and known.names == self._out else ((), ())
+        same = 0
+        for old, new in zip(before, request.messages, strict=False):
+            if old is not new:
+                break
+            same += 1
+        kept = [*after[:same], *(_renamed(m, self._out) for m in request.messages[same:])]
+        slots["aliases"] = _Translated(self._out, tuple(request.messages), tuple(kept))
+        return kept
+
+    def _own(self, event: StreamEvent) -> StreamEvent:
+        match event:
+            case StreamStart(draft=draft) if draft is not None:
+                draft.tool_names = self._back
+                return event
+            case ToolCallStart(name=name) if name in self._back:
+                return replace(event, name=self._back[name])
+            case ToolCallEnd(call=call) if call.name in self._back:
+                return replace(event, call=replace(call, name=self._back[call.name]))
+            case Done(message=message):
+                return replace(event, message=_renamed(message, self._back))
+            case _:
+                return event
+
+
+def _renamed(message: Message, names: Names) -> Message:
+    """The message with other names of tools; the same object if there is nothing to rename."""
+    content = [renamed(block, names) for block in message.content]
+    same = all(a is b for a, b in zip(content, message.content, strict=True))
+    return message if same else replace(message, content=tuple(content))
