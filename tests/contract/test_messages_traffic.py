@@ -158,7 +158,6 @@ def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Pa
     known = recordings(material)
     wrong = {file: found for file, exchange in known if (found := disagreements(exchange))}
 
-    print(f"messages: {len(known)} exchanges, {len(known) - len(wrong)} agree")
     assert len(known) > 300
     assert wrong == {}
 
@@ -236,8 +235,9 @@ def as_message(recorded: dict[str, Any], names: dict[str, str], model: str) -> M
             )
         else:
             found.append(RedactedThinkingBlock(json.dumps(block)))
-    made_by = {"provider": "anthropic", "model": model} if recorded["role"] == "assistant" else {}
-    return Message(recorded["role"], tuple(found), **made_by)
+    if recorded["role"] == "user":
+        return Message("user", tuple(found))
+    return Message("assistant", tuple(found), provider="anthropic", model=model)
 
 
 def shape(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -291,26 +291,135 @@ def sent(body: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.covers("PRV-27", "PRV-28")
 def test_requests_have_the_shape_of_the_recorded_ones(material: Path) -> None:
+    compared = 0
     kinds: Counter[str] = Counter()
-    left_out: Counter[str] = Counter()
     for file, exchange in recordings(material):
         body = (exchange.get("request") or {}).get("body")
-        if body is None or (why := unsendable(body)):
-            left_out[why if body is not None else "no request recorded"] += 1
+        why = "no request recorded" if body is None else unsendable(body)
+        if why:
             continue
         ours = sent(body)
         theirs = shape(body["messages"])
         kinds.update(kind_of(block) for _, blocks in theirs for block in blocks)
+        compared += 1
         assert shape(ours["messages"]) == theirs, file
         assert [t["name"] for t in ours.get("tools", [])] == [
             t["name"] for t in body.get("tools") or [] if "input_schema" in t
         ], file
-        assert all(
-            a["role"] != b["role"] for a, b in zip(ours["messages"], ours["messages"][1:], strict=False)
-        ), file
+        assert all(a["role"] != b["role"] for a, b in zip(ours["messages"], ours["messages"][1:], strict=False)), file
 
-    print(f"requests: {dict(kinds)}; left out: {dict(left_out)}")
+    assert compared > 200
     assert kinds["tool_use"] > 50
     assert kinds["tool_result"] > 50
     assert kinds["image"] > 3
     assert kinds["thinking"] > 3
+
+
+@pytest.mark.covers("PRV-27", "PRV-28")
+def test_own_recorded_requests_keep_their_shape() -> None:
+    kinds: Counter[str] = Counter()
+    for path in own_exchanges():
+        body = (load(path).get("request") or {}).get("body")
+        if body is not None and not unsendable(body):
+            theirs = shape(body["messages"])
+            kinds.update(kind_of(block) for _, blocks in theirs for block in blocks)
+            assert shape(sent(body)["messages"]) == theirs, path.name
+
+    assert {"text", "image", "tool_use", "tool_result", "thinking", "server_tool_use"} <= set(kinds)
+
+
+# --- cutting -----------------------------------------------------------------------------------------------------------
+
+
+def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+    reader = AnswerReader(MessagesDecoder(Profile(ModelInfo("m", "host"), "http://host")))
+    events: list[Any] = []
+    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
+        events += reader.feed(body[start:end])
+    events += reader.finish()
+    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    last = events[-1].partial if events else None
+    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+
+
+STREAMS = [path for path in own_exchanges() if not load(path)["response"]["body_text"].lstrip().startswith("{")]
+
+
+@pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
+
+    whole, message, error = read(body, [])
+    events, same_message, same_error = read(body, cuts)
+
+    assert events == whole
+    assert [m and m.content for m in (message,)] == [m and m.content for m in (same_message,)]
+    assert str(error) == str(same_error)
+
+
+@pytest.mark.parametrize("path", STREAMS[:3], ids=lambda path: path.stem)
+def test_a_stream_with_other_line_ends_gives_the_same_events_byte_by_byte(path: Path) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    other = body.replace(b"\n", b"\r\n")
+
+    assert read(other, list(range(1, len(other))))[0] == read(body, [])[0]
+
+
+@pytest.mark.covers("STR-13")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path: Path, data: st.DataObject) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    part = body[: data.draw(st.integers(0, len(body)))]
+    stopped = any("message_delta" in event or "message_stop" in event for event in complete_events(part))
+
+    events, _, error = read(part, [])
+
+    if not stopped:
+        assert error is not None
+        assert not events or events[-1][0] != "done"
+
+
+def complete_events(part: bytes) -> Iterator[str]:
+    for line in part.decode("utf-8", "ignore").split("\n"):
+        try:
+            yield json.loads(line.removeprefix("data:"))["type"]
+        except (ValueError, TypeError):
+            continue
+
+
+def test_the_replayed_form_is_that_of_all_protocols() -> None:
+    answer = {
+        "type": "message",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "S"},
+            {"type": "text", "text": "Looking."},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "x"}},
+        ],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 10, "output_tokens": 4, "cache_read_input_tokens": 6},
+    }
+    response = {"status": 200, "headers": {}, "body_text": json.dumps(answer)}
+
+    assert replay_exchange({"provider": "anthropic", "api": "messages", "response": response}, file="f.json") == {
+        "file": "f.json",
+        "text": "Looking.",
+        "thinking": "Hm.",
+        "tool_calls": [{"id": "c1", "name": "look", "arguments": {"at": "x"}}],
+        "usage": {
+            "input_tokens": 10,
+            "output_tokens": 4,
+            "cache_read": 6,
+            "cache_write": 0,
+            "reasoning_tokens": 0,
+            "prompt_tokens": 16,
+            "total_tokens": 20,
+        },
+        "stop_reason": "tool_use",
+        "error": None,
+    }

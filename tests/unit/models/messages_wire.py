@@ -1,0 +1,91 @@
+"""What the tests of Anthropic Messages share: answers to decode, requests to read back."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mainspring.events import Done, StreamEvent
+from mainspring.messages import Message
+from mainspring.models.answer import AnswerReader
+from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.wire.anthropic_messages import MessagesDecoder, encode_request
+
+
+def profile(dialect: MessagesDialect | None = None, **facts: Any) -> Profile:
+    info = ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts)
+    return Profile(info, "http://host", messages=dialect or MessagesDialect())
+
+
+def begin(id: str | None = "msg_1", **usage: Any) -> dict[str, Any]:
+    return {"type": "message_start", "message": {"id": id, "role": "assistant", "content": [], "usage": usage}}
+
+
+def start(index: int, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": {"type": kind, **fields}}
+
+
+def delta(index: int, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": f"{kind}_delta", **fields}}
+
+
+def stop(index: int) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": index}
+
+
+def text(index: int, *pieces: str) -> list[dict[str, Any]]:
+    return [start(index, "text", text=""), *[delta(index, "text", text=piece) for piece in pieces], stop(index)]
+
+
+def call(index: int, id: str, name: str, *pieces: str) -> list[dict[str, Any]]:
+    deltas = [delta(index, "input_json", partial_json=piece) for piece in pieces]
+    return [start(index, "tool_use", id=id, name=name, input={}), *deltas, stop(index)]
+
+
+def end(reason: str | None = "end_turn", *, usage: dict[str, Any] | None = None, **more: Any) -> list[dict[str, Any]]:
+    told = {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage or {}}
+    return [told, {"type": "message_stop"}]
+
+
+def sse(*events: dict[str, Any] | str) -> bytes:
+    lines: list[str] = []
+    for event in events:
+        body = event if isinstance(event, str) else json.dumps(event)
+        name = "" if isinstance(event, str) else f"event: {event['type']}\n"
+        lines.append(f"{name}data: {body}\n\n")
+    return "".join(lines).encode()
+
+
+def read(body: bytes, *, using: Profile | None = None) -> list[StreamEvent]:
+    """The events of an answer; raises what is wrong with it."""
+    reader = AnswerReader(MessagesDecoder(using or profile()))
+    events = [*reader.feed(body), *reader.finish()]
+    if reader.error is not None:
+        raise reader.error
+    return events
+
+
+def message(*events: dict[str, Any] | str, using: Profile | None = None) -> Message:
+    """The message of a streamed answer."""
+    last = read(sse(*events), using=using)[-1]
+    assert isinstance(last, Done)
+    return last.message
+
+
+def whole(*, using: Profile | None = None, **fields: Any) -> Message:
+    """The message of an answer that came at once."""
+    answer = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", **fields}
+    last = read(json.dumps(answer).encode(), using=using)[-1]
+    assert isinstance(last, Done)
+    return last.message
+
+
+def calls(of: Message) -> list[tuple[str, str, Any]]:
+    return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in of.tool_uses]
+
+
+def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+    """The body of a request, read back; without cache markers unless they are asked for."""
+    request = ModelRequest(messages, **{"cache": False, **fields})
+    return json.loads(encode_request(request, using or profile()))
