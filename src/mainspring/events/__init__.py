@@ -16,7 +16,7 @@ from mainspring.events.agent import (
     TurnStart,
 )
 from mainspring.events.budget_hooks import BudgetExceeded, BudgetWarning, ToolBudgetExceeded
-from mainspring.events.bus import Handler, HookBus, Hooks, Observer, hook_class, refuse_async
+from mainspring.events.bus import Handler, HookBus, HookDoor, Hooks, Observer, hook_class, refuse_async
 from mainspring.events.cancel import CancelToken, run_cancellable, sleep
 from mainspring.events.catalog import HOOKS
 from mainspring.events.child_hooks import (
@@ -140,6 +140,7 @@ __all__ = [
     "Handler",
     "Hook",
     "HookBus",
+    "HookDoor",
     "Hooks",
     "Interrupt",
     "McpBootstrapEnd",

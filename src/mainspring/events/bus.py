@@ -155,6 +155,23 @@ class HookBus:
                 logger.exception("an observer failed on %s", event.type)
 
 
+class HookDoor:
+    """``agent.hooks``: registers handlers by event."""
+
+    __slots__ = ("_bus",)
+
+    def __init__(self, bus: HookBus) -> None:
+        self._bus = bus
+
+    def hook(self, event: type[H] | str, handler: Handler[H]) -> Callable[[], None]:
+        """Register ``handler``; the returned function takes it away again.
+
+        Raises:
+            ConfigError: If there is no such hook.
+        """
+        return self._bus.on(event, handler)
+
+
 def _cancelled() -> bool:
     """Whether somebody cancelled this task; a handler may also raise CancelledError because of a task of its own."""
     task = asyncio.current_task()

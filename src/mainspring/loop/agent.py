@@ -17,6 +17,7 @@ from mainspring.events import (
     Handler,
     Hook,
     HookBus,
+    HookDoor,
     Hooks,
     Interrupt,
     MessageUpdate,
@@ -399,20 +400,3 @@ class CoreAgent:
 
 def _says_something(block: ContentBlock) -> bool:
     return not isinstance(block, TextBlock) or bool(block.text.strip())
-
-
-class HookDoor:
-    """``agent.hooks``: registers handlers by event."""
-
-    __slots__ = ("_bus",)
-
-    def __init__(self, bus: HookBus) -> None:
-        self._bus = bus
-
-    def hook(self, event: type[H] | str, handler: Handler[H]) -> Callable[[], None]:
-        """Register ``handler``; the returned function takes it away again.
-
-        Raises:
-            ConfigError: If there is no such hook.
-        """
-        return self._bus.on(event, handler)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +31,6 @@ from mainspring.events import (
     ToolUnknown,
     ValidationCoerce,
     ValidationReject,
-    run_cancellable,
 )
 from mainspring.loop.run import Approve, Deny, Run
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
@@ -46,7 +44,7 @@ from mainspring.tools import (
     failure,
     output_bytes,
     parse_arguments,
-    told,
+    run_tool,
 )
 
 ABORTED = "Aborted: the run was stopped before this call was made."
@@ -269,9 +267,7 @@ async def _reject(run: Run, call: ToolUseBlock, error: str) -> _Call:
 
 async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
     bus = run.bus
-    names = [t.name for t in run.context.tools]
-    near = difflib.get_close_matches(call.name, names, 3) or names[:20]
-    text = f"Unknown tool: {call.name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
+    text = run.context.tools.unknown(call.name)
     result = error_result(text, ToolErrorCode.NOT_FOUND)
     suppressed = False
     if bus.has(ToolUnknown):
@@ -367,19 +363,8 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     )
     entry.started = True
 
-    async def work() -> ToolResult:
-        task = asyncio.current_task()
-        try:
-            return as_result(await tool.execute(entry.arguments, context))
-        except (Exception, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            if _from_outside(error, task):
-                raise
-            raise ToolError(f"Error: {type(error).__name__}: {told(error)}") from error
-
     async def guarded() -> ToolResult:
-        return await run_cancellable(work, signal, config.behavior.abort_grace)
+        return await run_tool(tool, entry.arguments, context, config.behavior.abort_grace)
 
     try:
         return await config.steps.tool(call, guarded)
@@ -389,16 +374,6 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         return error_result(INTERRUPTED, ToolErrorCode.UNKNOWN)
     except Exception as error:
         return await _failed(run, call, error)
-
-
-def _from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether a tool is being cancelled or thrown away; a tool's own SystemExit, say, is no reason to end the program."""
-    if isinstance(error, asyncio.CancelledError):
-        return task is None or task.cancelling() > 0
-    try:
-        return asyncio.current_task() is not task
-    except RuntimeError:  # no loop runs: the coroutine is being collected
-        return True
 
 
 async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:

@@ -5,6 +5,7 @@ from mainspring.tools.arguments import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
 from mainspring.tools.outcome import error_result, failure, output_bytes, told
 from mainspring.tools.registry import ToolRegistry
+from mainspring.tools.running import run_tool
 from mainspring.tools.tool import (
     Access,
     Attachment,
@@ -38,6 +39,7 @@ __all__ = [
     "output_bytes",
     "told",
     "parse_arguments",
+    "run_tool",
     "tool",
     "wire_names",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -53,6 +54,11 @@ class ToolRegistry:
     def get(self, name: str) -> Tool | None:
         """The tool of that name, if it is active."""
         return self._tools.get(name) if self._active is None or name in self._active else None
+
+    def unknown(self, name: str) -> str:
+        """What is said of a call of a tool that is not there: which ones come near, or which there are."""
+        near = difflib.get_close_matches(name, self.active, 3) or self.active[:20]
+        return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
 
     def activate(self, names: Iterable[str] | None) -> None:
         """Have just these tools active; ``None`` is all of them, those that are added later too.

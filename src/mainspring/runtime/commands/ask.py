@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from msgspec.structs import replace
-
 from mainspring.attachments import delimited
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import AgentEnd, AgentEvent, CancelToken, MessageEnd, ToolExecutionEnd, run_cancellable
-from mainspring.loop import AgentRun, AgentStats, RunResult
+from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.mentions import attach
@@ -124,28 +122,6 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
             result = replace(result, status="max_seconds", error=None)
     problems()
     return _outcome(conversation, result, tally.denied)
-
-
-class _Clock:
-    """Ends a run in the middle of a model call or a tool, where its seconds are up; the loop looks only between turns."""
-
-    def __init__(self, seconds: float | None, run: AgentRun) -> None:
-        self.ran_out = False
-        self._seconds = seconds
-        self._run = run
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> None:
-        if self._seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._stop)
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _stop(self) -> None:
-        self.ran_out = True
-        self._run.abort(f"the limit of {self._seconds:g} seconds was reached")
 
 
 class _Tally:
