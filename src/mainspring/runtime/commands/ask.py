@@ -108,18 +108,14 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
     problems()
     tally = _Tally()
     run = agent.stream(prompt, signal=signal)
-    clock = _Clock(conversation.settings.config.agent.max_seconds, run)
     try:
-        with clock:
-            async with run:
-                async for event in run:
-                    tally.count(event)
-                    report(event)
-            result = await run.result()
+        async with run:
+            async for event in run:
+                tally.count(event)
+                report(event)
+        result = await run.result()
     except AgentError as error:
         result = tally.failed(error)
-        if clock.ran_out and isinstance(error, AgentAbortedError):
-            result = replace(result, status="max_seconds", error=None)
     problems()
     return _outcome(conversation, result, tally.denied)
 
