@@ -16,6 +16,7 @@ from mainspring.events import (
     AgentDone,
     ContextTransform,
     ModelErrorHook,
+    RunStatus,
     ToolAfter,
     ToolGate,
     ToolIntent,
@@ -66,12 +67,17 @@ class RunPolicies:
         self._session = Ledger(above)
         self._session.add_history(agent.messages)
         self._run: Ledger | None = None
+        self._limits: SpendingLimits | None = None
         self._conversation = _Conversation(agent)
 
     @property
     def ledger(self) -> Ledger:
         """What the run that goes on has spent, with all its sub-agents; between runs, the whole conversation."""
         return self._run or self._session
+
+    def over_limit(self) -> RunStatus | None:
+        """The limit of the run that goes on that has been reached, what its sub-agents spent included."""
+        return self._limits.reached() if self._limits is not None else None
 
     @contextmanager
     def during(self, options: Settled, tools: Iterable[Tool | LazyTool], model: ModelProvider) -> Generator[None]:
@@ -100,7 +106,7 @@ class RunPolicies:
         finally:
             for remove in removers:
                 remove()
-            self._run = None
+            self._run = self._limits = None
 
     def _spending(self, options: Settled, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
         run = Budget(
@@ -110,7 +116,7 @@ class RunPolicies:
             max_seconds=options.max_seconds,
         )
         session = options.session_budget or Budget()
-        limits = SpendingLimits(
+        self._limits = limits = SpendingLimits(
             run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
         )
         yield SPENDING, {UsageUpdate: limits.usage, AgentDone: limits.done}

@@ -49,6 +49,8 @@ class SpendingLimits:
 
     async def before(self, hook: TurnBefore) -> None:
         """The handler of `turn:before`; belongs behind all others, since they may spend something."""
+        if hook.stop is not None:  # it ends as it is
+            return
         for scope, status, spent, limit in self._limits():
             if spent >= limit:
                 hook.stop = status
@@ -59,14 +61,21 @@ class SpendingLimits:
                     await self._bus.emit(BudgetWarning(scope, status, spent, limit))
 
     def done(self, hook: AgentDone) -> None:
-        """The handler of `agent:done`: enters what is missing, such as a call that broke off, and the time."""
-        cost = hook.usage.cost.total if hook.usage.cost else self._own.cost
-        tokens, turns = hook.usage.total_tokens - self._own.tokens, hook.turns - self._own.turns
-        self._own.enter(max(tokens, 0), max(cost - self._own.cost, 0.0), max(turns, 0))
+        """The handler of `agent:done`: enters what is missing, such as a call that broke off, and the time.
+
+        The run's usage holds that of its sub-agents, and so does its ledger.
+        """
+        cost = hook.usage.cost.total if hook.usage.cost else self._ledger.cost
+        tokens, turns = hook.usage.total_tokens - self._ledger.tokens, hook.turns - self._own.turns
+        self._own.enter(max(tokens, 0), max(cost - self._ledger.cost, 0.0), max(turns, 0))
         seconds = self._elapsed() - self._started
         self._ledger.seconds += seconds
         if self._ledger.above is not None:
             self._ledger.above.seconds += seconds
+
+    def reached(self) -> RunStatus | None:
+        """The limit that forbids another request, if one does; those of sub-agents too."""
+        return next((status for _, status, spent, limit in self._limits() if spent >= limit), None)
 
     def _limits(self) -> Iterator[tuple[str, RunStatus, float, float]]:
         """Scope, the status that ends a run there, what was spent, and the limit."""
