@@ -129,6 +129,11 @@ class ToolContext:
         self.on_update = on_update
 
     @property
+    def spawn(self) -> Callable[..., Awaitable[Any]] | None:
+        """Starts a sub-agent, where the agent may: ``await ctx.spawn(task, agent="", signal=ctx.signal)``; see `Subagents.spawn`."""
+        return self.extra.get("spawn")
+
+    @property
     def aborted(self) -> bool:
         """Whether the run is being aborted."""
         return self.signal.cancelled
