@@ -21,9 +21,15 @@ DEFAULT_PROVIDER = "openai"
 
 _BUILT_IN = {
     "anthropic": "mainspring.models.providers.anthropic",
+    "azure": "mainspring.models.providers.azure",
+    "codex": "mainspring.models.providers.codex",
+    "foundry": "mainspring.models.providers.foundry",
     "openai": "mainspring.models.providers.openai",
     "compatible": "mainspring.models.providers.compatible",
+    "cerebras": "mainspring.models.providers.cerebras",
     "gemini": "mainspring.models.providers.gemini",
+    "github": "mainspring.models.providers.github",
+    "openrouter": "mainspring.models.providers.openrouter",
     "local": "mainspring.models.providers.local",
     "embedded": "mainspring.models.embedded.provider",
 }

@@ -6,7 +6,14 @@ from mainspring.models.auth.azure import SCOPE, AzureCli, EntraId, KeyVaultSecre
 from mainspring.models.auth.login import device_login, login
 from mainspring.models.auth.oauth import OAuthClient, OAuthCredential, Refreshed, listening
 from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile
-from mainspring.models.auth.resolver import ApiKey, CredentialResolver, EnvironmentKey, FirstOf, FunctionKey
+from mainspring.models.auth.resolver import (
+    ApiKey,
+    CredentialResolver,
+    EnvironmentKey,
+    FirstOf,
+    FunctionKey,
+    KeyFunction,
+)
 from mainspring.models.auth.tokens import Token, TokenCredential
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "EnvironmentKey",
     "FirstOf",
     "FunctionKey",
+    "KeyFunction",
     "KeyVaultSecret",
     "OAuthClient",
     "OAuthCredential",

@@ -13,6 +13,9 @@ from typing import Protocol, runtime_checkable
 from mainspring.errors import ModelError, ProviderConfigError
 from mainspring.models.credentials import Given, setting
 
+KeyFunction = Callable[[], Given | Awaitable[Given]]
+"""A function of an application that gives a key, a token or headers; it may be async."""
+
 
 @runtime_checkable
 class CredentialResolver(Protocol):
@@ -88,9 +91,7 @@ class FunctionKey:
         shape: Makes headers of the key that the function gives; by default the profile says where it goes.
     """
 
-    def __init__(
-        self, source: Callable[[], Given | Awaitable[Given]], shape: Callable[[str], Given] | None = None
-    ) -> None:
+    def __init__(self, source: KeyFunction, shape: Callable[[str], Given] | None = None) -> None:
         self._source = source
         self._shape = shape
 

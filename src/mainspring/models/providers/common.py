@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.catalog import configured_info
+from mainspring.models.catalog import configured_info, find_entry
 from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.dialect_messages import MessagesDialect
@@ -130,6 +130,12 @@ def own_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
         raise ProviderConfigError(
             f"Setting `{name}` of {config.provider}: {error}", provider=config.provider
         ) from error
+
+
+def never_reasons(provider: str, model: str) -> bool:
+    """Whether a model is known not to reason; OpenAI's models are the same everywhere."""
+    entry = find_entry(provider, model) or find_entry("openai", model)
+    return entry is not None and entry.reasoning is False
 
 
 def given_key(config: ProviderConfig) -> str | None:

@@ -1,0 +1,244 @@
+"""Azure OpenAI: deployments of a resource, over Chat Completions or Responses.
+
+Where the resource is and what the deployment is called may be said in the words of either of the two: ``endpoint``,
+``deployment`` and ``apiVersion``, or the base URL of its ``v1`` interface (or the resource's name), a model, and a map from models
+to deployments. The configuration wins over the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import ProviderConfigError
+from mainspring.models import api_versions
+from mainspring.models.auth import (
+    ApiKey,
+    AzureCli,
+    CredentialResolver,
+    EntraId,
+    FirstOf,
+    FunctionKey,
+    KeyFunction,
+    KeyVaultSecret,
+)
+from mainspring.models.auth.azure import has_cli, has_identity
+from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import KEY_VARIABLES, Given, require_key, setting
+from mainspring.models.http_model import HttpModel
+from mainspring.models.profile import Dialect
+from mainspring.models.providers.common import given_key, http_profile, never_reasons, own_setting, timeouts
+from mainspring.models.providers.responses_style import OPENAI, Api, chosen_api, only_responses, responses_model
+from mainspring.models.wire.openai_chat import ChatCompletions
+
+NAME = "azure"
+URL_VARIABLES = ("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT")
+RESOURCE_VARIABLE = "AZURE_OPENAI_RESOURCE_NAME"
+DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
+VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
+MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
+KEY_HEADER = "api-key"
+
+CHAT = Dialect(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
+"""What Azure accepts over Chat Completions."""
+
+_AUTH = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
+_LIKE_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
+_PATHS = re.compile(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|responses))?/*$")
+
+
+class Place(Struct, frozen=True):
+    """Where a deployment is.
+
+    Attributes:
+        root: The resource: scheme and host.
+        deployment: Name of the deployment.
+        model: Name of the model that is deployed, as far as it is known; else the deployment's.
+        v1: Whether the resource was named as its ``v1`` interface, which Responses is spoken at.
+    """
+
+    root: str
+    deployment: str
+    model: str
+    v1: bool
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A deployment of Azure OpenAI.
+
+    Settings of its own, in ``extra`` or beside the others: ``endpoint``, ``resource_name``, ``deployment``,
+    ``deployment_name_map`` (a dict, or a text ``a=b,c=d``), ``api_version``, ``api`` (``chat``, ``responses``, ``auto``), ``auth``
+    (``auto``, ``key``, ``cli``, ``entra``, ``managed_identity``, ``key_vault``), ``client_id``, ``vault_url``, ``secret_name``.
+
+    Raises:
+        ProviderConfigError: If the resource, the deployment or every way to a credential is missing.
+    """
+    place = find_place(config)
+    api = chosen_api(config, _usual_api(place))
+    resolver = credential_for(config, place.root)
+    version = own_setting(config, "api_version") or setting(None, VERSION_VARIABLE)
+    config = replace(config, known_as=config.known_as or place.model)
+    if api == "responses":
+        url = _with_query(f"{place.root}/openai/v1", version or api_versions.AZURE_RESPONSES)
+        return responses_model(
+            config, provider=NAME, model=place.deployment, base_url=url, credential=resolver, accepts=OPENAI
+        )
+    url = _with_query(f"{place.root}/openai/deployments/{quote(place.deployment)}", version or api_versions.AZURE_CHAT)
+    profile = http_profile(
+        config, provider=NAME, model=place.deployment, base_url=url, path="/chat/completions", accepts=CHAT
+    )
+    if never_reasons(NAME, place.model):
+        profile = replace(profile, dialect=replace(profile.dialect, efforts=()))
+    return HttpModel(profile, ChatCompletions(), resolver, timeouts=timeouts(config))
+
+
+def find_place(config: ProviderConfig, environment: Mapping[str, str] | None = None) -> Place:
+    """Where the deployment of a configuration is.
+
+    Args:
+        config: The settings.
+        environment: The environment; the process's by default.
+
+    Raises:
+        ProviderConfigError: If the resource or the deployment is missing.
+    """
+    url = setting(own_setting(config, "endpoint") or config.base_url)
+    resource = setting(own_setting(config, "resource_name"))
+    if url is None and resource is None:
+        url = setting(None, *URL_VARIABLES, environment=environment)
+        resource = setting(None, RESOURCE_VARIABLE, environment=environment)
+    if url is None and resource is None:
+        raise ProviderConfigError(
+            f"Provider {NAME} needs a resource: set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
+            f"providers.{NAME}.endpoint",
+            reason="missing_endpoint",
+            provider=NAME,
+        )
+    url = url or f"https://{resource}.openai.azure.com/openai/v1"
+    if not url.startswith(("http://", "https://")):
+        raise ProviderConfigError(
+            f"The endpoint of {NAME} must begin with http:// or https://, not {url!r}", provider=NAME
+        )
+    path = url.partition("?")[0]
+    model, deployment = _deployment(config, environment)
+    return Place(_PATHS.sub("", path).rstrip("/"), deployment, model, "/openai/v1" in path)
+
+
+def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
+    """Names of deployments by model, out of a text ``model=deployment,model=deployment``.
+
+    Raises:
+        ProviderConfigError: If a part of it is none of that form.
+    """
+    if value is None or isinstance(value, Mapping):
+        return dict(value or {})
+    found: dict[str, str] = {}
+    for part in value.split(","):
+        if not part.strip():
+            continue
+        model, equals, deployment = (piece.strip() for piece in part.partition("="))
+        if not (equals and model and deployment):
+            raise ProviderConfigError(
+                f"{MAP_VARIABLE} must have the form model=deployment,model=deployment; this part has not: {part!r}",
+                provider=NAME,
+            )
+        found[model] = deployment
+    return found
+
+
+def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
+    """The credential of a configuration, in this order: its own key or function, AZURE_OPENAI_API_KEY, Azure's command line, and
+    what the extra ``azure`` finds (Entra ID, a managed identity). Nothing is asked before the first request.
+
+    Raises:
+        ProviderConfigError: If there is none of them.
+    """
+    auth = (own_setting(config, "auth") or "auto").lower().replace("-", "_")
+    client_id = own_setting(config, "client_id")
+    match auth:
+        case "cli":
+            return AzureCli()
+        case "entra" | "managed_identity":
+            return EntraId(client_id=client_id or _environment_client(auth))
+        case "key_vault":
+            vault, name = own_setting(config, "vault_url"), own_setting(config, "secret_name")
+            if not (vault and name):
+                raise ProviderConfigError("auth key_vault needs vaultUrl and secretName", provider=NAME)
+            return KeyVaultSecret(vault, name, header=KEY_HEADER, client_id=client_id)
+        case "auto" | "key":
+            return _key_or_login(config, root, auth)
+        case _:
+            raise ProviderConfigError(
+                f"Setting `auth` of {NAME} must be one of {', '.join(_AUTH)}, not {auth!r}", provider=NAME
+            )
+
+
+def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialResolver:
+    if callable(config.api_key):
+        return FunctionKey(cast("KeyFunction", config.api_key), shaped)
+    logins: list[CredentialResolver] = []
+    if auth == "auto":
+        logins = [*([AzureCli()] if has_cli() else []), *([EntraId()] if has_identity() else [])]
+    key = given_key(config)
+    if setting(key, *KEY_VARIABLES[NAME]) is None and logins:
+        return logins[0] if len(logins) == 1 else FirstOf(logins)
+    try:
+        return ApiKey(require_key(NAME, key, base_url=root, home=key_home(root, *URL_VARIABLES)), header=KEY_HEADER)
+    except ProviderConfigError as error:
+        raise ProviderConfigError(
+            f"{error.message}; or log in with Azure's command line (`az login`), or install `mainspring[azure]` for Entra ID "
+            "and managed identities",
+            reason=error.reason,
+            provider=NAME,
+        ) from None
+
+
+def key_home(root: str, *variables: str) -> str:
+    """Where a key of the environment may go: to Azure, or to the address that one of the environment variables names."""
+    host = urlsplit(root).hostname or ""
+    if host.endswith((".azure.com", ".azure.us", ".azure.cn")):
+        return root
+    return setting(None, *variables) or "https://openai.azure.com"
+
+
+def shaped(key: str) -> Given:
+    """A function may give a key or a token of Entra ID, which looks like one."""
+    return {"authorization": f"Bearer {key}"} if _LIKE_TOKEN.match(key) else {KEY_HEADER: key}
+
+
+def _environment_client(auth: str) -> str | None:
+    return os.environ.get("AZURE_CLIENT_ID") or None if auth == "managed_identity" else None
+
+
+def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:
+    """The model that is wanted, and its deployment."""
+    named = setting(own_setting(config, "deployment"))
+    model = setting(config.model)
+    if named is None and model is not None:
+        known = deployment_map(own_setting(config, "deployment_name_map", str | dict[str, str]))
+        known = known or deployment_map(setting(None, MAP_VARIABLE, environment=environment))
+        named = known.get(model, model)
+    named = named or setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
+    if named is None:
+        raise ProviderConfigError(
+            f"Provider {NAME} needs a deployment: write {NAME}:DEPLOYMENT, or the setting providers.{NAME}.deployment, or set "
+            f"{DEPLOYMENT_VARIABLES[0]}",
+            reason="missing_deployment",
+            provider=NAME,
+        )
+    return model or named, named
+
+
+def _usual_api(place: Place) -> Api:
+    """Responses where the model takes nothing else, and where the ``v1`` interface was named; Chat Completions otherwise."""
+    return "responses" if only_responses(place.deployment) or only_responses(place.model) or place.v1 else "chat"
+
+
+def _with_query(url: str, version: str) -> str:
+    return f"{url}?api-version={version}"

@@ -1,0 +1,123 @@
+"""Codex: the models that come with a ChatGPT account, over Responses, with a login instead of a key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainspring.errors import ProviderConfigError
+from mainspring.models.auth import OAuthClient, OAuthCredential, OAuthTokens, TokenFile
+from mainspring.models.auth.oauth_tokens import claims
+from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import setting
+from mainspring.models.dialect_responses import ResponsesDialect
+from mainspring.models.http_model import HttpModel
+from mainspring.models.json_values import as_object
+from mainspring.models.providers.common import own_setting
+from mainspring.models.providers.responses_style import responses_model
+
+NAME = "codex"
+BASE_URL = "https://chatgpt.com/backend-api/codex"
+MODEL = "gpt-5.5"
+ISSUER = "https://auth.openai.com"
+CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
+"""The public id of OpenAI's Codex, for which ChatGPT accounts give tokens."""
+
+FILE_VARIABLE = "MAINSPRING_CODEX_TOKENS"
+ORIGINATOR = "mainspring"
+HEADERS = {"originator": ORIGINATOR, "openai-beta": "responses=experimental"}
+INSTRUCTIONS = "You are a helpful assistant."
+"""What is said where there is no system text: the host insists on some."""
+
+ACCEPTS = ResponsesDialect(
+    store=False,
+    instructions=INSTRUCTIONS,
+    max_output_tokens=False,
+    temperature=False,
+    prompt_cache_key=False,
+    strict_tools=False,
+    tool_images=True,
+)
+"""What the host accepts: it keeps its cache by itself, and refuses caps and temperatures."""
+
+_CLAIM = "https://api.openai.com/auth"
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model of a ChatGPT account.
+
+    Settings of its own, in ``extra`` or beside the others: ``token_file`` (also that of another program), ``issuer``,
+    ``client_id``. The tokens are read at the first request and renewed when their end is near.
+
+    Raises:
+        ProviderConfigError: If a setting is wrong, or there is no place to keep tokens.
+    """
+    return responses_model(
+        config,
+        provider=NAME,
+        model=config.model or MODEL,
+        base_url=setting(config.base_url) or BASE_URL,
+        credential=OAuthCredential(oauth_client(config), token_file(config), headers=account_headers),
+        accepts=ACCEPTS,
+        headers=HEADERS,
+    )
+
+
+def oauth_client(config: ProviderConfig | None = None) -> OAuthClient:
+    """The application as which one logs in; for `login`.
+
+    Args:
+        config: Settings that may name another issuer or another application.
+    """
+    config = config or ProviderConfig(provider=NAME)
+    issuer = (own_setting(config, "issuer") or ISSUER).rstrip("/")
+    return OAuthClient(
+        provider=NAME,
+        client_id=own_setting(config, "client_id") or CLIENT_ID,
+        token_url=f"{issuer}/oauth/token",
+        authorize_url=f"{issuer}/oauth/authorize",
+        scope="openid profile email offline_access",
+        parameters={
+            "id_token_add_organizations": "true",
+            "codex_cli_simplified_flow": "true",
+            "originator": ORIGINATOR,
+        },
+        port=own_setting(config, "login_port", int) or 1455,
+        path="/auth/callback",
+        account=account_of,
+    )
+
+
+def token_file(config: ProviderConfig | None = None) -> TokenFile:
+    """Where the tokens are kept: the setting ``token_file``, MAINSPRING_CODEX_TOKENS, or a file in the user's folder.
+
+    Raises:
+        ProviderConfigError: If there is no such folder.
+    """
+    named = setting(own_setting(config, "token_file") if config else None, FILE_VARIABLE)
+    if named:
+        return TokenFile(named)
+    home = os.environ.get("MAINSPRING_HOME", "").strip()
+    try:
+        return TokenFile((Path(home) if home else Path.home() / ".agent") / "auth" / "codex.json")
+    except RuntimeError as error:
+        raise ProviderConfigError(
+            f"There is no home folder to keep the tokens of {NAME} in: set {FILE_VARIABLE} or MAINSPRING_HOME",
+            provider=NAME,
+        ) from error
+
+
+def account_of(tokens: OAuthTokens) -> str:
+    """The account's id, as it stands in the tokens; empty if it does not."""
+    for token in (tokens.id_token, tokens.access):
+        account = (as_object(claims(token).get(_CLAIM)) or {}).get("chatgpt_account_id")
+        if isinstance(account, str) and account:
+            return account
+    return ""
+
+
+def account_headers(tokens: OAuthTokens) -> Mapping[str, str]:
+    """The header that names the account."""
+    account = tokens.account or account_of(tokens)
+    return {"chatgpt-account-id": account} if account else {}
