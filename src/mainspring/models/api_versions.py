@@ -17,3 +17,6 @@ AZURE_RESPONSES = "2024-12-01-preview"
 
 GEMINI = "v1beta"
 """In the path: ``v1`` lacks thinking, tools in JSON Schema and the previews."""
+
+GITHUB = "2022-11-28"
+"""Header ``x-github-api-version``."""

@@ -40,7 +40,13 @@ def setting(value: str | None, *variables: str, environment: Mapping[str, str] |
 
 
 def require_key(
-    provider: str, value: str | None, *, base_url: str, home: str, environment: Mapping[str, str] | None = None
+    provider: str,
+    value: str | None,
+    *,
+    base_url: str,
+    home: str,
+    variables: tuple[str, ...] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> str:
     """The key for a provider at a base URL.
 
@@ -52,12 +58,13 @@ def require_key(
         value: The key of the configuration, if there is one.
         base_url: Where the key will be sent.
         home: The provider's own base URL.
+        variables: Environment variables that may hold the key; by default those of `KEY_VARIABLES`.
         environment: The environment; the process's by default.
 
     Raises:
         ProviderConfigError: If there is none; the text names the variable and the setting.
     """
-    variables = KEY_VARIABLES.get(provider, ())
+    variables = KEY_VARIABLES.get(provider, ()) if variables is None else variables
     host = urlsplit(base_url).hostname or ""
     key = setting(value)
     if key is not None:

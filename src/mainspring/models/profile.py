@@ -34,6 +34,7 @@ class Dialect(Struct, frozen=True):
         tool_images: Whether images in tool results are followed by a user message that shows them.
         name_results: Whether a tool result carries the tool's name.
         short_ids: Whether ids of calls must be nine letters and digits.
+        cache_breakpoints: Whether the host hands on cache breakpoints (``cache_control``) to models that want them.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -49,6 +50,7 @@ class Dialect(Struct, frozen=True):
     tool_images: bool = True
     name_results: bool = False
     short_ids: bool = False
+    cache_breakpoints: bool = False
 
 
 class Profile(Struct, frozen=True):

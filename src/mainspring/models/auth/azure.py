@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.models.auth.command import ask_command
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.credentials import Given
 from mainspring.models.json_values import as_number, as_object
@@ -57,29 +58,17 @@ class AzureCli(TokenCredential):
         if program is None:
             raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
         try:
-            async with asyncio.timeout(self._timeout):
-                out, err = await process.communicate()
+            said = await ask_command(*command, timeout=self._timeout)
         except TimeoutError:
             raise ModelTimeoutError(
                 f"`az account get-access-token` did not answer within {self._timeout:g} s", reason="azure_cli"
             ) from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode:
-            said = redact(err.decode("utf-8", "replace").strip())[-500:] or f"exit code {process.returncode}"
+        if said.code:
             raise AuthenticationError(
-                f"Azure's command line gave no token: {said}. Log in with `az login`", reason="azure_cli"
+                f"Azure's command line gave no token: {said.complaint}. Log in with `az login`", reason="azure_cli"
             )
-        return _cli_token(out)
+        return _cli_token(said.out)
 
 
 def _cli_token(out: bytes) -> Token:

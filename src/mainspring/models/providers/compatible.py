@@ -9,6 +9,7 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
 from mainspring.models.providers.common import given_key
 from mainspring.models.providers.openai_style import chat_model
+from mainspring.models.registry import ModelBuilder
 
 NAME = "compatible"
 URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"
@@ -28,11 +29,53 @@ def build(config: ProviderConfig) -> HttpModel:
             reason="missing_base_url",
             provider=NAME,
         )
-    if not config.model:
-        raise ProviderConfigError(
-            f"Provider {NAME} needs a model: write {NAME}:MODEL, or the setting providers.{NAME}.model",
-            reason="missing_model",
-            provider=NAME,
-        )
     key = require_key(NAME, given_key(config), base_url=base_url, home=home)
-    return chat_model(config, provider=NAME, model=config.model, base_url=base_url, key=key, accepts=Dialect())
+    return chat_model(config, provider=NAME, model=_model(config, NAME), base_url=base_url, key=key, accepts=Dialect())
+
+
+def openai_compatible(
+    name: str,
+    base_url: str,
+    *,
+    key_variables: tuple[str, ...] = (),
+    model: str = "",
+    accepts: Dialect = Dialect(),  # noqa: B008 - frozen
+) -> ModelBuilder:
+    """A provider for a host that speaks Chat Completions, to be registered: ``registry.register(name, build=...)``.
+
+    Args:
+        name: Name of the provider.
+        base_url: The host's base URL.
+        key_variables: Environment variables that may hold its key, in order; without any, no key is needed.
+        model: The model where a configuration names none.
+        accepts: What the host accepts; by default as little as possible is assumed.
+
+    Returns:
+        A function from a `ProviderConfig` to a model. It raises `ProviderConfigError` if key or model is missing.
+    """
+
+    def made(config: ProviderConfig) -> HttpModel:
+        at = setting(config.base_url) or base_url
+        key = "not-needed"
+        if key_variables or config.api_key:
+            key = require_key(name, given_key(config), base_url=at, home=base_url, variables=key_variables)
+        return chat_model(
+            config,
+            provider=name,
+            model=_model(config, name, model),
+            base_url=at,
+            key=key,
+            accepts=accepts,
+        )
+
+    return made
+
+
+def _model(config: ProviderConfig, name: str, default: str = "") -> str:
+    if config.model or default:
+        return config.model or default
+    raise ProviderConfigError(
+        f"Provider {name} needs a model: write {name}:MODEL, or the setting providers.{name}.model",
+        reason="missing_model",
+        provider=name,
+    )

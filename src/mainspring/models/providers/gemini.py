@@ -11,7 +11,7 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import require_key, setting
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers.common import credential, given_key, http_profile, timeouts
+from mainspring.models.providers.common import credential, given_key, http_profile, own_setting, timeouts
 from mainspring.models.wire.gemini import Gemini
 
 NAME = "gemini"
@@ -30,15 +30,18 @@ _GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 def build(config: ProviderConfig) -> HttpModel:
     """A model of Google.
 
+    Settings of its own: ``api_version``, and ``use_vertexai``, which is refused with what to do instead.
+
     Raises:
         ProviderConfigError: If there is no key, or Vertex AI is wanted.
     """
-    wanted = config.extra.get("useVertexai", config.extra.get("use_vertexai"))
+    wanted = own_setting(config, "use_vertexai", bool | str)
     if wanted and str(wanted).lower() not in ("false", "0", "no"):
         raise ProviderConfigError(_VERTEX, reason="vertex", provider=NAME)
     model = (config.model or MODEL).removeprefix("models/")
-    home = _versioned(setting(None, URL_VARIABLE) or HOST)
-    base_url = _versioned(setting(config.base_url) or home)
+    version = own_setting(config, "api_version") or api_versions.GEMINI
+    home = _versioned(setting(None, URL_VARIABLE) or HOST, version)
+    base_url = _versioned(setting(config.base_url) or home, version)
     key = require_key(NAME, given_key(config), base_url=base_url, home=home)
     profile = http_profile(
         config,
@@ -77,6 +80,6 @@ def dialect_of(model: str) -> GeminiDialect:
     return GeminiDialect(thinking="budget", least_budget=512 if "lite" in model else 1)
 
 
-def _versioned(base_url: str) -> str:
+def _versioned(base_url: str, version: str) -> str:
     """The base URL with the version of the interface, unless it has a path of its own."""
     return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{api_versions.GEMINI}"

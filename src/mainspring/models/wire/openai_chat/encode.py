@@ -21,6 +21,7 @@ from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.prepare import clean, sent_arguments, sent_schema, short_id
 from mainspring.models.profile import Dialect, Profile
+from mainspring.models.wire.openai_chat.marks import marked_item, marked_tool
 from mainspring.models.wire.openai_chat.options import options
 
 SLOT = "chat_completions"
@@ -31,25 +32,47 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
-    head = _head(request, profile, history)
+    marked = request.cache and profile.dialect.cache_breakpoints
+    pieces: list[bytes | memoryview] = []
     if request.system and not request.system.isspace():
-        system = to_json({"role": _system_role(profile.dialect), "content": request.system})
-        return b"".join((head, b',"messages":[', system, stored, tail, b"]}"))
-    if stored:
-        return b"".join((head, b',"messages":[', memoryview(stored)[1:], tail, b"]}"))
-    return b"".join((head, b',"messages":[', tail[1:], b"]}"))
+        item = {"role": _system_role(profile.dialect), "content": request.system}
+        pieces.append(b"," + to_json(marked_item(item) if marked else item))
+    pieces += [memoryview(piece) for piece in (stored, tail) if piece]
+    if marked and messages:
+        cut, end = _marked_end(messages, profile, pieces[-1])
+        pieces[-1:] = [pieces[-1][: len(pieces[-1]) - cut], end]
+    if pieces:
+        pieces[0] = pieces[0][1:]  # no comma before the first
+    return b"".join((_head(request, profile, history, marked=marked), b',"messages":[', *pieces, b"]}"))
 
 
 def encode_message(message: Message, profile: Profile) -> bytes:
     """One message as the JSON objects it becomes, each with a comma before it."""
+    return b"".join([b"," + to_json(item) for item in _items(message, profile)])
+
+
+def _items(message: Message, profile: Profile) -> list[dict[str, Any]]:
+    """The objects that a message becomes: one, or one for each tool result; none if nothing of it can be sent."""
     cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
     if cleaned is None:
-        return b""
+        return []
     if cleaned.role == "assistant":
-        return b"," + to_json(_assistant(cleaned, profile.dialect))
+        return [_assistant(cleaned, profile.dialect)]
     if cleaned.role == "system":
-        return b"," + to_json({"role": _system_role(profile.dialect), "content": cleaned.text})
-    return b"".join([b"," + to_json(item) for item in _user(cleaned, profile.dialect)])
+        return [{"role": _system_role(profile.dialect), "content": cleaned.text}]
+    return _user(cleaned, profile.dialect)
+
+
+def _marked_end(messages: list[Message], profile: Profile, end: bytes | memoryview) -> tuple[int, bytes]:
+    """How many bytes at the end are the last item, and that item with a breakpoint.
+
+    Nothing where the last message was repaired on its way: then the breakpoint of this one request is missing.
+    """
+    item = next((items[-1] for message in reversed(messages) if (items := _items(message, profile))), None)
+    plain = b"," + to_json(item)
+    if item is None or end[-len(plain) :] != plain:
+        return 0, b""
+    return len(plain), b"," + to_json(marked_item(item))
 
 
 def _key(profile: Profile) -> str:
@@ -57,17 +80,20 @@ def _key(profile: Profile) -> str:
     return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
 
 
-def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> bytes:
+def _head(request: ModelRequest, profile: Profile, history: EncodedHistory, *, marked: bool) -> bytes:
     """Everything but the messages, without the closing brace; made anew only when something in it changed."""
     fields = {"model": profile.model, "stream": True, **options(request, profile)}
     tools = list(request.tools)
     known = history.head
-    if known is not None and known[0] == (fields, tools):
+    if known is not None and known[0] == (fields, tools, marked):
         return known[1]
     head = to_json(fields)[:-1]
     if tools:
-        head += b',"tools":[' + b",".join([_tool(tool) for tool in tools]) + b"]"
-    history.head = ((fields, tools), head)
+        encoded = [_tool(tool) for tool in tools]
+        if marked:
+            encoded[-1] = marked_tool(encoded[-1])
+        head += b',"tools":[' + b",".join(encoded) + b"]"
+    history.head = ((fields, tools, marked), head)
     return head
 
 

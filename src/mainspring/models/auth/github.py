@@ -1,0 +1,63 @@
+"""The token of whoever is logged in at GitHub's command line."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+
+from mainspring.errors import ProviderConfigError
+from mainspring.models.auth.command import ask_command
+from mainspring.models.auth.tokens import Token, TokenCredential
+
+CLI_TIMEOUT = 15.0
+"""Seconds that ``gh`` may take: it may have to wait for the system's key ring."""
+
+_KEPT = 900.0  # seconds until it is asked again, so that another login is noticed
+
+WAYS = (
+    "set providers.github.apiKey (in code: api_key=...), set the environment variable GITHUB_TOKEN, "
+    "or log in with `gh auth login` (its token is read with `gh auth token --secure-storage`)"
+)
+"""The ways to give a token, in the order in which they are tried."""
+
+
+def has_cli() -> bool:
+    """Whether GitHub's command line is on PATH."""
+    return shutil.which("gh") is not None
+
+
+class GitHubCli(TokenCredential):
+    """The token that ``gh auth token --secure-storage`` prints.
+
+    Args:
+        timeout: Seconds the command may take.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, *, timeout: float = CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(self._ask, early=0.0, clock=clock)
+        self._timeout = timeout
+
+    async def _ask(self, refused: str | None) -> Token:
+        program = await asyncio.to_thread(shutil.which, "gh")
+        if program is None:
+            raise no_token("GitHub's command line `gh` is not installed")
+        try:
+            said = await ask_command(program, "auth", "token", "--secure-storage", timeout=self._timeout)
+        except TimeoutError:
+            raise no_token(f"`gh auth token` did not answer within {self._timeout:g} s") from None
+        except OSError as error:
+            raise no_token(f"`gh` cannot be started: {error}") from error
+        value = said.out.decode("utf-8", "replace").strip()
+        if said.code or not value:
+            raise no_token(f"`gh auth token` gave none: {said.complaint}")
+        return Token(value, self._clock() + _KEPT)
+
+
+def no_token(why: str) -> ProviderConfigError:
+    """The error that there is no token, with the ways to give one."""
+    return ProviderConfigError(
+        f"No token for github: {why}. To give one, {WAYS}", reason="missing_key", provider="github"
+    )

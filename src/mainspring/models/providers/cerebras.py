@@ -1,0 +1,29 @@
+"""Cerebras."""
+
+from __future__ import annotations
+
+from mainspring.models.config import ProviderConfig
+from mainspring.models.http_model import HttpModel
+from mainspring.models.profile import Dialect
+from mainspring.models.providers.openai_style import hosted_model
+
+NAME = "cerebras"
+BASE_URL = "https://api.cerebras.ai/v1"
+MODEL = "gpt-oss-120b"
+
+DIALECT = Dialect(
+    max_tokens_field="max_completion_tokens",
+    efforts=("low", "medium", "high"),
+    cache_breakpoints=False,  # It caches prefixes by itself and refuses fields that it does not know.
+    tool_images=False,
+)
+"""What Cerebras accepts."""
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model of Cerebras.
+
+    Raises:
+        ProviderConfigError: If there is no key.
+    """
+    return hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)

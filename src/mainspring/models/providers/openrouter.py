@@ -1,0 +1,24 @@
+"""OpenRouter: one key for the models of many vendors."""
+
+from __future__ import annotations
+
+from mainspring.models.config import ProviderConfig
+from mainspring.models.http_model import HttpModel
+from mainspring.models.profile import Dialect
+from mainspring.models.providers.openai_style import hosted_model
+
+NAME = "openrouter"
+BASE_URL = "https://openrouter.ai/api/v1"
+MODEL = "openrouter/auto"
+
+DIALECT = Dialect(cache_breakpoints=True)
+"""It hands cache breakpoints on to the vendors that want them, and leaves them out for the others."""
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model behind OpenRouter, by its name there, as in ``anthropic/claude-sonnet-4.5``.
+
+    Raises:
+        ProviderConfigError: If there is no key.
+    """
+    return hosted_model(config, provider=NAME, model=MODEL, home=BASE_URL, accepts=DIALECT)
