@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict, replace
+
 from mainspring.env import ExecutionEnv, LocalEnv
-from mainspring.errors import ConfigError
+from mainspring.errors import AgentError, ConfigError
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.policies.budgets import Ledger
+from mainspring.policies.structured import StructuredOutput
+from mainspring.runtime.assist import Assistance
+from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
+from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
 from mainspring.runtime.policies import RunPolicies
+from mainspring.subagents import Child, Inherited, Subagents
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
@@ -41,6 +49,8 @@ class Agent(CoreAgent):
         execution: Where tools work: an `ExecutionEnv`, or a folder. Default: the current folder.
         session: Where the conversation is kept. Default: only in memory.
         permissions: What tools may do.
+        subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
+        callbacks: Functions to tell what it does.
         plugs: Further plugs, after those of the options.
         hooks: Handlers for the agent's lifetime, by hook.
         messages: A history to start from.
@@ -64,6 +74,8 @@ class Agent(CoreAgent):
         execution: ExecutionEnv | str | None = None,
         session: Session | None = None,
         permissions: Permissions | None = None,
+        subagents: SubagentsOption | None = None,
+        callbacks: AgentCallbacks | None = None,
         plugs: Iterable[Plug] = (),
         hooks: Hooks | None = None,
         messages: str | Iterable[AgentMessage] = (),
@@ -76,6 +88,18 @@ class Agent(CoreAgent):
             installed.append(permissions)
         if session is not None:
             installed.append(session.plug())
+        installed += plugs
+        spawning = as_plug(subagents)
+        if spawning is not None:
+            installed.append(spawning)
+        if not any(isinstance(p, Assistance) for p in installed):
+            installed.append(Assistance())
+        if callbacks is not None:
+            installed.append(CallbacksPlug(callbacks))
+        self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
+        if self._subagents is not None:
+            self._subagents.bind(AgentHost(self, self._inherited, lambda: self._policies.over_limit()))
+        self._asked: ModelProvider | None = None
         super().__init__(
             _model(model, provider),
             env=LocalEnv(execution or ".") if isinstance(execution, str) or execution is None else execution,
@@ -83,7 +107,7 @@ class Agent(CoreAgent):
             system=system,
             tools=_tools(tools),
             behavior=behavior,
-            plugs=[*installed, *plugs],
+            plugs=installed,
             hooks=hooks,
             messages=messages,
             steps=steps,
@@ -95,6 +119,11 @@ class Agent(CoreAgent):
     def ledger(self) -> Ledger:
         """What was spent: by the run that goes on, with all its sub-agents; between runs, by the whole conversation."""
         return self._policies.ledger
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """The sub-agents that run or wait for their turn; each can be stopped by its ``abort()``."""
+        return self._subagents.children if self._subagents is not None else ()
 
     def run_sync(self, prompt: Prompt = "", **options: Any) -> RunResult:
         """Run to the end and block meanwhile; options as in `run`.
@@ -128,8 +157,39 @@ class Agent(CoreAgent):
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
         settled = (behavior or Behavior()).over(self.behavior).resolved()
         offered = [*self.tools, *self._lazy] if given is None else given
-        with self._policies.during(settled, offered, asked):
-            return await super()._run(prompt, model=asked, behavior=behavior, tools=given, **options)
+        with ExitStack() as ending:
+            structured = None
+            if settled.schema is not None:
+                structured = StructuredOutput(settled.schema, retries=settled.output_retries)
+                ending.callback(structured.attach(self.bus))
+            ending.enter_context(self._policies.during(settled, offered, asked))
+            self._asked = asked
+            ending.callback(setattr, self, "_asked", None)
+            try:
+                result = await super()._run(prompt, model=asked, behavior=behavior, tools=given, **options)
+            except AgentError as error:
+                if error.outcome is not None:
+                    error.outcome = self._result = self._finished(error.outcome, structured)
+                raise
+            return self._finished(result, structured)
+
+    def _finished(self, result: RunResult, structured: StructuredOutput | None) -> RunResult:
+        """The result with what policies and sub-agents have to say in it."""
+        if structured is not None:
+            result = structured.result(result)
+        if self._subagents is not None:
+            result = replace(result, stats=replace(result.stats, children=self._subagents.stats))
+        return result
+
+    def _inherited(self) -> Inherited:
+        """What a sub-agent that is started now gets, unless it is restricted."""
+        tools = self._current.tools
+        return Inherited(
+            model=self._asked or self.model,
+            system=self._current.system,
+            tools=[t for name in tools.active if (t := tools.get(name)) is not None],
+            behavior=Behavior(**asdict(self._config.behavior)) if self._config else self.behavior,
+        )
 
     async def _run_and_close(self, prompt: Prompt, options: Mapping[str, Any]) -> RunResult:
         try:
