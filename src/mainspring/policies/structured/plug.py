@@ -1,0 +1,224 @@
+"""The plug: offers the tool that takes the final answer, checks what comes, and asks again where it does not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.errors import ErrorCode
+from mainspring.events import (
+    ModelErrorHook,
+    SessionEnd,
+    SessionStart,
+    SessionTurns,
+    ToolGate,
+    TurnAfter,
+    TurnBefore,
+)
+from mainspring.events.output_hook import OutputHook
+from mainspring.messages import ToolSpec
+from mainspring.policies.structured.extract import json_values
+from mainspring.policies.structured.target import Answer, Target
+from mainspring.tools import ToolErrorCode, error_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mainspring.loop import CoreAgent, HookBus, Plug, RunResult
+    from mainspring.messages import ToolUseBlock
+
+OUTPUT_TOOL = "__output__"
+"""Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""
+
+_DESCRIPTION = (
+    "Takes the final answer. When everything else is done, call this exactly once, with the complete answer as its arguments, "
+    "in place of answering in text."
+)
+_TAKEN = "The answer was taken; the task is complete."
+_SECOND = "Not taken: a final answer was given before this one."
+_AGAIN = "Not taken: {error}\nCall {tool} again with an answer that fits its schema."
+_NUDGE = (
+    "The answer must be given in a fixed form, and the last reply was not: {error}\n"
+    "Give the same answer again by calling the tool {tool}. If you cannot call tools, reply with nothing but one JSON value that "
+    "fits this schema:\n{schema}"
+)
+_SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
+
+
+class StructuredOutput:
+    """Makes runs end in a value that fits a schema.
+
+    The model is offered one more tool, ``__output__``, whose arguments are the answer. Its other tools stay usable. The first
+    answer that fits ends the run; calls beside it in the same message still run. An answer that does not fit goes back with
+    what is wrong with it. An answer in text is taken if it holds exactly one JSON value that fits; else the model is asked for the
+    tool call, and made to, where the provider can do that. When the tries are used up the run ends with its text.
+
+    Args:
+        schema: What is wanted; see `Target`.
+        retries: How many answers that do not fit may be followed by another try.
+
+    Attributes:
+        target: What is wanted, as a schema.
+        output: The output of the last run; ``None`` where there is none.
+        error: Why there is none; empty if there is one.
+        attempts: How many answers of the last run were looked at.
+
+    Raises:
+        ConfigError: If the schema is none.
+    """
+
+    def __init__(self, schema: Any, *, retries: int = 2) -> None:
+        self.target = Target(schema)
+        self.retries = retries
+        self._spec = ToolSpec(OUTPUT_TOOL, _DESCRIPTION, self.target.arguments)
+        self._tools: tuple[Sequence[ToolSpec], tuple[ToolSpec, ...]] = ((), (self._spec,))
+        self._may_force = True
+        self._reset()
+
+    def _reset(self) -> None:
+        self.output: Any = None
+        self.error = ""
+        self.attempts = 0
+        self._raw: Any = None
+        self._accepted = self._gave_up = self._force = self._forced = False
+        self._answers: dict[str, Answer] = {}
+        self._text = ""
+
+    def install(self, agent: CoreAgent) -> None:
+        """Sit on the hooks of an agent, for all its runs."""
+        self.attach(agent.bus)
+
+    def for_child(self) -> Plug | None:
+        """Nothing: a sub-agent answers its parent in text."""
+        return None
+
+    def attach(self, bus: HookBus) -> Callable[[], None]:
+        """Sit on the hooks of a bus; the returned function ends that."""
+        self._bus = bus
+        removers = [
+            bus.on(SessionStart, self._begin),
+            bus.on(SessionTurns, self._heard),
+            bus.on(
+                TurnBefore, self._offer, order=50
+            ),  # behind those who choose tools, before those who count what is sent
+            bus.on(TurnAfter, self._look),
+            bus.on(
+                ToolGate, self._take, order=1
+            ),  # behind the application's own gates, before all that know registered tools
+            bus.on(ModelErrorHook, self._refused),
+            bus.on(SessionEnd, self._end, order=-50),
+        ]
+
+        def remove() -> None:
+            for take_away in removers:
+                take_away()
+
+        return remove
+
+    def result(self, run: RunResult) -> RunResult:
+        """The result of a run with its output; where there is none the text stands in for it, and it says so."""
+        stats = replace(run.stats, output=self.output)
+        if self.error:
+            text = run.text or self._text
+            return replace(run, text=text, output=text, output_error=self.error, stats=stats)
+        return replace(run, output=self.output, stats=stats)
+
+    # --- one run ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, hook: SessionStart) -> None:
+        self._reset()
+
+    def _heard(self, hook: SessionTurns) -> None:
+        """Somebody spoke after the answer was given: another one is wanted."""
+        if hook.source in ("steer", "follow_up"):
+            self._accepted = self._gave_up = False
+
+    def _offer(self, hook: TurnBefore) -> None:
+        request = hook.request
+        if self._accepted or self._gave_up:
+            hook.stop = hook.stop or "completed"
+            return
+        if request.tools is not self._tools[0] or not self._tools[1]:
+            self._tools = (request.tools, (*request.tools, self._spec))
+        # A model that reasons must not be made to call a tool, some hosts say; it is asked to.
+        thinks = request.thinking not in (None, "off") or request.thinking_budget is not None
+        self._forced = self._force and self._may_force and not thinks
+        hook.request = replace(
+            request, tools=self._tools[1], tool_choice=OUTPUT_TOOL if self._forced else request.tool_choice
+        )
+
+    def _look(self, hook: TurnAfter) -> None:
+        """What the model answered: a call of the tool is checked here, since its text is complete here."""
+        message = hook.message
+        if hook.error is not None:
+            return
+        calls = [c for c in message.tool_uses if c.name == OUTPUT_TOOL]
+        if message.tool_uses:
+            if message.stop_reason != "max_tokens":  # the loop runs nothing of an answer that was cut off
+                self._answers = {c.id: self._answer(c) for c in calls}
+            return
+        if not message.text.strip():  # the loop asks again, so often as it does for any run
+            return
+        found = [a for a in map(self.target.of_value, json_values(message.text)) if a.error is None]
+        self.attempts += 1
+        if len(found) == 1 and message.stop_reason != "max_tokens":
+            self._accept(found[0])
+        else:
+            many = "it holds several answers" if found else "it holds no JSON value that fits the schema"
+            error = "it was cut off at the output limit" if message.stop_reason == "max_tokens" else many
+            if self._may_go_on(error):
+                self._force = True
+                hook.continue_with = _NUDGE.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
+
+    def _answer(self, call: ToolUseBlock) -> Answer:
+        return self.target.of_call(call.input if call.raw_input is None else call.raw_input)
+
+    def _take(self, hook: ToolGate) -> None:
+        """The final answer, if this call is one; whoever was asked before could still refuse it."""
+        if hook.name != OUTPUT_TOOL or hook.result is not None:
+            return
+        answer = self._answers.pop(hook.call_id, None) or self.target.of_call(hook.input)
+        if self._accepted:
+            hook.result = error_result(_SECOND, ToolErrorCode.VALIDATION_ERROR)
+            return
+        self.attempts += 1
+        if answer.error is None:
+            self._accept(answer)
+            hook.result = _TAKEN
+            return
+        self._raw = answer.raw
+        self._text = msgspec.json.encode(answer.raw).decode()
+        self._may_go_on(answer.error)
+        text = _AGAIN.format(error=answer.error, tool=OUTPUT_TOOL)
+        hook.result = error_result(text, ToolErrorCode.VALIDATION_ERROR)
+
+    def _refused(self, hook: ModelErrorHook) -> None:
+        """A host that does not take a forced call is asked without."""
+        refused = hook.error.code is ErrorCode.UNKNOWN or hook.error.reason == "bad_request"
+        if self._forced and refused and "tool_choice" in str(hook.error):
+            self._may_force = False
+            hook.retry()
+
+    async def _end(self, hook: SessionEnd) -> None:
+        if not self._accepted and not self.error:
+            why = f": {hook.error}" if hook.error is not None else ""
+            self.error = f"the run ended ({hook.status}) before there was an output{why}"
+        if self._bus.has(OutputHook):
+            told = await self._bus.emit(OutputHook(self.output, self._raw, self.attempts, self.error))
+            self.output = told.output
+
+    def _accept(self, answer: Answer) -> None:
+        self._accepted, self._force = True, False
+        self.output, self._raw, self.error = answer.value, answer.raw, ""
+
+    def _may_go_on(self, error: str) -> bool:
+        """Whether there is another try; else the run ends without an output."""
+        self.error = f"no answer fitted the schema in {self.attempts} tries; the last: {error}"
+        self._gave_up = self.attempts > self.retries
+        return not self._gave_up
+
+    def _schema_text(self) -> str:
+        text = msgspec.json.encode(self.target.schema).decode()
+        return text if len(text) <= _SCHEMA_CHARACTERS else f"(that of the arguments of {OUTPUT_TOOL})"

@@ -1,0 +1,114 @@
+"""What an answer has to be: a schema or a type, as the arguments of a tool call, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.tools import parse_arguments
+from mainspring.tools.signature import schema_from_type
+from mainspring.tools.validate import schema_problem
+
+_FIELD = "output"
+_ROOTS = ("$defs", "definitions")
+
+
+class Answer(Struct, frozen=True):
+    """What became of an answer.
+
+    Attributes:
+        value: The output: JSON data, or a value of the type that was asked for.
+        raw: The JSON data, whether they fit or not.
+        error: Why it does not fit, for the model to read; ``None`` if it does.
+    """
+
+    value: Any
+    raw: Any
+    error: str | None = None
+
+
+class Target:
+    """A schema that an answer must fit.
+
+    Arguments of a tool are an object, so a schema of anything else is asked for as the one field ``output`` of one.
+
+    Args:
+        wanted: A JSON Schema, or a type: a msgspec struct, a dataclass, a `TypedDict`, a pydantic model, ``list[int]``, ...
+
+    Attributes:
+        schema: The JSON Schema.
+        arguments: The schema as that of a tool's arguments.
+
+    Raises:
+        ConfigError: If it is no valid schema, or a type that JSON Schema cannot express.
+    """
+
+    def __init__(self, wanted: Any) -> None:
+        self._decode: Callable[[Any], Any] | None = None
+        if isinstance(wanted, Mapping):
+            self.schema = dict(cast("Mapping[str, Any]", wanted))
+            problem = schema_problem(self.schema)
+            if problem is not None:
+                raise ConfigError(f"behavior.schema cannot be used: {problem.replace('the schema of this tool', 'it')}")
+        else:
+            try:
+                self.schema, self._decode = schema_from_type(wanted)
+            except TypeError as error:
+                raise ConfigError(f"behavior.schema cannot be used: {error}") from error
+        self._wrapped = self.schema.get("type") != "object"
+        self.arguments = _wrap(self.schema) if self._wrapped else self.schema
+
+    def of_call(self, raw: str | Mapping[str, Any] | None) -> Answer:
+        """The output that the arguments of a call hold, as parsed or as the text they came in."""
+        parsed = parse_arguments(self.arguments, raw)
+        value: Any = parsed.value
+        if self._wrapped:
+            value = parsed.value.get(_FIELD, parsed.value)
+        if parsed.error is not None:
+            return Answer(None, value, parsed.error)
+        if self._decode is None:
+            return Answer(value, value)
+        try:
+            return Answer(self._decode(value), value)
+        except ValueError as error:  # what a type checks beyond its schema
+            return Answer(None, value, str(error))
+
+    def of_value(self, value: Any) -> Answer:
+        """The output that JSON data are."""
+        if self._wrapped:
+            return self.of_call({_FIELD: value})
+        if not isinstance(value, dict):
+            return Answer(None, value, f"the answer must be a JSON object, not {type(value).__name__}")
+        return self.of_call(cast("dict[str, Any]", value))
+
+
+def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with the schema's value as its one field; references into the schema lead there still."""
+    inner = _moved({k: v for k, v in schema.items() if k not in (*_ROOTS, "$schema", "$id")})
+    roots = {k: _moved(schema[k]) for k in _ROOTS if k in schema}
+    return {
+        "type": "object",
+        "properties": {_FIELD: inner},
+        "required": [_FIELD],
+        "additionalProperties": False,
+        **roots,
+    }
+
+
+def _moved(node: Any) -> Any:
+    """A copy in which references to places that moved along say so."""
+    if isinstance(node, list):
+        return [_moved(each) for each in cast("list[Any]", node)]
+    if not isinstance(node, Mapping):
+        return node
+    made: dict[str, Any] = {}
+    for key, value in cast("Mapping[str, Any]", node).items():
+        if key == "$ref" and isinstance(value, str) and (value == "#" or value.startswith("#/")):
+            stays = any(value.startswith(f"#/{root}/") for root in _ROOTS)
+            made[key] = value if stays else f"#/properties/{_FIELD}{value[1:]}"
+        else:
+            made[key] = _moved(value)
+    return made

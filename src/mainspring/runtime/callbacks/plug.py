@@ -1,0 +1,240 @@
+"""From hooks and events to callbacks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mainspring.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    EventStream,
+    MessageEnd,
+    MessageStart,
+    ModelErrorHook,
+    ModelRetry,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolTransform,
+    TurnBefore,
+    TurnStart,
+)
+from mainspring.events.span import RandomBytes, SpanContext
+from mainspring.loop import Plug
+from mainspring.messages import Message, ToolResultBlock, Usage
+from mainspring.policies.permissions import Permissions
+from mainspring.runtime.callbacks.callbacks import AgentCallbacks, ErrorReport
+from mainspring.tools import ToolResult
+from mainspring.tools.response import as_error_code, to_tool_response
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring")
+
+WAITING = "Thinking"
+"""What a person is told to wait for."""
+
+_LAST = 1000  # behind everybody who changes what is told here
+
+
+class CallbacksPlug(Plug):
+    """Tells callbacks what an agent does. A user of the hook bus like any other.
+
+    Args:
+        callbacks: What to call.
+        random: Where span ids come from. Default: the system's own source.
+        parent: The span in which the runs happen, if there is one; its trace goes on then.
+    """
+
+    def __init__(
+        self, callbacks: AgentCallbacks, *, random: RandomBytes = os.urandom, parent: SpanContext | None = None
+    ) -> None:
+        self.callbacks = callbacks
+        self._random = random
+        self._parent = parent
+        self._run: _Heard | None = None
+
+    def install(self, agent: CoreAgent) -> None:
+        """Listen to what the given callbacks need; without any nothing is registered."""
+        told = self.callbacks
+        if told.on_permission_request is not None:
+            for plug in agent.plugs:
+                if isinstance(plug, Permissions) and plug.on_permission_request is None:
+                    plug.on_permission_request = told.on_permission_request
+        others = (n for n in told.__struct_fields__ if n != "on_permission_request")
+        if not any(getattr(told, n) is not None for n in others):
+            return
+        agent.bus.observe(self._event)
+        if told.on_llm_start is not None:
+            agent.on(TurnBefore, self._request, order=_LAST)
+        if told.on_tool_end is not None:
+            agent.on(ToolTransform, self._result, order=_LAST)
+        if told.on_error is not None:
+            agent.on(ModelErrorHook, self._failed, order=_LAST)
+
+    def for_child(self) -> Plug | None:
+        """Nothing: what sub-agents do is heard through the `child:*` hooks of their parent."""
+        return None
+
+    def _event(self, event: AgentEvent) -> None:
+        if isinstance(event, AgentStart):
+            span = self._parent.child(self._random) if self._parent else SpanContext.root(self._random)
+            self._run = _Heard(self.callbacks, span, self._random)
+        if self._run is not None:
+            self._run.event(event)
+
+    def _request(self, hook: TurnBefore) -> None:
+        if self._run is not None:
+            self._run.request = hook.request.messages
+
+    def _result(self, hook: ToolTransform) -> None:
+        if self._run is not None:
+            self._run.results[hook.call_id] = hook.result
+
+    def _failed(self, hook: ModelErrorHook) -> None:
+        if self._run is not None:
+            self._run.failed(hook.error)
+
+
+class _Heard:
+    """What has been heard of one run."""
+
+    def __init__(self, told: AgentCallbacks, span: SpanContext, random: RandomBytes) -> None:
+        self.told = told
+        self.span = span
+        self.results: dict[str, ToolResult] = {}
+        self.request: Sequence[Message] = ()
+        self._random = random
+        self._llm: SpanContext | None = None
+        self._tools: dict[str, SpanContext] = {}
+        self._answer: EventStream[str, None] | None = None
+        self._query: list[str] = []
+        self._started = False
+        self._reported: BaseException | None = None
+
+    def event(self, event: AgentEvent) -> None:
+        """Tell what an event means to whom it concerns."""
+        match event:
+            case TextDelta():
+                self._text(event.text)
+                return
+            case ToolExecutionStart():
+                self._tool_start(event)
+            case ToolExecutionEnd():
+                self._tool_end(event)
+            case MessageStart() | MessageEnd() if isinstance(event.message, Message):
+                self._message(event.message, begins=isinstance(event, MessageStart))
+            case AgentEnd():
+                self._end(event)
+            case TurnStart():
+                self._begin()
+                self._debug(f"turn {event.turn} begins", turn=event.turn, turn_id=event.turn_id)
+            case ModelRetry():
+                wait = f"the model is asked again in {event.delay:g} s"
+                self._debug(wait, attempt=event.attempt, error=ErrorReport.of(event.error))
+            case _:
+                pass
+        if self.told.on_trace is not None and not event.type.endswith("_delta"):
+            _call(self.told.on_trace, self.span, event.type, event)
+
+    def failed(self, error: BaseException) -> None:
+        """Tell of a failure, each only once."""
+        if self._reported is None or self._reported not in (error, getattr(error, "cause", None)):
+            self._reported = error
+            _call(self.told.on_error, self._llm or self.span, ErrorReport.of(error))
+
+    def _begin(self) -> None:
+        if not self._started:
+            self._started = True
+            _call(self.told.on_agent_start, self.span, "\n".join(self._query))
+            _call(self.told.on_spinner_start, WAITING)
+
+    def _message(self, message: Message, *, begins: bool) -> None:
+        if message.role != "assistant":
+            if begins and not self._started and message.text:
+                self._query.append(message.text)
+        elif begins:
+            self._llm = self.span.child(self._random)
+            model = f"{message.provider}:{message.model}"
+            _call(self.told.on_llm_start, self._llm, model, self.request)
+        else:
+            self._end_answer()
+            llm, self._llm = self._llm or self.span, None
+            if message.error is None:
+                _call(self.told.on_llm_end, llm, message.text, message.usage or Usage())
+
+    def _text(self, text: str) -> None:
+        _call(self.told.on_llm_stream, self._llm or self.span, text)
+        if self.told.on_answer_stream is None:
+            return
+        if self._answer is None:
+            self._answer = EventStream()
+            _call(self.told.on_answer_stream, _pieces(self._answer))
+        self._answer.push(text)
+
+    def _end_answer(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.end()
+
+    def _tool_start(self, event: ToolExecutionStart) -> None:
+        self._begin()
+        self._tools[event.call.id] = span = self.span.child(self._random)
+        _call(self.told.on_tool_start, span, event.call.name, event.call.input)
+
+    def _tool_end(self, event: ToolExecutionEnd) -> None:
+        span = self._tools.pop(event.call.id, None)
+        if span is None:  # a call that was never taken up
+            return
+        result = self.results.pop(event.call.id, None) or _as_result(event.result, event.title)
+        _call(self.told.on_tool_end, span, event.call.name, to_tool_response(result), result)
+        if event.result.is_error:
+            self._debug(f"{event.call.name} failed", call_id=event.call.id, result=event.result.text)
+
+    def _end(self, event: AgentEnd) -> None:
+        self._begin()
+        self._end_answer()
+        if event.error is not None:
+            self.failed(event.error)
+        answers = (m for m in reversed(event.messages) if isinstance(m, Message) and m.role == "assistant")
+        last = next(answers, None)
+        self._debug(f"the run is over: {event.status}", status=event.status)
+        _call(self.told.on_spinner_stop)
+        _call(self.told.on_agent_end, self.span, last.text if last else "")
+
+    def _debug(self, message: str, **facts: Any) -> None:
+        if self.told.on_debug is not None:
+            _call(self.told.on_debug, self.span, message, facts)
+
+
+def _as_result(block: ToolResultBlock, title: str) -> ToolResult:
+    """The result of a call that never ran, or was refused."""
+    details = dict(block.details or {})
+    code = details.pop("code", None)
+    return ToolResult(
+        output=block.content,
+        title=title,
+        metadata=details,
+        is_error=block.is_error,
+        code=as_error_code(code) if code or block.is_error else None,
+    )
+
+
+async def _pieces(stream: EventStream[str, None]) -> AsyncGenerator[str, None]:
+    async for piece in stream:
+        yield piece
+
+
+def _call(callback: Callable[..., object] | None, *arguments: Any) -> None:
+    """Call it, if there is one; what it raises is logged, since a display must not end a run."""
+    if callback is None:
+        return
+    try:
+        callback(*arguments)
+    except Exception:
+        logger.exception("the callback %s failed", getattr(callback, "__qualname__", repr(callback)))

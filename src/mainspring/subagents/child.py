@@ -1,0 +1,103 @@
+"""One sub-agent: while it runs, and what it came to."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mainspring.events import CancelToken, RunStatus
+from mainspring.loop import CoreAgent, RunResult
+from mainspring.messages import Usage
+
+
+class ChildStats(Struct, frozen=True, kw_only=True):
+    """Figures of a sub-agent.
+
+    Attributes:
+        child_id: Which child.
+        child: The name of its definition; empty for a plain one.
+        depth: How deep it stands; 1 for a child of the agent that a person talks to.
+        status: How its run ended.
+        turns: How many of its model calls were answered.
+        usage: Tokens, those of its own sub-agents included.
+        tool_counts: How often it called each tool.
+        seconds: How long it ran.
+        children: Figures of its own sub-agents.
+    """
+
+    child_id: str
+    child: str
+    depth: int
+    status: RunStatus
+    turns: int = 0
+    usage: Usage = Usage.zero()
+    tool_counts: dict[str, int] = {}
+    seconds: float = 0.0
+    children: tuple[ChildStats, ...] = ()
+
+
+class ChildResult(Struct, frozen=True, kw_only=True):
+    """What a sub-agent came to.
+
+    Attributes:
+        text: Its final answer, or as far as it got. May be empty.
+        status: How its run ended.
+        stats: Its figures.
+        error: What failed, if something did.
+    """
+
+    text: str
+    status: RunStatus
+    stats: ChildStats
+    error: BaseException | None = None
+
+
+class Child:
+    """A sub-agent that is running or waits for its turn.
+
+    Attributes:
+        id: Its name in its parent's tree.
+        name: The name of its definition; empty for a plain one.
+        task: What it works on.
+        depth: How deep it stands.
+        agent: The agent itself, once it has been made.
+    """
+
+    __slots__ = ("_signal", "agent", "depth", "id", "name", "task")
+
+    def __init__(self, child_id: str, name: str, task: str, depth: int) -> None:
+        self.id = child_id
+        self.name = name
+        self.task = task
+        self.depth = depth
+        self.agent: CoreAgent | None = None
+        self._signal = CancelToken()
+
+    @property
+    def signal(self) -> CancelToken:
+        """Set when it is stopped."""
+        return self._signal
+
+    @property
+    def running(self) -> bool:
+        """Whether its run goes on; a child that waits for a place does not run yet."""
+        return self.agent is not None and self.agent.running
+
+    def abort(self, reason: str = "stopped") -> None:
+        """Stop this child and those below it; its parent is told and goes on. Safe from any thread."""
+        self._signal.cancel(reason)
+
+    def stats(self, result: RunResult | None, status: RunStatus) -> ChildStats:
+        """Its figures at the end, or as far as there are any."""
+        if result is None:
+            return ChildStats(child_id=self.id, child=self.name, depth=self.depth, status=status)
+        return ChildStats(
+            child_id=self.id,
+            child=self.name,
+            depth=self.depth,
+            status=status,
+            turns=result.turns,
+            usage=result.usage,
+            tool_counts=result.stats.tool_counts,
+            seconds=result.stats.seconds,
+            children=result.stats.children,
+        )

@@ -1,0 +1,71 @@
+"""What sub-agents need of the agent that starts them. Above: the plug. Below: whoever makes agents (`mainspring.runtime`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from mainspring.events import RunStatus
+from mainspring.loop import Behavior, CoreAgent, Plug
+from mainspring.tools import Tool
+
+if TYPE_CHECKING:
+    from mainspring.models import ModelProvider
+
+
+class Inherited(Struct, frozen=True, kw_only=True):
+    """What the run that goes on has, and a sub-agent gets unless it is restricted.
+
+    Attributes:
+        model: Whom it asks.
+        system: Its system prompt.
+        tools: What it may call.
+        behavior: Its limits and options.
+    """
+
+    model: ModelProvider
+    system: str
+    tools: Sequence[Tool]
+    behavior: Behavior
+
+
+class ChildRequest(Struct, frozen=True, kw_only=True):
+    """A sub-agent to make. Its environment, aliases and extra things are those of its parent.
+
+    Attributes:
+        name: Name of the agent.
+        model: Whom it asks.
+        system: Its system prompt.
+        tools: What it may call.
+        behavior: Its limits and options.
+        plugs: What it has of its parent's plugs.
+    """
+
+    name: str
+    model: ModelProvider | str
+    system: str
+    tools: Sequence[Tool]
+    behavior: Behavior
+    plugs: Sequence[Plug]
+
+
+class Host(Protocol):
+    """The agent that starts sub-agents, as the plug sees it."""
+
+    def inherited(self) -> Inherited:
+        """What the run that goes on has; between runs, the agent."""
+        ...
+
+    def make_child(self, request: ChildRequest) -> CoreAgent:
+        """Make a sub-agent, whose spending counts in that of this agent's run.
+
+        Raises:
+            ConfigError: If its model cannot be used.
+        """
+        ...
+
+    def over_limit(self) -> RunStatus | None:
+        """The limit of this agent's run that has been reached, sub-agents included; a sub-agent then asks no model any more."""
+        ...

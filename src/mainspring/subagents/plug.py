@@ -1,0 +1,317 @@
+"""The plug: the tool by which an agent starts sub-agents, and the limits under which they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from mainspring.errors import AgentError, ConfigError, ToolError
+from mainspring.events import CancelToken, RunStatus, SessionStart, SpawnBefore, SpawnComplete, SpawnError
+from mainspring.loop import Behavior, Plug, RunResult
+from mainspring.subagents.bubble import connect
+from mainspring.subagents.child import Child, ChildResult, ChildStats
+from mainspring.subagents.definition import AgentDefinition
+from mainspring.subagents.host import ChildRequest, Host, Inherited
+from mainspring.subagents.tool import SPAWN_TOOL, spawn_tool
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+    from mainspring.models import ModelProvider
+    from mainspring.tools import Tool
+
+DEEPEST = 3
+"""Levels of sub-agents that can be allowed."""
+
+_PLAIN = AgentDefinition(name="agent")
+
+
+class SpawnOptions(TypedDict, total=False):
+    """Restrictions of one sub-agent, over those of its definition.
+
+    Attributes:
+        tools: The only tools that it gets; each must be one of its parent's.
+        model: ``provider:model``, or a `ModelProvider`.
+        system: Its system prompt.
+        behavior: Limits and options.
+        signal: Stops it when set.
+    """
+
+    tools: Sequence[str] | None
+    model: ModelProvider | str | None
+    system: str | None
+    behavior: Behavior | None
+    signal: CancelToken | None
+
+
+class Subagents(Plug):
+    """Lets an agent start sub-agents, by the tool ``spawn`` or by `spawn`.
+
+    A sub-agent begins with nothing but its task. It has its parent's model, system prompt, tools, aliases, plugs (as they are for
+    children), environment and behavior, unless restricted; never more. What it spends counts in its parent's run at once, and it
+    asks no model any more when a limit of its parent is reached. When the parent's run ends, its sub-agents end.
+
+    Args:
+        definitions: Kinds of sub-agents. A plain one, with everything the parent has, can always be started.
+        depth: Levels of sub-agents: 1 (they start none themselves) to 3.
+        concurrency: How many run at once for one parent; more wait for their turn.
+        limit: Most sub-agents that one run of the outermost agent may start, on all levels together.
+        max_characters: Length of an answer beyond which its middle is left out for the parent.
+
+    Raises:
+        ConfigError: If two definitions have one name, or a number cannot be.
+    """
+
+    def __init__(
+        self,
+        definitions: Iterable[AgentDefinition] = (),
+        *,
+        depth: int = 1,
+        concurrency: int = 3,
+        limit: int = 50,
+        max_characters: int = 50_000,
+    ) -> None:
+        if not 1 <= depth <= DEEPEST:
+            raise ConfigError(f"sub-agents: depth is 1 to {DEEPEST}, not {depth}")
+        if concurrency < 1 or limit < 1 or max_characters < 1:
+            raise ConfigError("sub-agents: concurrency, limit and max_characters must be at least 1")
+        self.definitions: dict[str, AgentDefinition] = {}
+        for each in sorted(definitions, key=lambda d: d.name):
+            if each.name in self.definitions:
+                raise ConfigError(f"two kinds of sub-agents are named {each.name!r}; rename one")
+            self.definitions[each.name] = each
+        self.max_depth = depth
+        self.concurrency = concurrency
+        self.max_characters = max_characters
+        self.depth = 0
+        self._tree = _Tree(limit)
+        self._host: Host | None = None
+        self._agent: CoreAgent | None = None
+        self._children: dict[str, Child] = {}
+        self._finished: list[ChildStats] = []
+        self._room: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    # --- as a plug --------------------------------------------------------------------------------------------------
+
+    def bind(self, host: Host) -> None:
+        """Say who makes the sub-agents. Done by the agent, before it installs its plugs.
+
+        Raises:
+            ConfigError: If it is bound already: one plug serves one agent.
+        """
+        if self._host is not None:
+            raise ConfigError("this Subagents belongs to another agent; make one for each")
+        self._host = host
+
+    def install(self, agent: CoreAgent) -> None:
+        """Offer the tool."""
+        if self._host is None:
+            raise ConfigError("sub-agents need an Agent that makes them: Agent(..., subagents=Subagents(...))")
+        self._agent = agent
+        agent.tools.add(spawn_tool(self))
+        agent.extra = {**agent.extra, "spawn": self.spawn}
+        agent.on(SessionStart, self._begin)
+
+    def for_child(self) -> Plug | None:
+        """The same one level down, if there may be another; counted together."""
+        if self.depth + 1 >= self.max_depth:
+            return None
+        child = Subagents(
+            self.definitions.values(),
+            depth=self.max_depth,
+            concurrency=self.concurrency,
+            max_characters=self.max_characters,
+        )
+        child.depth = self.depth + 1
+        child._tree = self._tree
+        return child
+
+    @property
+    def stats(self) -> tuple[ChildStats, ...]:
+        """Figures of the sub-agents that the last run started, in the order in which they ended."""
+        return tuple(self._finished)
+
+    def _begin(self, hook: SessionStart) -> None:
+        self._finished = []
+        if self.depth == 0:
+            self._tree.started = 0
+
+    # --- sub-agents -------------------------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """The sub-agents that run or wait, in the order in which they were started."""
+        return tuple(self._children.values())
+
+    async def spawn(self, task: str, agent: str = "", **options: Unpack[SpawnOptions]) -> ChildResult:
+        """Run a sub-agent to its end.
+
+        Args:
+            task: What it is to do; it knows nothing else.
+            agent: The name of a definition; empty for a plain sub-agent.
+            **options: See `SpawnOptions`.
+
+        Returns:
+            What it came to. A sub-agent that failed does not raise; see ``error``.
+
+        Raises:
+            ToolError: If it cannot be started: no such definition or tool, or too many.
+        """
+        child, request = self._request(task, agent, options)
+        signal = options.get("signal")
+        remove = signal.on_cancel(lambda: child.abort(signal.reason or "aborted")) if signal else None
+        self._children[child.id] = child
+        try:
+            async with self._place():
+                return await self._run(child, request)
+        finally:
+            del self._children[child.id]
+            if remove is not None:
+                remove()
+
+    def _request(self, task: str, name: str, options: SpawnOptions) -> tuple[Child, ChildRequest]:
+        """What to make, and its handle."""
+        assert self._host is not None
+        if not task.strip():
+            raise ToolError("the task is empty; say all that the sub-agent needs to know")
+        definition = self.definitions.get(name) if name else _PLAIN
+        if definition is None:
+            known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
+            raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
+        has = self._host.inherited()
+        tools = _restricted(has.tools, definition, options.get("tools"))
+        behavior = options.get("behavior") or Behavior()
+        child = self._tree.next_child(name, task, self.depth + 1)
+        system, model = options.get("system"), options.get("model")
+        return child, ChildRequest(
+            name=child.id,
+            model=model or definition.model or has.model,
+            system=next(s for s in (system, definition.system, has.system) if s is not None),
+            tools=[t for t in tools if t.name != SPAWN_TOOL],
+            behavior=behavior.over(definition.behavior).over(_for_child(has)),
+            plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
+        )
+
+    def _plugs(self, may_spawn: bool) -> list[Plug]:
+        assert self._agent is not None
+        plugs = (p.for_child() for p in self._agent.plugs if may_spawn or not isinstance(p, Subagents))
+        return [p for p in plugs if p is not None]
+
+    async def _run(self, child: Child, request: ChildRequest) -> ChildResult:
+        """From making it to what its parent is told."""
+        assert self._host is not None
+        assert self._agent is not None
+        bus = self._agent.bus
+        running: asyncio.Future[RunResult] | None = None
+        result: RunResult | None = None
+        status: RunStatus = "error"
+        error: BaseException | None = None
+        try:
+            if child.signal.cancelled:
+                status = "aborted"
+                raise AgentError(f"the sub-agent was stopped before it began: {child.signal.reason}")
+            child.agent = agent = self._host.make_child(request)
+            connect(child, agent, self._agent, self._host.over_limit)
+            if bus.has(SpawnBefore):
+                before = await bus.emit(SpawnBefore(child.id, child.name, child.depth, child.task, agent))
+                child.task = before.task
+                if before.block:
+                    status = "denied"
+                    raise AgentError(f"Blocked: {before.block if isinstance(before.block, str) else 'not allowed'}")
+            running = asyncio.ensure_future(agent.run(child.task, signal=child.signal, raise_errors=False))
+            result = ended = await asyncio.shield(running)
+            status, error = ended.status, ended.error
+        except asyncio.CancelledError as stopped:
+            status, error = "aborted", stopped
+            if running is not None:
+                result = await _wind_up(child, running, request.behavior.resolved().abort_grace)
+            raise
+        except Exception as failed:  # noqa: BLE001 - whatever a child does, its parent goes on
+            error = failed
+        finally:
+            stats = child.stats(result, status)
+            self._finished.append(stats)
+            self._agent.spend(stats.usage, SPAWN_TOOL)
+            await self._tell(child, stats, result, error)
+        return ChildResult(text=result.text if result else "", status=status, stats=stats, error=error)
+
+    async def _tell(
+        self, child: Child, stats: ChildStats, result: RunResult | None, error: BaseException | None
+    ) -> None:
+        assert self._agent is not None
+        bus, known = self._agent.bus, (child.id, child.name, child.depth, child.task)
+        if error is not None:
+            if bus.has(SpawnError):
+                await bus.emit(SpawnError(*known, error=error, status=stats.status, stats=stats))
+        elif bus.has(SpawnComplete):
+            text = result.text if result else ""
+            await bus.emit(SpawnComplete(*known, text=text, status=stats.status, stats=stats))
+
+    def _place(self) -> asyncio.Semaphore:
+        """One of the places for sub-agents that run at once; for each event loop anew, as runs may have their own."""
+        loop = asyncio.get_running_loop()
+        if self._room is None or self._room[0] is not loop:
+            self._room = (loop, asyncio.Semaphore(self.concurrency))
+        return self._room[1]
+
+
+async def _wind_up(child: Child, running: asyncio.Future[RunResult], grace: float) -> RunResult | None:
+    """Stop a child whose parent is being stopped. It gets its time to end in order, and then no more."""
+    child.abort("its parent was stopped")
+    try:
+        await asyncio.wait((running,), timeout=grace + 0.5)
+    finally:
+        running.cancel()
+    return running.result() if running.done() and not running.cancelled() and running.exception() is None else None
+
+
+class _Tree:
+    """What all levels share: how many sub-agents there were."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.started = 0
+        self._named = 0
+
+    def next_child(self, name: str, task: str, depth: int) -> Child:
+        """A handle for one more.
+
+        Raises:
+            ToolError: If there were too many.
+        """
+        if self.started >= self.limit:
+            raise ToolError(f"this run has started its {self.limit} sub-agents; do the rest of the work without")
+        self.started += 1
+        self._named += 1
+        return Child(f"{name or _PLAIN.name}-{self._named}", name, task, depth)
+
+
+def _for_child(has: Inherited) -> Behavior:
+    """The parent's behavior without what belongs to its own conversation: the form of its answer, and its budget."""
+    return Behavior(schema=None, session_budget=None).over(has.behavior)
+
+
+def _restricted(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:
+    """The tools that a child gets.
+
+    Raises:
+        ToolError: If one is asked for that the parent does not have, or none is left.
+    """
+    left = list(tools)
+    if definition.tools is not None:
+        left = [t for t in left if any(fnmatchcase(t.name, pattern) for pattern in definition.tools)]
+        if definition.tools and not left:
+            raise ToolError(
+                f"a sub-agent {definition.name!r} needs {', '.join(definition.tools)}, and this agent has none of them"
+            )
+    if wanted is None:
+        return left
+    unknown = sorted(set(wanted) - {t.name for t in left})
+    if unknown:
+        raise ToolError(f"there is no tool {', '.join(unknown)} for the sub-agent; there are {_listed(left)}")
+    return [t for t in left if t.name in wanted]
+
+
+def _listed(tools: Iterable[Any]) -> str:
+    return ", ".join(t.name for t in tools) or "none"
