@@ -25,8 +25,10 @@ from mainspring.sessions.journal import SessionOptions
 from mainspring.sessions.jsonl import JsonlLog, JsonlStore
 from mainspring.sessions.memory import MemoryLog, MemoryStore
 from mainspring.sessions.plug import SessionPlug
+from mainspring.sessions.portable import find_session, import_session, raw_lines
 from mainspring.sessions.session import Session, list_sessions
 from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
+from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
 from mainspring.sessions.turns import SessionTurn, turns_to_messages
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "CustomEntry",
     "Entry",
     "IntentEntry",
+    "Item",
     "JsonlLog",
     "JsonlStore",
     "Kept",
@@ -59,9 +62,15 @@ __all__ = [
     "SessionPlug",
     "SessionStore",
     "SessionTurn",
+    "Transcript",
+    "TranscriptCall",
     "decode_entry",
     "encode_entry",
     "entry_schema",
+    "find_session",
+    "import_session",
     "list_sessions",
+    "raw_lines",
+    "read_transcript",
     "turns_to_messages",
 ]

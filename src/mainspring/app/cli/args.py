@@ -24,6 +24,7 @@ EPILOG = """commands:
   tools call NAME 'JSON'
                     run one tool and print its result as JSON
   sessions list     saved conversations
+  export [SESSION]  write one as an HTML page, Markdown or JSON lines; sessions import FILE takes it back
   config show       the settings and where each comes from
   config set KEY VALUE, config unset KEY
                     change your own settings
@@ -195,8 +196,11 @@ def _tools() -> Parser:
 
 
 def _sessions() -> Parser:
-    parser = _noun("sessions", "List saved conversations.")
-    parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default)")
+    parser = _noun("sessions", "List saved conversations, or take one in: sessions import FILE.")
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "import"), default="list", help="list (default) or import"
+    )
+    parser.add_argument("file", nargs="?", help="the file to import, as `mainspring export --format jsonl` writes it")
     parser.add_argument("--all", action="store_true", help="those of all folders")
     parser.add_argument("--json", action="store_true", help="as JSON")
     _add_place(parser)
@@ -214,6 +218,18 @@ def _config() -> Parser:
     )
     parser.add_argument("--origin", action="store_true", help="with where each value comes from")
     parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _export() -> Parser:
+    parser = _noun("export", "Write a conversation to a file: one HTML page, Markdown, or lines that can be imported.")
+    parser.add_argument("session", nargs="?", help="its id, title or file; the folder's last one if left out")
+    parser.add_argument(
+        "--format", choices=("html", "markdown", "jsonl"), help="default: by the file's ending, else html"
+    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="where to; '-' is stdout. Default: ID.html in this folder")
+    parser.add_argument("--force", action="store_true", help="write over a file that exists")
     _add_place(parser)
     return parser
 
@@ -257,6 +273,7 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "sessions": _sessions,
     "config": _config,
     "replay": _replay,
+    "export": _export,
     "trust": _trust,
     "memory": _memory,
 }

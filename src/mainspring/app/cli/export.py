@@ -1,0 +1,63 @@
+"""``mainspring export``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+from pathlib import Path
+
+from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.app.export import html_page, markdown
+from mainspring.errors import MainspringError
+from mainspring.runtime.commands.export import export_lines, export_transcript
+
+_SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
+_SUFFIX = {"html": ".html", "markdown": ".md", "jsonl": ".jsonl"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the file; the exit code.
+
+    Raises:
+        UsageError: If the name of the file tells no format.
+    """
+    form = options.format or (_SUFFIXES.get(Path(options.out).suffix.lower()) if options.out else "html")
+    if form is None and options.out != STDIN:
+        raise UsageError(f"--out {options.out}: its ending tells no format; add --format html, markdown or jsonl")
+    return framed(options, lambda console: _work(options, form or "html", console))
+
+
+def _work(options: argparse.Namespace, form: str, console: Console) -> int:
+    place = place_of(options)
+    if form == "jsonl":
+        lines = export_lines(options.session, place)
+        text = "".join(f"{line.decode('utf-8')}\n" for line in lines)
+        name = options.session or "session"
+    else:
+        transcript = export_transcript(options.session, place)
+        text = html_page(transcript) if form == "html" else markdown(transcript)
+        name = transcript.id
+    if options.out == STDIN:
+        console.answer(text)
+        return 0
+    target = Path(os.path.expanduser(options.out)) if options.out else Path(f"{Path(name).stem}{_SUFFIX[form]}")
+    if options.cwd and not target.is_absolute():
+        target = Path(options.cwd) / target
+    _write(target, text, replace=options.force)
+    console.say(f"written to {target}")
+    return 0
+
+
+def _write(target: Path, text: str, *, replace: bool) -> None:
+    """Write a file that only its owner may read: a conversation is private until its owner says otherwise."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if replace else os.O_EXCL)
+    try:
+        with os.fdopen(
+            os.open(target, flags, stat.S_IRUSR | stat.S_IWUSR), "w", encoding="utf-8", newline="\n"
+        ) as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise MainspringError(f"{target} exists; --force writes over it") from None

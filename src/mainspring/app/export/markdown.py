@@ -1,0 +1,74 @@
+"""A session as Markdown: the branch that goes on, and the ones that were left behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
+from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
+
+
+def markdown(transcript: Transcript) -> str:
+    """The session as a Markdown page.
+
+    Args:
+        transcript: The session, without secrets.
+    """
+    usage = transcript.usage
+    facts = [
+        f"- Session: `{transcript.id}`",
+        f"- Folder: `{transcript.cwd}`",
+        f"- Begun: {time_of(transcript.created)}",
+        f"- Tokens: {tokens(usage) or 'none'}; cost: {money(usage) or 'none'}",
+        *[f"- Note: {text}" for text in transcript.problems],
+    ]
+    parts = [f"# {_line(transcript.title) or 'Session'}", "\n".join(facts)]
+    parts += [_item(item) for item in transcript.items if item.active]
+    left = [item for item in transcript.items if not item.active]
+    if left:
+        parts += ["---", "## Branches that were left", *[_item(item) for item in left]]
+    return "\n\n".join(parts) + "\n"
+
+
+def _item(item: Item) -> str:
+    return "\n\n".join(_parts(item))
+
+
+def _parts(item: Item) -> Iterator[str]:
+    facts = (item.model, origin(item), item.label and f"“{item.label}”", tokens(item.usage), money(item.usage))
+    about = " · ".join(text for text in facts if text)
+    yield f"### {NAMES[item.kind]}" + (f" ({_line(about)})" if about else "")
+    if item.thinking:
+        yield "> " + item.thinking.strip().replace("\n", "\n> ")
+    if item.text:
+        yield item.text.rstrip()
+    for image in item.images:
+        yield f"[{image.media_type}, {len(image.data) * 3 // 4:,} bytes]"
+    for call in item.calls:
+        yield _call(call)
+    if item.error:
+        yield f"**Error:** {_line(item.error)}"
+
+
+def _call(call: TranscriptCall) -> str:
+    state = "no result is stored" if call.output is None else "failed" if call.is_error else "ok"
+    parts = [f"**{_line(headline(call))}** ({state})", _fenced(arguments(call), "json")]
+    difference = diff_of(call)
+    if difference:
+        parts.append(_fenced(difference, "diff"))
+    elif call.output:
+        parts.append(_fenced(call.output))
+    parts += [f"[{image.media_type}]" for image in call.images]
+    return "\n\n".join(parts)
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A code block whose fence is longer than any in the text."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,76 @@
+"""What both forms of an export say in the same words."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, cast
+
+from mainspring.messages import Usage
+from mainspring.runtime.commands.export import Item, TranscriptCall
+
+NAMES = {
+    "user": "User",
+    "assistant": "Assistant",
+    "system": "System",
+    "compaction": "Compacted",
+    "branch": "Branch",
+    "model": "Model changed",
+    "pause": "Waits for an answer",
+    "error": "Error",
+    "custom": "Note",
+}
+"""Name of each kind of item."""
+
+
+def time_of(when: datetime) -> str:
+    """The moment, in UTC: an export is read elsewhere."""
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def money(usage: Usage | None) -> str:
+    """What it cost; an unknown price is not free."""
+    if usage is None:
+        return ""
+    if usage.cost is None:
+        return "price unknown" if usage.total_tokens else ""
+    return f"${usage.cost.total:.4f}"
+
+
+def tokens(usage: Usage | None) -> str:
+    """Tokens in and out, with what a cache saved."""
+    if usage is None or not usage.total_tokens:
+        return ""
+    cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
+    return f"{usage.prompt_tokens:,} in{cached}, {usage.output_tokens:,} out"
+
+
+def arguments(call: TranscriptCall) -> str:
+    """A call's arguments, indented."""
+    if isinstance(call.input, str):
+        return call.input
+    return json.dumps(call.input, ensure_ascii=False, indent=2, default=str)
+
+
+def headline(call: TranscriptCall) -> str:
+    """A call in a few words: the tool and its most telling argument."""
+    if isinstance(call.input, str):
+        return call.name
+    for name in ("command", "path", "file_path", "pattern", "url", "query", "prompt"):
+        value = call.input.get(name)
+        if isinstance(value, str) and value.strip():
+            line = " ".join(value.split())
+            return f"{call.name} {line[:100]}{'…' if len(line) > 100 else ''}"
+    return call.name
+
+
+def diff_of(call: TranscriptCall) -> str:
+    """The diff that an edit left, if it did."""
+    details: Any = call.details
+    found = cast("dict[str, Any]", details).get("diff") if isinstance(details, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def origin(item: Item) -> str:
+    """Where a message of the user came from, where that is worth telling."""
+    return {"steer": "steering", "follow_up": "follow-up", "synthetic": "added by the program"}.get(item.source, "")

@@ -1,0 +1,99 @@
+"""Sessions out of the program and into it: what is handed out holds no secrets, and nothing is sent anywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from mainspring.errors import SessionError
+from mainspring.runtime.build import load
+from mainspring.runtime.options import Place
+from mainspring.runtime.redaction import redact
+from mainspring.sessions import (
+    Item,
+    JsonlStore,
+    Transcript,
+    TranscriptCall,
+    find_session,
+    import_session,
+    raw_lines,
+    read_transcript,
+)
+
+__all__ = ["Item", "Transcript", "TranscriptCall", "export_lines", "export_transcript", "import_file"]
+
+_OPAQUE = {"image": {"data"}, "redacted_thinking": {"data"}}
+"""What only looks like a secret: the bytes of images, and reasoning that its provider encrypted."""
+
+
+def export_transcript(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> Transcript:
+    """A session for people, without secrets.
+
+    Args:
+        name: Its id, the beginning of its id, its title or its file; the folder's last one if not given.
+        place: The folder.
+        environ: The environment; the values of its keys are masked.
+
+    Raises:
+        SessionError: If there is no such session.
+    """
+    store, found = _found(name, place, environ)
+    plain: Any = msgspec.to_builtins(read_transcript(store, found))
+    return msgspec.convert(_masked(plain, lambda text: redact(text, environ)), Transcript)
+
+
+def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> list[bytes]:
+    """A session as lines of JSON, the form that it is stored in, without secrets. `import_file` takes them back.
+
+    Raises:
+        SessionError: If there is no such session.
+    """
+    store, found = _found(name, place, environ)
+    lines: list[bytes] = []
+    for line in raw_lines(store, found):
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # a damaged line cannot be looked through for secrets
+        lines.append(msgspec.json.encode(_masked(value, lambda text: redact(text, environ))))
+    return lines
+
+
+def import_file(path: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, tuple[str, ...]]:
+    """Take a session in from a file of lines; it belongs to the folder from then on.
+
+    Returns:
+        Its id, and what could not be read.
+
+    Raises:
+        SessionError: If the file is no session; nothing is stored then.
+    """
+    cwd, settings = load(place, {}, environ)
+    if settings.home is None:
+        raise SessionError("there is no home folder to keep sessions in; set MAINSPRING_HOME to one")
+    return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
+
+
+def _found(name: str | None, place: Place, environ: Mapping[str, str]) -> tuple[JsonlStore, str]:
+    cwd, settings = load(place, {}, environ)
+    if settings.home is None:
+        raise SessionError("there is no home folder, so there are no sessions")
+    store = JsonlStore(settings.home.root)
+    return store, find_session(name or "", cwd, home=store).place
+
+
+def _masked(value: Any, clean: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return clean(value)
+        case list():
+            return [_masked(item, clean) for item in cast("list[Any]", value)]
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            kept = {"signature", *_OPAQUE.get(str(fields.get("type")), ())}
+            return {k: v if k in kept else _masked(v, clean) for k, v in fields.items()}
+        case _:
+            return value

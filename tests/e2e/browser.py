@@ -1,0 +1,35 @@
+"""A real browser, without a screen: Debian's Chromium, which CI installs."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1000,1400",
+)
+
+
+def browser() -> str:
+    """The program; the test is skipped where there is none."""
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("there is no Chromium on this machine")
+    return found
+
+
+def page_after_scripts(url: str, profile: Path) -> str:
+    """The page's HTML once its scripts have run, with what the console said at the end."""
+    call = [browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
+    done = subprocess.run(call, capture_output=True, encoding="utf-8", timeout=60, check=True)
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return done.stdout + "\n".join(console)

@@ -1,0 +1,35 @@
+"""The exported page in a real browser, from disk."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.export import html_page
+from mainspring.runtime.commands.export import export_transcript
+from mainspring.runtime.options import Place
+from tests.e2e.browser import page_after_scripts
+from tests.unit.app.export.conftest import exported
+
+__all__ = ["exported"]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.covers("BYD-13")
+def test_the_page_works_from_disk(exported: tuple[Path, Path, str], tmp_path: Path) -> None:
+    folder, home, id = exported
+    page = tmp_path / "session.html"
+    transcript = export_transcript(id, Place(cwd=str(folder)), {"MAINSPRING_HOME": str(home)})
+    page.write_text(html_page(transcript), encoding="utf-8")
+
+    whole = page_after_scripts(page.as_uri(), tmp_path / "profile")
+    searched = page_after_scripts(f"{page.as_uri()}#search=on+fire", tmp_path / "profile")
+
+    assert "CONSOLE" not in whole + searched
+    assert 'class="tools" hidden' not in whole
+    articles = re.findall(r"<article[^>]*>", whole)
+    assert [bool("left" in a) for a in articles] == ["hidden" in a for a in articles]
+    assert len(articles) == len(transcript.items)
+    assert "0 of" not in searched
+    assert 'id="found">1 of' in searched

@@ -1,0 +1,146 @@
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.cli.main import main
+from mainspring.app.export import html_page, markdown
+from mainspring.errors import SessionError
+from mainspring.messages import encode_message
+from mainspring.runtime.commands.export import export_lines, export_transcript, import_file
+from mainspring.runtime.options import Place
+from mainspring.sessions import Session, entry_schema, find_session
+from tests.unit.app.export.conftest import KEY, PIXEL
+
+Exported = tuple[Path, Path, str]
+
+
+def environ(home: Path) -> dict[str, str]:
+    return {"MAINSPRING_HOME": str(home), "DEPLOY_TOKEN": "hunter2-hunter2"}
+
+
+@pytest.mark.covers("BYD-13")
+def test_the_page_holds_everything_and_can_load_nothing(exported: Exported) -> None:
+    folder, home, id = exported
+
+    page = html_page(export_transcript(id, Place(cwd=str(folder)), environ(home)))
+
+    for text in (
+        "Change app.py",
+        "First read, then change.",
+        "+x = &#x27;two&#x27;",
+        "the provider is on fire",
+        "Another way.",
+    ):
+        assert text in page
+    assert page.count("<script>") == 1
+    assert "alert(1)" in html.unescape(page)
+    assert "<script>alert" not in page
+    assert "default-src &#x27;none&#x27;" in page
+    assert not re.search(r"""(?:src|href|action)\s*=\s*["']?(?!data:)[a-z]""", page.split("<style>")[0])
+    assert f"data:image/png;base64,{PIXEL}" in page
+    assert "<b>test</b>" not in page
+
+
+@pytest.mark.covers("BYD-13")
+def test_branches_and_costs_are_shown(exported: Exported) -> None:
+    folder, home, id = exported
+
+    transcript = export_transcript(id, Place(cwd=str(folder)), environ(home))
+    page, text = html_page(transcript), markdown(transcript)
+
+    assert page.count('class="item assistant left"') == 4
+    assert "Another way." in text.split("## Branches that were left")[0]
+    assert "the provider is on fire" in text.split("## Branches that were left")[1]
+    assert "(current)" in page
+    assert "$0.0300" in page
+    assert "price unknown" in page
+
+
+@pytest.mark.covers("BYD-13", "BYD-19")
+def test_no_form_holds_a_secret(tmp_path: Path) -> None:
+    with Session.create(tmp_path, home=tmp_path / "home") as session:
+        session.custom("note", {"text": f"password: correct-horse-1 and hunter2-hunter2 and {KEY}"})
+        session.label(f"about {KEY}")
+        session.save()
+    place, given = Place(cwd=str(tmp_path)), environ(tmp_path / "home")
+
+    transcript = export_transcript(session.id, place, given)
+    forms = [html_page(transcript), markdown(transcript), b"\n".join(export_lines(session.id, place, given)).decode()]
+
+    for form in forms:
+        assert KEY not in form
+        assert "hunter2" not in form
+        assert "correct-horse" not in form
+
+
+@pytest.mark.covers("BYD-13")
+def test_lines_that_were_exported_can_be_taken_in_and_gone_on_with(exported: Exported, tmp_path: Path) -> None:
+    folder, home, id = exported
+    file = tmp_path / "session.jsonl"
+    file.write_bytes(b"".join(line + b"\n" for line in export_lines(id, Place(cwd=str(folder)), environ(home))))
+    there = {"MAINSPRING_HOME": str(tmp_path / "other")}
+
+    first, problems = import_file(str(file), Place(cwd=str(tmp_path)), there)
+    second, _ = import_file(str(file), Place(cwd=str(tmp_path)), there)
+
+    assert problems == ()
+    assert first == id != second
+    with Session.open(id, home=home, write=False) as old, Session.open(first, home=tmp_path / "other") as new:
+        assert [encode_message(m) for m in new.messages] == [encode_message(m) for m in old.messages]
+        assert new.cwd == str(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"type":"message"}\n', '{"a":1}'])
+def test_what_is_no_session_is_refused_and_nothing_is_stored(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
+
+    with pytest.raises(SessionError, match="no session"):
+        import_file("x.jsonl", Place(cwd=str(tmp_path)), environ(tmp_path / "home"))
+
+    assert not (tmp_path / "home").exists()
+
+
+def test_damaged_lines_are_left_out_and_told(exported: Exported, tmp_path: Path) -> None:
+    folder, home, id = exported
+    lines = export_lines(id, Place(cwd=str(folder)), environ(home))
+    (tmp_path / "x.jsonl").write_bytes(b"\n".join([*lines[:4], b"{broken", *lines[4:]]))
+
+    _, problems = import_file("x.jsonl", Place(cwd=str(tmp_path)), environ(tmp_path / "home"))
+
+    assert problems == ("line 5 cannot be read; it was left out",)
+
+
+@pytest.mark.covers("BYD-12")
+def test_a_session_is_found_by_whatever_it_is_called(exported: Exported) -> None:
+    folder, home, id = exported
+
+    for name in ("", id, id[:-4], "a <b>TEST</b> & more", str(folder)):
+        assert find_session(name, folder, home=home).id == id
+    with pytest.raises(SessionError, match="there is no session 'nothing'"):
+        find_session("nothing", folder, home=home)
+
+
+def test_the_command_writes_a_private_file_and_nothing_over_one(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, home, id = exported
+    monkeypatch.setenv("MAINSPRING_HOME", str(home))
+    target = tmp_path / "out.md"
+    call = ["export", id, "-o", str(target), "--cwd", str(folder)]
+
+    assert main(call) == 0
+    first = target.read_text(encoding="utf-8")
+    assert target.stat().st_mode & 0o077 == 0
+    assert main(call) == 1
+    assert "--force" in capsys.readouterr().err
+    assert main([*call, "--force"]) == 0
+    assert target.read_text(encoding="utf-8") == first
+    assert main(["export", id, "-o", "-", "--format", "jsonl", "--cwd", str(folder)]) == 0
+    assert capsys.readouterr().out.count("\n") == len(export_lines(id, Place(cwd=str(folder)), environ(home)))
+    assert main(["export", id, "-o", "x.txt", "--cwd", str(folder)]) == 2
+
+
+def test_every_type_of_entry_is_known_to_the_published_schema() -> None:
+    assert "compaction" in str(entry_schema())
