@@ -29,6 +29,10 @@ def real_path(path: str, cwd: str, home: str) -> str:
     """See `ExecutionEnv.realpath`."""
     if not path or "\0" in path:
         raise OSError(errno.EINVAL, "the path is empty" if not path else "the path has a NUL character in it", path)
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise OSError(errno.EINVAL, "the path has half a surrogate pair in it", ascii(path)) from None
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     full = os.path.join(cwd, path)

@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 _ODD = re.compile("[\x00-\x1f\x7f\udc80-\udcff]")
+_LONE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _FOLDED = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
@@ -22,7 +23,7 @@ def shown(path: str, cwd: str = "") -> str:
         return "."
     if cwd and is_inside(path, cwd):
         path = path[len(cwd.rstrip("/")) + 1 :]
-    return _ODD.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}", path)
+    return _LONE.sub("\ufffd", _ODD.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}", path))
 
 
 def spellings(path: str) -> tuple[str, ...]:

@@ -295,6 +295,54 @@ async def test_what_a_policy_guards_is_withheld(both: tuple[ToolContext, ToolCon
     assert "2:foo" in (await grep(both[0], pattern="foo", path="src/a.py")).text  # Permitted by name.
 
 
+async def test_names_that_a_policy_guards_are_withheld(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
+    for ctx in both:
+        ctx.env.guard = lambda path: not path.endswith(("/src/a.py", "/src/sub", "x.log"))
+    found = await same(both, glob, pattern="src/*.py")
+    assert found.text == (
+        "No files match src/*.py.\n(not looked at: ignored files and .git; include_ignored=true adds ignored files)\n"
+        "(1 name withheld by the permission rules)"
+    )
+    assert found.metadata["withheld"] == 1
+    listed = await same(both, list_files, path="src")
+    assert "a.py" not in listed.text
+    assert "sub" not in listed.text
+    assert "2 names withheld by the permission rules" in listed.text
+    assert "x.log" not in (await list_files(both[0])).text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="such names are not allowed elsewhere")
+async def test_a_name_with_a_line_feed_is_whole(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
+    for name in ("two\nlines", "\n./a", "x: binary file matches\ny", "a\n--\nb"):
+        (tree / "odd" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / "odd" / name).write_bytes(b"foo\n")
+    (tree / "odd" / "bin\nary").write_bytes(b"foo\n" + b"x\n" * 50_000 + b"\0")
+    for mode in ("files", "count", "content"):
+        await same(both, grep, pattern="foo", path="odd", output_mode=mode, context=1 if mode == "content" else 0)
+    result = await same(both, grep, pattern="foo", path="odd", output_mode="files")
+    assert result.text.startswith("odd/\\x0a/a\nodd/a\\x0a--\\x0ab\nodd/two\\x0alines\nodd/x: binary")
+
+
+async def test_a_nul_in_a_pattern_is_searched_for(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
+    assert (await same(both, grep, pattern="o\0", path="bin")).metadata["matches"] == 1
+    assert (await same(both, grep, pattern="o\0", path="bin", literal=True)).metadata["matches"] == 1
+    assert (await same(both, grep, pattern=".o\0", path="bin", literal=True)).metadata["matches"] == 0
+    refused = await same(both, grep, pattern="\ud800")
+    assert refused.code == ToolErrorCode.VALIDATION_ERROR
+    for arguments in ({"path": "a\0b"}, {"glob": "a\0b"}, {"glob": "\ud800"}, {"path": "\ud800"}):
+        result = await grep(both[0], pattern="foo", **arguments)
+        assert result.is_error or not result.metadata["matches"]
+
+
+async def test_without_ripgrep_a_huge_file_is_left_out_and_told(without: NoRipgrep, tree: Path) -> None:
+    with open(tree / "huge", "wb") as file:  # noqa: ASYNC230 - prepares the test
+        file.write(b"foo\n")
+        file.truncate(65 << 20)
+    result = await grep(ToolContext(env=without), pattern="foo", glob="huge")
+    assert result.metadata["outcome"] == "incomplete"
+    assert "huge: more than 67108864 bytes" in result.text
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [

@@ -30,6 +30,15 @@ def with_literal_braces(pattern: str) -> str:
     return _LITERAL_BRACE.sub(lambda m: "\\{" if m[0] == "{" and not _is_escape_argument(m) else m[0], pattern)
 
 
+def without_nul(pattern: str, literal: bool) -> tuple[str, bool]:
+    r"""The same pattern without a NUL, which no argument of a program can hold: ``\x00`` in its place. And whether it is text."""
+    if "\0" not in pattern:
+        return pattern, literal
+    if literal:
+        pattern = re.sub(r"[^\w\s\0]", lambda m: "\\" + m[0], pattern, flags=re.ASCII)
+    return pattern.replace("\0", r"\x00"), False
+
+
 def spans_lines(pattern: str) -> bool:
     """Whether a pattern asks for a line feed and so needs multi-line search."""
     return "\n" in pattern or re.search(r"(?<!\\)(?:\\\\)*\\n", pattern) is not None

@@ -11,7 +11,7 @@ from mainspring.env import explain
 from mainspring.env.paths import shown
 from mainspring.tools.builtin.search.globs import GlobError, depth, matcher, split
 from mainspring.tools.builtin.search.listing import Listing, list_all
-from mainspring.tools.builtin.search.places import failure, joined, settled
+from mainspring.tools.builtin.search.places import failure, joined, settled, shown_of, withheld_note
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 LIMIT = 250
@@ -42,8 +42,9 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = await asyncio.to_thread(_matching, listing, matches)
     if not found and await _is_file(ctx, posixpath.join(real, rest)):
         found = [rest]  # A name with brackets in it, meant as it is.
+    found, withheld = shown_of(ctx, real, found)
     names = [shown(posixpath.join(real, f), ctx.env.cwd) for f in found]
-    return _report(arguments, names, listing, include_ignored)
+    return _report(arguments, names, listing, withheld)
 
 
 def _split(path: str, pattern: str) -> tuple[str, str]:
@@ -75,7 +76,7 @@ async def _is_file(ctx: ToolContext, path: str) -> bool:
         return False
 
 
-def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: Listing, include_ignored: bool) -> ToolResult:
+def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: Listing, withheld: int) -> ToolResult:
     limit, offset = int(arguments.get("limit", LIMIT)), int(arguments.get("offset", 0))
     page = names[offset : offset + limit] if limit else names[offset:]
     what = ("folder" if names and names[0].endswith("/") else "file") + ("" if len(names) == 1 else "s")
@@ -87,17 +88,23 @@ def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: Listing
     else:
         head = f"({len(names)} {what})"
     notes = [head]
-    if not include_ignored:
-        notes.append(
-            "(not looked at: ignored files and .git; include_ignored=true adds ignored files)" if not names else ""
-        )
+    if not names and not arguments.get("include_ignored"):
+        notes.append("(not looked at: ignored files and .git; include_ignored=true adds ignored files)")
+    if withheld:
+        notes.append(f"({withheld_note(withheld)})")
     if listing.problems:
         notes.append(f"(incomplete: {'; '.join(listing.problems[:5])})")
     outcome = "incomplete" if listing.problems else "matches" if names else "none"
     return ToolResult(
-        output="\n".join([*page, *[n for n in notes if n]]),
+        output="\n".join([*page, *notes]),
         title=f"{arguments['pattern']}: {len(names)} {what}",
-        metadata={"outcome": outcome, "total": len(names), "shown": len(page), "problems": list(listing.problems)},
+        metadata={
+            "outcome": outcome,
+            "total": len(names),
+            "shown": len(page),
+            "withheld": withheld,
+            "problems": list(listing.problems),
+        },
         is_error=bool(listing.problems) and not names,
         code=ToolErrorCode.IO_ERROR if listing.problems and not names else None,
     )

@@ -8,11 +8,11 @@ from typing import Any
 
 from mainspring.env.paths import shown
 from mainspring.env.text import displayable
-from mainspring.tools.builtin.search.dialect import PatternError, spans_lines, with_literal_braces
+from mainspring.tools.builtin.search.dialect import PatternError, spans_lines, with_literal_braces, without_nul
 from mainspring.tools.builtin.search.globs import GlobError, matcher
 from mainspring.tools.builtin.search.hits import Hits, Line, Query, shortened
 from mainspring.tools.builtin.search.listing import list_all
-from mainspring.tools.builtin.search.places import Place, accesses, failure, place
+from mainspring.tools.builtin.search.places import Place, accesses, failure, place, shown_of
 from mainspring.tools.builtin.search.ripgrep import search_file, search_folder
 from mainspring.tools.builtin.search.scan import scan
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
@@ -23,6 +23,10 @@ HEAD_LIMIT = 250
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not arguments["pattern"]:
         return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
+    if displayable(arguments["pattern"]) != arguments["pattern"]:
+        return failure(
+            ToolErrorCode.VALIDATION_ERROR, "pattern has half a surrogate pair, which no text holds. Send it without."
+        )
     found = await place(ctx, arguments.get("path") or ".")
     if isinstance(found, ToolResult):
         return found
@@ -36,13 +40,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         text = f"pattern is no valid regular expression: {e}. Escape it, or set literal=true to look for it as it is."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
-    guard = ctx.env.guard if found.stat.kind == "directory" else None
-    allowed = [p for p in paths if guard is None or guard(posixpath.join(found.path, p))]
-    return _report(arguments, ctx, found, hits, allowed, len(paths) - len(allowed))
+    allowed, withheld = shown_of(ctx, found.path, paths) if found.stat.kind == "directory" else (paths, 0)
+    return _report(arguments, ctx, found, hits, allowed, withheld)
 
 
 def _query(arguments: Mapping[str, Any]) -> Query:
-    pattern, literal = arguments["pattern"], bool(arguments.get("literal", False))
+    pattern, literal = without_nul(arguments["pattern"], bool(arguments.get("literal", False)))
     return Query(
         pattern if literal else with_literal_braces(pattern),
         literal=literal,

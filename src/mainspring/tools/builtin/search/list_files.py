@@ -8,7 +8,7 @@ from typing import Any
 
 from mainspring.env import FileKind, Walk, WalkEntry
 from mainspring.env.paths import shown
-from mainspring.tools.builtin.search.places import accesses, failure, place
+from mainspring.tools.builtin.search.places import accesses, failure, place, shown_of, withheld_note
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 DEPTH = 2
@@ -38,11 +38,18 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     walk = await ctx.env.walk(
         found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MOST_WALKED, signal=ctx.signal
     )
-    listed = [e for e in walk.entries if e.path.count("/") < depth]
+    near = [e for e in walk.entries if e.path.count("/") < depth]
+    seen, withheld = shown_of(ctx, found.path, [e.path for e in near])
+    visible = set(seen)
+    listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
     kept = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
     lines = _lines(sorted(kept, key=lambda e: e.path.split("/")), inside)
-    notes = _notes(walk, depth, len(listed) - len(kept), sum(inside.values()))
+    ignored, more_withheld = shown_of(ctx, found.path, walk.ignored)
+    withheld += more_withheld
+    notes = _notes(walk, ignored, depth, len(listed) - len(kept), sum(inside.values()))
+    if withheld:
+        notes.append(withheld_note(withheld))
     counts = Counter("folder" if e.kind == "directory" else "file" for e in listed)
     head = ", ".join([f"{n} {word}{'' if n == 1 else 's'}" for word, n in sorted(counts.items())]) or "empty folder"
     return ToolResult(
@@ -54,6 +61,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             "shown": len(kept),
             "deeper": sum(inside.values()),
             "ignored": len(walk.ignored),
+            "withheld": withheld,
             "unreadable": list(walk.unreadable),
             "truncated": walk.truncated or len(kept) < len(listed),
         },
@@ -69,7 +77,7 @@ def _lines(entries: Sequence[WalkEntry], inside: Mapping[str, int]) -> list[str]
     return lines
 
 
-def _notes(walk: Walk, depth: int, cut: int, deeper: int) -> list[str]:
+def _notes(walk: Walk, ignored: Sequence[str], depth: int, cut: int, deeper: int) -> list[str]:
     notes: list[str] = []
     if cut:
         notes.append(f"{cut} more left out by limit")
@@ -77,9 +85,9 @@ def _notes(walk: Walk, depth: int, cut: int, deeper: int) -> list[str]:
         notes.append(
             f"{deeper}{' or more' if walk.truncated else ''} entries further down, depth={depth + 1} shows them"
         )
-    if walk.ignored:
-        names = ", ".join([shown(p) for p in walk.ignored[:_MOST_NAMED]])
-        more = f" and {len(walk.ignored) - _MOST_NAMED} more" if len(walk.ignored) > _MOST_NAMED else ""
+    if ignored:
+        names = ", ".join([shown(p) for p in ignored[:_MOST_NAMED]])
+        more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
         notes.append(f"ignored: {names}{more}")
     if walk.unreadable:
         notes.append(f"cannot be opened: {'; '.join(walk.unreadable[:_MOST_NAMED])}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -71,6 +72,20 @@ async def place(ctx: ToolContext, path: str) -> Place | ToolResult:
 def accesses(path: str) -> list[Access]:
     """What a path argument makes a call read: the path, and the folder before its first wildcard."""
     return [Access("fs-read", p) for p in dict.fromkeys((path, start_of(path)))]
+
+
+def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
+    """Those of the paths below a folder that the permission rules let a search show, and how many they do not."""
+    guard = ctx.env.guard
+    if guard is None:
+        return list(paths), 0
+    kept = [path for path in paths if guard(posixpath.join(root, path.rstrip("/")))]
+    return kept, len(paths) - len(kept)
+
+
+def withheld_note(count: int) -> str:
+    """Tells that names were left out."""
+    return f"{count} name{'' if count == 1 else 's'} withheld by the permission rules"
 
 
 async def settled(ctx: ToolContext, path: str) -> str:

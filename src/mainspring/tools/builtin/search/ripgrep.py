@@ -15,7 +15,10 @@ from mainspring.tools.tool import ToolContext
 _LIMITS = OutputLimits(head=32 << 20, tail=0, cap=32 << 20)
 _MATCH = re.compile(rb"(\d+):(?:(\d+):)?")
 _AROUND = re.compile(rb"(\d+)-")
-_BINARY = re.compile(rb"^(.*?): (?:WARNING: stopped searching binary|binary file matches)")
+_BINARY = re.compile(
+    rb'^(.*?): (?:WARNING: stopped searching binary file after match|binary file matches) \(found ".*" byte around offset \d+\)',
+    re.DOTALL,
+)
 _PREFIX = re.compile(r"^(?:error: |PCRE2: error compiling pattern at offset \d+: )")
 _SIMPLE_NAME = re.compile(r"[\w.*?-]+")
 
@@ -101,13 +104,18 @@ def _parsed(data: bytes, with_lines: bool) -> Hits:
     lines: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     binary: set[str] = set()
+    begun = b""  # The start of a name that holds a line feed: rows begin with ./, and a name ends with a NUL.
     for row in data.split(b"\n"):
         name, zero, rest = row.partition(b"\0")
         if not zero:
-            found = _BINARY.match(row)
+            found = _BINARY.match(begun + row)
             if found:
                 binary.add(_path(found[1]))
+                begun = b""
+            elif begun or row.startswith(b"./"):
+                begun += row + b"\n"
             continue
+        name, begun = begun + name, b""
         path = _path(name)
         if not with_lines:
             counts[path] = int(rest)

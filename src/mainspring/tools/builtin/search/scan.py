@@ -14,6 +14,9 @@ from mainspring.tools.builtin.search.hits import Hits, Line, Query
 from mainspring.tools.builtin.search.listing import TIME_LIMIT
 from mainspring.tools.tool import ToolContext
 
+MOST_BYTES = 64 << 20
+"""Bigger files are left out and told: they would be held in memory several times over."""
+
 
 async def scan(ctx: ToolContext, files: Sequence[tuple[str, str]], query: Query, *, as_text: bool) -> Hits:
     """Search files, given as pairs of real path and name. ``as_text``: also those with a NUL in them.
@@ -31,9 +34,12 @@ async def scan(ctx: ToolContext, files: Sequence[tuple[str, str]], query: Query,
             problems.append("cancelled" if ctx.aborted else f"stopped after {TIME_LIMIT:g}s")
             break
         try:
-            data = await ctx.env.read_bytes(path)
+            data = await ctx.env.read_bytes(path, limit=MOST_BYTES + 1)
         except OSError as e:
             problems.append(f"{name}: {explain(e)}")
+            continue
+        if len(data) > MOST_BYTES:
+            problems.append(f"{name}: more than {MOST_BYTES} bytes, which only ripgrep searches")
             continue
         found, count = await asyncio.to_thread(_search, data, pattern, query, as_text)
         if count:
