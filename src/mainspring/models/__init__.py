@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
 
 if TYPE_CHECKING:
     from mainspring.models.aliased import AliasedModel as AliasedModel
+    from mainspring.models.catalog import find_entry as find_entry
     from mainspring.models.catalog import look_up as look_up
+    from mainspring.models.classify import ErrorKind as ErrorKind
     from mainspring.models.classify import classify_error as classify_error
     from mainspring.models.classify import classify_exception as classify_exception
+    from mainspring.models.classify import error_kind as error_kind
+    from mainspring.models.classify import map_error_to_code as map_error_to_code
     from mainspring.models.client import LLMClient as LLMClient
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
+    from mainspring.models.client import ResultStream as ResultStream
+    from mainspring.models.client import complete as complete
+    from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
+    from mainspring.models.content_text import extract_text as extract_text
+    from mainspring.models.factories import PROVIDER_REGISTRY as PROVIDER_REGISTRY
+    from mainspring.models.factories import create_anthropic_adapter as create_anthropic_adapter
+    from mainspring.models.factories import create_anthropic_client as create_anthropic_client
+    from mainspring.models.factories import create_azure_client as create_azure_client
+    from mainspring.models.factories import create_cerebras_client as create_cerebras_client
+    from mainspring.models.factories import create_codex_client as create_codex_client
+    from mainspring.models.factories import create_compatible_client as create_compatible_client
+    from mainspring.models.factories import create_embedded_client as create_embedded_client
+    from mainspring.models.factories import create_foundry_client as create_foundry_client
+    from mainspring.models.factories import create_gemini_client as create_gemini_client
+    from mainspring.models.factories import create_github_client as create_github_client
+    from mainspring.models.factories import create_langchain_client as create_langchain_client
+    from mainspring.models.factories import create_local_client as create_local_client
+    from mainspring.models.factories import create_ollama_client as create_ollama_client
+    from mainspring.models.factories import create_openai_client as create_openai_client
+    from mainspring.models.factories import create_openai_compat_adapter as create_openai_compat_adapter
+    from mainspring.models.factories import create_openrouter_client as create_openrouter_client
+    from mainspring.models.fallback import Fallback as Fallback
+    from mainspring.models.fallback import FallbackModel as FallbackModel
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.port import ModelInfo as ModelInfo
     from mainspring.models.port import ModelProvider as ModelProvider
     from mainspring.models.port import ModelRequest as ModelRequest
     from mainspring.models.port import ModelResponse as ModelResponse
+    from mainspring.models.port import PriceTier as PriceTier
     from mainspring.models.port import Scratch as Scratch
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
@@ -25,6 +54,9 @@ if TYPE_CHECKING:
     from mainspring.models.profile import Profile as Profile
     from mainspring.models.providers.local import LocalServer as LocalServer
     from mainspring.models.providers.local import detect_local_servers as detect_local_servers
+    from mainspring.models.rate_limit import RateLimitedModel as RateLimitedModel
+    from mainspring.models.rate_limit import TokenBucket as TokenBucket
+    from mainspring.models.registry import ProviderFactory as ProviderFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
     from mainspring.models.registry import create_model as create_model
     from mainspring.models.registry import create_model_provider as create_model_provider
@@ -33,12 +65,17 @@ if TYPE_CHECKING:
     from mainspring.models.registry import get_supported_providers as get_supported_providers
     from mainspring.models.registry import is_provider_supported as is_provider_supported
     from mainspring.models.results import Failure as Failure
+    from mainspring.models.results import ModelErrorCode as ModelErrorCode
     from mainspring.models.results import ModelResult as ModelResult
     from mainspring.models.results import Success as Success
+    from mainspring.models.results import error_response as error_response
     from mainspring.models.results import is_model_error as is_model_error
     from mainspring.models.results import is_model_success as is_model_success
+    from mainspring.models.results import success_response as success_response
     from mainspring.models.retry import RetryConfig as RetryConfig
+    from mainspring.models.retry import RetryContext as RetryContext
     from mainspring.models.retry import RetryInfo as RetryInfo
+    from mainspring.models.retry import RetryOptions as RetryOptions
     from mainspring.models.retry import calculate_delay as calculate_delay
     from mainspring.models.retry import is_retryable_error as is_retryable_error
     from mainspring.models.retry import retry_stream as retry_stream
@@ -47,52 +84,48 @@ if TYPE_CHECKING:
     from mainspring.models.scripted import Call as Call
     from mainspring.models.scripted import Reply as Reply
     from mainspring.models.scripted import ScriptedModel as ScriptedModel
+    from mainspring.models.structured import Structured as Structured
+    from mainspring.models.structured import parse_structured as parse_structured
     from mainspring.models.traffic import replay_exchange as replay_exchange
     from mainspring.models.transport import Timeouts as Timeouts
     from mainspring.models.transport import Transport as Transport
+    from mainspring.models.usage import TokenUsage as TokenUsage
+    from mainspring.models.usage import extract_token_usage as extract_token_usage
+    from mainspring.models.wire.anthropic_messages import build_anthropic_system_param as build_anthropic_system_param
+    from mainspring.models.wire.anthropic_messages import normalize_message as normalize_message
 
-_PLACES = {
-    "aliased": ("AliasedModel",),
-    "catalog": ("look_up",),
-    "classify": ("classify_error", "classify_exception"),
-    "client": ("LLMClient", "ModelCallbacks"),
-    "config": ("ProviderConfig",),
-    "http_model": ("HttpModel",),
-    "port": ("ModelInfo", "ModelProvider", "ModelRequest", "ModelResponse", "Scratch", "ThinkingLevel", "ToolChoice"),
-    "profile": ("Dialect", "Profile"),
-    "providers.local": ("LocalServer", "detect_local_servers"),
-    "registry": (
-        "ProviderRegistry",
-        "create_model",
-        "create_model_provider",
-        "default_registry",
-        "get_provider_factory",
-        "get_supported_providers",
-        "is_provider_supported",
-    ),
-    "results": ("Failure", "ModelResult", "Success", "is_model_error", "is_model_success"),
-    "retry": (
-        "RetryConfig",
-        "RetryInfo",
-        "calculate_delay",
-        "is_retryable_error",
-        "retry_stream",
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "aliased": "AliasedModel",
+        "catalog": "find_entry look_up",
+        "classify": "ErrorKind classify_error classify_exception error_kind map_error_to_code",
+        "client": "LLMClient ModelCallbacks ResultStream complete",
+        "config": "ModelFacts ProviderConfig",
+        "content_text": "extract_text",
+        "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client "
+        "create_cerebras_client create_codex_client create_compatible_client create_embedded_client "
+        "create_foundry_client create_gemini_client create_github_client create_langchain_client "
+        "create_local_client create_ollama_client create_openai_client create_openai_compat_adapter "
+        "create_openrouter_client",
+        "fallback": "Fallback FallbackModel",
+        "http_model": "HttpModel",
+        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
+        "profile": "Dialect Profile",
+        "providers.local": "LocalServer detect_local_servers",
+        "rate_limit": "RateLimitedModel TokenBucket",
+        "registry": "ProviderFactory ProviderRegistry create_model create_model_provider default_registry "
+        "get_provider_factory get_supported_providers is_provider_supported",
+        "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success "
+        "success_response",
+        "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream "
         "with_retry",
-    ),
-    "retry_after": ("extract_retry_after",),
-    "scripted": ("Call", "Reply", "ScriptedModel"),
-    "traffic": ("replay_exchange",),
-    "transport": ("Timeouts", "Transport"),
-}
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
-
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+        "retry_after": "extract_retry_after",
+        "scripted": "Call Reply ScriptedModel",
+        "structured": "Structured parse_structured",
+        "traffic": "replay_exchange",
+        "transport": "Timeouts Transport",
+        "usage": "TokenUsage extract_token_usage",
+        "wire.anthropic_messages": "build_anthropic_system_param normalize_message",
+    },
+)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from asyncio import CancelledError
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from mainspring.errors import MODEL_ERRORS, ErrorCode, ModelError
+from mainspring.errors import MODEL_ERRORS, AgentAbortedError, ErrorCode, ModelError
 from mainspring.models.error_body import ErrorBody
 from mainspring.models.error_patterns import (
     AUTH_TEXT,
@@ -103,6 +104,33 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
         result.retry_after = extract_retry_after(error)
     result.__cause__ = error
     return result
+
+
+def map_error_to_code(error: BaseException | str) -> ErrorCode:
+    """The code, one of ten, that an exception or the text of an error means."""
+    return (classify_error(None, None, error) if isinstance(error, str) else classify_exception(error)).code
+
+
+ErrorKind = Literal["context_exceeded", "provider_error", "aborted", "none"]
+"""What an agent has to tell apart; see `error_kind`."""
+
+
+def error_kind(error: BaseException | None) -> ErrorKind:
+    """An error folded to what an agent does about it.
+
+    Returns:
+        ``context_exceeded``: make the conversation shorter. ``aborted``: somebody stopped it. ``provider_error``: the model
+        could not be used. ``none``: no error, or one that has nothing to do with a provider, like a bug.
+    """
+    if error is None:
+        return "none"
+    if isinstance(error, CancelledError | KeyboardInterrupt | AgentAbortedError):
+        return "aborted"
+    found = classify_exception(error)
+    if found.code is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
+        return "context_exceeded"
+    native = found is not error and not found.reason and found.status is None
+    return "none" if native and found.code is ErrorCode.UNKNOWN else "provider_error"
 
 
 def _native_parts(error: BaseException) -> tuple[int | None, dict[str, str], Any]:

@@ -146,6 +146,11 @@ class ModelInfo(Struct, frozen=True):
     notice: str = ""
     max_tools: int | None = None
 
+    @property
+    def deployment(self) -> str:
+        """Name of the deployment, where the provider has those: the id is that."""
+        return self.id
+
 
 @runtime_checkable
 class ModelProvider(Protocol):

@@ -10,6 +10,9 @@ from mainspring.errors import ErrorCode, ModelError
 
 T = TypeVar("T")
 
+ModelErrorCode = ErrorCode
+"""The same under its other name."""
+
 
 class Success(Struct, Generic[T], frozen=True, eq=False):
     """It worked; ``result`` is what was asked for."""

@@ -11,6 +11,9 @@ from mainspring.messages import Cost, Usage
 from mainspring.models.json_values import as_number, as_object
 from mainspring.models.port import ModelInfo
 
+TokenUsage = Usage
+"""The same under its other name."""
+
 
 def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
     """The counts of a ``usage`` object of an OpenAI-style host.
@@ -26,17 +29,17 @@ def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
     total = _count(raw, "total_tokens", "totalTokens")
     if prompt is None and output is None and total is None:
         return None
-    prompt_details = _details(raw, "prompt_tokens_details", "input_tokens_details")
-    output_details = _details(raw, "completion_tokens_details", "output_tokens_details")
+    prompt_details = _details(raw, "prompt_tokens_details", "input_tokens_details", "input_token_details")
+    output_details = _details(raw, "completion_tokens_details", "output_tokens_details", "output_token_details")
     read = _first(
-        _count(prompt_details, "cached_tokens", "cache_read_tokens"),
+        _count(prompt_details, "cached_tokens", "cache_read_tokens", "cache_read"),
         _count(raw, "cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
     )
     write = _first(
-        _count(prompt_details, "cache_write_tokens", "cache_creation_tokens"),
+        _count(prompt_details, "cache_write_tokens", "cache_creation_tokens", "cache_creation"),
         _count(raw, "cache_creation_input_tokens"),
     )
-    reasoning = _first(_count(output_details, "reasoning_tokens"), _count(raw, "reasoning_tokens"))
+    reasoning = _first(_count(output_details, "reasoning_tokens", "reasoning"), _count(raw, "reasoning_tokens"))
     prompt, output = prompt or 0, output or 0
     gap = (total or 0) - prompt - output
     if gap > 0:
@@ -48,6 +51,65 @@ def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
     read = min(read, prompt)
     write = min(write, prompt - read)
     return Usage(prompt - read - write, output, read, write, min(reasoning, output))
+
+
+def extract_token_usage(source: object) -> Usage | None:
+    """The counts in whatever a provider or a library gave: an answer, its ``usage``, or an object that holds one.
+
+    Looked at, in this order: ``usage``, ``token_usage``, ``usage_metadata``, ``usageMetadata``, the same inside
+    ``response_metadata``, ``llm_output`` and ``message``, and the object itself. Names may be in either case. Where cache reads are
+    counted beside the input (Anthropic) they are added to the prompt, where they are part of it they are not counted again.
+
+    Returns:
+        The counts, or ``None`` if there are none.
+    """
+    holder = as_object(source) or _attributes(source)
+    for name in _HOLDERS:
+        inner = holder.get(name)
+        found = extract_token_usage(inner) if inner is not None and inner is not source else None
+        if found is not None:
+            return found
+    if any(name in holder for name in ("cache_read_input_tokens", "cache_creation_input_tokens")):
+        return _beside(holder)
+    if "promptTokenCount" in holder or "candidatesTokenCount" in holder:
+        return _of_gemini(holder)
+    return normalize_usage(holder)
+
+
+_HOLDERS = (
+    "usage",
+    "token_usage",
+    "tokenUsage",
+    "usage_metadata",
+    "usageMetadata",
+    "response_metadata",
+    "llm_output",
+    "llmOutput",
+    "message",
+)
+
+
+def _attributes(source: object) -> Mapping[str, Any]:
+    """What an object of a library holds."""
+    return vars(source) if hasattr(source, "__dict__") else {}
+
+
+def _beside(raw: Mapping[str, Any]) -> Usage:
+    """Counts that tell the input and what was read from and written to a cache apart."""
+    read, write = (_count(raw, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
+    prompt, output = (
+        _count(raw, "input_tokens", "prompt_tokens") or 0,
+        _count(raw, "output_tokens", "completion_tokens") or 0,
+    )
+    if (_count(raw, "total_tokens") or 0) == prompt + output:  # a host in OpenAI's manner that also tells these
+        prompt = max(0, prompt - read - write)
+    return Usage(prompt, output, read, write)
+
+
+def _of_gemini(raw: Mapping[str, Any]) -> Usage:
+    prompt, read = _count(raw, "promptTokenCount") or 0, _count(raw, "cachedContentTokenCount") or 0
+    thoughts = _count(raw, "thoughtsTokenCount") or 0
+    return Usage(max(0, prompt - read), (_count(raw, "candidatesTokenCount") or 0) + thoughts, read, 0, thoughts)
 
 
 def told_cost(raw: Mapping[str, Any]) -> Cost | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
 
 if TYPE_CHECKING:
     from mainspring.models.embedded.engine import check_engine as check_engine
@@ -19,21 +20,12 @@ if TYPE_CHECKING:
     from mainspring.models.embedded.weights import Weights as Weights
     from mainspring.models.embedded.weights import models_dir as models_dir
 
-_PLACES = {
-    "engine": ("check_engine", "engine_installed", "missing_engine"),
-    "fetching": ("fetch", "present"),
-    "provider": ("EmbeddedModel", "build", "create_embedded"),
-    "weights": ("DEFAULT", "WEIGHTS", "Weights", "models_dir"),
-}
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
-
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "engine": "check_engine engine_installed missing_engine",
+        "fetching": "fetch present",
+        "provider": "EmbeddedModel build create_embedded",
+        "weights": "DEFAULT WEIGHTS Weights models_dir",
+    },
+)

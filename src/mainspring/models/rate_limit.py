@@ -1,0 +1,138 @@
+"""Not more requests or tokens a minute than a provider allows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import cast
+
+from mainspring.events import Done, StreamEvent
+from mainspring.models.collect import collect
+from mainspring.models.limits import prompt_tokens
+from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse
+
+_EXPECTED_ANSWER = 1000  # tokens, until the provider tells how many there were
+
+Sleeper = Callable[[float], Awaitable[object]]
+"""Waits for a number of seconds."""
+
+
+class TokenBucket:
+    """Fills steadily and is emptied by what is done; who comes to an empty one waits, first come, first served.
+
+    What costs more than the bucket holds waits until it is full, and leaves it in debt.
+
+    Args:
+        per_minute: How fast it fills; it holds as much.
+        clock: Gives the time in seconds.
+        sleep: How to wait.
+    """
+
+    def __init__(
+        self, per_minute: float, *, clock: Callable[[], float] = time.monotonic, sleep: Sleeper = asyncio.sleep
+    ) -> None:
+        if per_minute <= 0:
+            raise ValueError("a rate must be more than nothing")
+        self._size = per_minute
+        self._rate = per_minute / 60
+        self._clock = clock
+        self._sleep = sleep
+        self._level = per_minute
+        self._at = clock()
+        self._turn = asyncio.Lock()
+
+    async def take(self, amount: float) -> None:
+        """Wait until there is enough, and take it."""
+        async with self._turn:
+            while (missing := min(amount, self._size) - self._filled()) > 0:
+                await self._sleep(missing / self._rate)
+            self._level -= amount
+
+    def give_back(self, amount: float) -> None:
+        """Correct what was taken: a negative amount takes more."""
+        self._level = min(self._size, self._filled() + amount)
+
+    def _filled(self) -> float:
+        now = self._clock()
+        self._level = min(self._size, self._level + (now - self._at) * self._rate)
+        self._at = now
+        return self._level
+
+
+class RateLimitedModel:
+    """A `ModelProvider` that waits rather than exceed a rate. Share one object between all who share the rate.
+
+    Tokens are estimated before a request and corrected by its usage afterwards.
+
+    Args:
+        model: The model.
+        requests_per_minute: Most requests; ``None`` is any number.
+        tokens_per_minute: Most tokens, of prompts and answers together; ``None`` is any number.
+        clock: Gives the time in seconds.
+        sleep: How to wait.
+    """
+
+    def __init__(
+        self,
+        model: ModelProvider,
+        *,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleeper = asyncio.sleep,
+    ) -> None:
+        self._model = model
+        self._requests = TokenBucket(requests_per_minute, clock=clock, sleep=sleep) if requests_per_minute else None
+        self._tokens = TokenBucket(tokens_per_minute, clock=clock, sleep=sleep) if tokens_per_minute else None
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider."""
+        return self._model.provider
+
+    @property
+    def model(self) -> str:
+        """Id of the model."""
+        return self._model.model
+
+    @property
+    def info(self) -> ModelInfo:
+        """Facts about the model."""
+        return self._model.info
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Wait if need be, then ask.
+
+        Raises:
+            ModelError: As the model does.
+        """
+        if self._requests is not None:
+            await self._requests.take(1)
+        expected = 0
+        if self._tokens is not None:
+            expected = _expected(request)
+            await self._tokens.take(expected)
+        async with aclosing(cast("AsyncGenerator[StreamEvent, None]", self._model.stream(request))) as stream:
+            async for event in stream:
+                if self._tokens is not None and isinstance(event, Done) and event.message.usage is not None:
+                    self._tokens.give_back(expected - event.message.usage.total_tokens)
+                yield event
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Wait if need be, then ask, and get the whole answer.
+
+        Raises:
+            ModelError: As `stream`.
+        """
+        return await collect(self.stream(request), self.provider, self.model)
+
+    async def aclose(self) -> None:
+        """Close the model."""
+        await self._model.aclose()
+
+
+def _expected(request: ModelRequest) -> int:
+    answer = min(request.max_output_tokens or _EXPECTED_ANSWER, _EXPECTED_ANSWER)
+    return prompt_tokens(request.messages, len(request.system)) + answer
