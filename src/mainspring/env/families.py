@@ -54,12 +54,23 @@ def family(leader: int, mark: str) -> set[int]:
 
 
 def marked(mark: str, after: int = 0) -> set[int]:
-    """The processes that carry the mark, of those with an id greater than ``after``. Only Linux can tell."""
+    """The processes that carry the mark, of those that got their id after the process ``after``. Only Linux can tell."""
     if sys.platform != "linux":
         return set()
+    if after and _last_id() < after:
+        after = 0  # Ids began anew since.
     needle = f"{MARK}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > after]
     return {pid for pid in pids if _carries(pid, needle)}
+
+
+def _last_id() -> int:
+    """The id that was given to a process last."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[4])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def left_behind(leader: int, mark: str) -> set[int]:

@@ -320,7 +320,7 @@ async def test_a_name_with_a_line_feed_is_whole(both: tuple[ToolContext, ToolCon
     for mode in ("files", "count", "content"):
         await same(both, grep, pattern="foo", path="odd", output_mode=mode, context=1 if mode == "content" else 0)
     result = await same(both, grep, pattern="foo", path="odd", output_mode="files")
-    assert result.text.startswith("odd/\\x0a/a\nodd/a\\x0a--\\x0ab\nodd/two\\x0alines\nodd/x: binary")
+    assert result.text.startswith("odd/\\x0a./a\nodd/a\\x0a--\\x0ab\nodd/two\\x0alines\nodd/x: binary")
 
 
 async def test_a_nul_in_a_pattern_is_searched_for(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
