@@ -1,7 +1,8 @@
 """Recorded exchanges of the Responses protocol: what we decode is what a plain reading of the raw body says."""
 
 import json
-from collections.abc import Iterator
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.errors import ModelError
-from mainspring.messages import Message
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from mainspring.models.answer import AnswerReader
-from mainspring.models.port import ModelInfo
+from mainspring.models.dialect_responses import ResponsesDialect
+from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.traffic import decode_exchange
-from mainspring.models.wire.openai_responses import ResponsesDecoder
+from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
+from mainspring.models.wire.openai_responses.marks import make_mark
 
 OWN = Path(__file__).parent / "fixtures" / "responses"
 FAILED = ("error", "response.failed")
@@ -94,7 +105,7 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
     objects = objects_of(response["body_text"])
     last = objects[-1].get("response") or objects[-1]
     if any(o.get("type") in FAILED or (o.get("error") and "type" not in o) for o in objects):
-        return [] if error is not None and message is None or error is not None else ["no error"]
+        return [] if error is not None else ["no error"]
     if "output" not in last or last.get("status") in ("queued", "in_progress"):
         return [] if error is not None else ["no error for what is no answer"]
     if error is not None or message is None:
@@ -139,6 +150,219 @@ def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Pa
     files = [entry["file"] for entry in index if entry["api"] == "responses"]
     wrong = {file: found for file in files if (found := disagreements(load(material / "traffic" / file)))}
 
-    print(f"responses: {len(files)} exchanges, {len(files) - len(wrong)} agree")
+    sys.stdout.write(f"\nresponses: {len(files)} exchanges, {len(files) - len(wrong)} agree\n")
     assert len(files) > 350
     assert wrong == {}
+
+
+@pytest.mark.covers("MOD-29", "MOD-04", "PRV-10")
+@pytest.mark.parametrize("path", own_exchanges(), ids=lambda path: path.stem)
+def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+    exchange = load(path)
+
+    assert disagreements(exchange) == []
+    assert exchange["origin"]["licence"]
+    message, error = decode_exchange(exchange)
+    assert error is not None or (message is not None and message.content)
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+def blocks_of(content: Any) -> list[TextBlock | ImageBlock]:
+    if isinstance(content, str):
+        return [TextBlock(content)]
+    blocks: list[TextBlock | ImageBlock] = []
+    for part in content:
+        if part["type"] in ("input_text", "output_text", "text"):
+            blocks.append(TextBlock(part["text"]))
+        elif part["type"] == "input_image" and part["image_url"].startswith("data:"):
+            media, _, data = part["image_url"].removeprefix("data:").partition(";base64,")
+            blocks.append(ImageBlock(media, data))
+        else:
+            raise LookupError(part["type"])
+    return blocks
+
+
+def conversation_of(items: list[dict[str, Any]]) -> list[Message]:
+    """A recorded conversation as messages; raises LookupError for what messages do not have."""
+    messages: list[Message] = []
+    made: list[ContentBlock] = []
+
+    def end_turn() -> None:
+        if made:
+            messages.append(Message("assistant", tuple(made), provider="host", model="m"))
+            made.clear()
+
+    results: list[ContentBlock] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind != "function_call_output" and results:
+            messages.append(Message("user", tuple(results)))
+            results.clear()
+        if kind == "reasoning":
+            parts = [("summary", part["text"]) for part in item["summary"]]
+            parts += [("raw", part["text"]) for part in item.get("content") or []]
+            for at, (part, text) in enumerate(parts or [("summary", "")]):
+                mark: dict[str, Any] = {"part": part}
+                if at >= len(parts) - 1:
+                    mark = {k: item[k] for k in ("type", "id", "encrypted_content") if item.get(k)}
+                    mark["raw"] = part == "raw" or None
+                made.append(ThinkingBlock(text, make_mark(**mark)))
+        elif kind == "function_call":
+            own = make_mark(id=item.get("id"), namespace=item.get("namespace"))
+            made.append(ToolUseBlock(item["call_id"], item["name"], json.loads(item["arguments"] or "{}"), None, own))
+        elif kind == "function_call_output":
+            end_turn()
+            output = item["output"]
+            results.append(
+                ToolResultBlock(
+                    item["call_id"], content=output if isinstance(output, str) else tuple(blocks_of(output))
+                )
+            )
+        elif kind == "message" and item["role"] == "assistant":
+            made += [
+                TextBlock(b.text, make_mark(id=item.get("id"), phase=item.get("phase")))
+                for b in blocks_of(item["content"])
+                if isinstance(b, TextBlock)
+            ]
+        elif kind == "message":
+            end_turn()
+            role = "system" if item["role"] in ("system", "developer") else "user"
+            messages.append(Message(role, tuple(blocks_of(item["content"]))))
+        else:
+            raise LookupError(kind)
+    end_turn()
+    return [*messages, Message("user", tuple(results))] if results else messages
+
+
+def shape_of(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What matters of each item: kind, role, call, and its parts; ids and wordings of the recorder left out."""
+    found: list[tuple[Any, ...]] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "message":
+            role = "system" if item["role"] == "developer" else item["role"]
+            content = (
+                item["content"] if not isinstance(item["content"], str) else [{"type": "text", "text": item["content"]}]
+            )
+            if all("text" in p for p in content):  # Text alone is one text.
+                content = [{"type": "text", "text": "\n".join(p["text"] or "" for p in content)}]
+            parts = [(p["type"].rpartition("_")[2], p.get("text") or p.get("image_url")) for p in content]
+            if role == "assistant" and parts == [("text", None)]:
+                continue  # Empty text is not sent.
+            found.append((kind, role, *parts))
+        elif kind == "function_call":
+            found.append((kind, item["call_id"], item["name"], json.loads(item["arguments"] or "{}")))
+        elif kind == "function_call_output":
+            output = item["output"]
+            parts = (
+                output
+                if isinstance(output, str)
+                else [(p["type"], p.get("text") or p.get("image_url")) for p in output]
+            )
+            found.append((kind, item["call_id"], parts or "(no output)"))
+        else:
+            found.append((kind, item.get("encrypted_content"), texts(item["summary"]), texts(item.get("content"))))
+    return found
+
+
+def sent(messages: list[Message]) -> list[dict[str, Any]]:
+    dialect = ResponsesDialect(store=None)
+    profile = Profile(ModelInfo("m", "host"), "http://host/v1", responses=dialect)
+    return json.loads(encode_request(ModelRequest(messages), profile))["input"]
+
+
+def test_requests_have_the_shape_of_recorded_ones(material: Path) -> None:
+    index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
+    same, unlike, left_out = 0, dict[str, Any](), Counter[str]()
+    for entry in index:
+        if entry["api"] != "responses":
+            continue
+        exchange = load(material / "traffic" / entry["file"])
+        body = (exchange["request"] or {}).get("body") or {}
+        if not isinstance(body, dict) or not isinstance(body.get("input"), list) or "previous_response_id" in body:
+            continue
+        try:
+            messages = conversation_of(body["input"])
+        except LookupError as error:
+            left_out[str(error)] += 1
+            continue
+        ours, theirs = shape_of(sent(messages)), shape_of(body["input"])
+        if ours == theirs:
+            same += 1
+        else:
+            unlike[entry["file"]] = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]][:1] or (
+                len(ours),
+                len(theirs),
+            )
+
+    sys.stdout.write(f"\nrequests: {same} alike, {len(unlike)} unlike, not expressible: {dict(left_out)}\n")
+    assert same > 200
+    assert unlike == {}
+
+
+# --- cutting -----------------------------------------------------------------------------------------------------------
+
+
+def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+    reader = AnswerReader(ResponsesDecoder(Profile(ModelInfo("m", "host"), "http://host/v1")))
+    events: list[Any] = []
+    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
+        events += reader.feed(body[start:end])
+    events += reader.finish()
+    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    last = events[-1].partial if events else None
+    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+
+
+STREAMS = [path for path in own_exchanges() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
+
+
+@pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
+
+    whole, message, error = read(body, [])
+    events, same_message, same_error = read(body, cuts)
+
+    assert events == whole
+    assert (message and message.content) == (same_message and same_message.content)
+    assert str(error) == str(same_error)
+
+
+@pytest.mark.parametrize("path", STREAMS[:2], ids=lambda path: path.stem)
+def test_a_stream_gives_the_same_events_byte_by_byte(path: Path) -> None:
+    body = load(path)["response"]["body_text"].encode()
+
+    assert read(body, list(range(1, len(body))))[0] == read(body, [])[0]
+
+
+@pytest.mark.covers("STR-13")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_stream_that_is_cut_off_never_ends_well(path: Path, data: st.DataObject) -> None:
+    body = load(path)["response"]["body_text"].encode()
+    part = body[: data.draw(st.integers(0, len(body)))]
+    at = max(part.rfind(b'"type":"response.completed"'), part.rfind(b'"type":"response.incomplete"'))
+    ended = at >= 0 and part.find(b"\n", at) >= 0
+
+    events, _, error = read(part, [])
+
+    if not ended and b"[DONE]" not in part:
+        assert error is not None or json_complete(part)
+        assert error is None or not events or events[-1][0] != "done"
+
+
+def json_complete(part: bytes) -> bool:
+    """Whether the last line, though cut before its end of line, is whole."""
+    try:
+        value = json.loads(part.rstrip().rpartition(b"\n")[2].removeprefix(b"data:"))
+    except ValueError:
+        return False
+    return value.get("type") in ("response.completed", "response.incomplete")

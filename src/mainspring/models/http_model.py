@@ -162,7 +162,7 @@ class HttpModel:
             *self._protocol.without(profile, refusal.message),
         ):
             body = self._protocol.encode(request, changed)
-            if body != sent:
+            if body != sent or changed.query != profile.query:
                 return changed, body
         return None
 

@@ -132,22 +132,29 @@ def _without_results(message: Message) -> list[Message]:
 
 
 def clean(
-    message: Message, provider: str, model: str, *, vision: bool, unreadable: frozenset[int] = frozenset()
+    message: Message,
+    provider: str,
+    model: str,
+    *,
+    vision: bool,
+    unreadable: frozenset[int] = frozenset(),
+    longest_id: int = _LONGEST_ID,
 ) -> Message | None:
     """One message as its receiver can take it.
 
     Reasoning and signatures of another provider or model are dropped, empty text too; an image becomes a line of text where
-    ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that every host takes.
+    ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that
+    every host takes, at most ``longest_id`` long.
 
     Returns:
         The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
     """
-    eyes = _Eyes(vision, unreadable)
+    receiver = _Receiver(vision, unreadable, longest_id)
     own = message.role != "assistant" or (message.provider == provider and message.model == model)
     content: list[ContentBlock] = []
     changed = False
     for block in message.content:
-        kept = _clean_block(block, own, eyes)
+        kept = _clean_block(block, own, receiver)
         changed = changed or kept is not block
         if kept is not None:
             content.append(kept)
@@ -156,12 +163,13 @@ def clean(
     return replace(message, content=tuple(content)) if changed else message
 
 
-class _Eyes:
-    """What a receiver can see."""
+class _Receiver:
+    """What a receiver can see and take."""
 
-    __slots__ = ("unreadable", "vision")
+    __slots__ = ("longest_id", "unreadable", "vision")
 
-    def __init__(self, vision: bool, unreadable: frozenset[int]) -> None:
+    def __init__(self, vision: bool, unreadable: frozenset[int], longest_id: int) -> None:
+        self.longest_id = longest_id
         self.vision = vision
         self.unreadable = unreadable
 
@@ -179,7 +187,7 @@ def image_key(block: ImageBlock) -> int:
     return crc32(block.data.encode("ascii", "replace"))
 
 
-def _clean_block(block: ContentBlock, own: bool, eyes: _Eyes) -> ContentBlock | None:
+def _clean_block(block: ContentBlock, own: bool, receiver: _Receiver) -> ContentBlock | None:
     match block:
         case TextBlock():
             if not block.text or block.text.isspace():
@@ -188,33 +196,33 @@ def _clean_block(block: ContentBlock, own: bool, eyes: _Eyes) -> ContentBlock | 
         case ThinkingBlock() | RedactedThinkingBlock():
             return block if own else None
         case ImageBlock():
-            return eyes.seen(block)
+            return receiver.seen(block)
         case ToolUseBlock():
-            id = safe_id(block.id)
+            id = safe_id(block.id, receiver.longest_id)
             if id == block.id and (own or block.signature is None):
                 return block
             return replace(block, id=id, signature=block.signature if own else None)
         case ToolResultBlock():
-            return _clean_result(block, eyes)
+            return _clean_result(block, receiver)
 
 
-def _clean_result(block: ToolResultBlock, eyes: _Eyes) -> ToolResultBlock:
-    id = safe_id(block.tool_use_id)
+def _clean_result(block: ToolResultBlock, receiver: _Receiver) -> ToolResultBlock:
+    id = safe_id(block.tool_use_id, receiver.longest_id)
     content = block.content
     if not isinstance(content, str):
-        seen = tuple([eyes.seen(b) if isinstance(b, ImageBlock) else b for b in content])
+        seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in content])
         content = content if all(a is b for a, b in zip(seen, content, strict=True)) else seen
     if id == block.tool_use_id and content is block.content:
         return block
     return replace(block, tool_use_id=id, content=content)
 
 
-def safe_id(id: str) -> str:
-    """An id of letters, digits, ``_`` and ``-``, at most 40 long: the same for the same id, and different for others."""
-    if len(id) <= _LONGEST_ID and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
+def safe_id(id: str, longest: int = _LONGEST_ID) -> str:
+    """An id of letters, digits, ``_`` and ``-``, at most ``longest`` long: the same for the same id, and different for others."""
+    if len(id) <= longest and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id
     mark = f"{crc32(id.encode('utf-8', 'replace')):08x}"
-    return f"{_ILLEGAL.sub('_', id)[: _LONGEST_ID - 9].strip('_-') or 'call'}_{mark}"
+    return f"{_ILLEGAL.sub('_', id)[: longest - 9].strip('_-') or 'call'}_{mark}"
 
 
 def short_id(id: str) -> str:

@@ -25,7 +25,7 @@ from mainspring.models.wire.openai_responses.marks import read_mark
 from mainspring.models.wire.openai_responses.options import options
 
 SLOT = "responses"
-_LONGEST_ID = 64  # of an item; some hosts make longer ones and refuse them
+_LONGEST_ID = 64  # of a call or an item; some hosts make longer ones and refuse them
 
 
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
@@ -53,7 +53,14 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
 
 def encode_message(message: Message, profile: Profile) -> bytes:
     """One message as the items it becomes, each with a comma before it."""
-    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    cleaned = clean(
+        message,
+        profile.provider,
+        profile.model,
+        vision=profile.info.vision,
+        unreadable=profile.unreadable,
+        longest_id=_LONGEST_ID,
+    )
     if cleaned is None:
         return b""
     dialect = profile.responses
@@ -157,7 +164,7 @@ def _reasoning(group: list[ThinkingBlock], mark: dict[str, Any], dialect: Respon
         else:
             summary.append({"type": "summary_text", "text": block.thinking})
     encrypted = mark.get("encrypted_content")
-    if not (encrypted or content or (dialect.store is True and mark.get("id"))):
+    if not (encrypted or content or (dialect.store is not False and mark.get("id"))):
         return None
     item: dict[str, Any] = {"type": "reasoning", **_id(mark), "summary": summary}
     if content:

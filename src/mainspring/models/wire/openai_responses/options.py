@@ -106,6 +106,9 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield _changed(profile, {"summary": ""})
     if "instructions" in text and re.search(r"required|missing", text):
         yield _changed(profile, {"instructions": "You are a helpful assistant."})
+    if profile.query and re.search(r"api.?version", text):
+        kept = [part for part in profile.query.split("&") if not part.lower().startswith("api-version=")]
+        yield replace(profile, query="&".join(kept))
     if re.search(r"store.{0,20}(must|should) be (set to )?false", text):
         yield _changed(profile, {"store": False})
     if not refuses_field(text):
