@@ -1,0 +1,80 @@
+"""An agent in a project in memory, and what came of its calls."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mainspring import Agent, Behavior, Message, ToolResultBlock
+from mainspring.messages import AgentMessage, ToolUseBlock
+from mainspring.models import ModelRequest
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools import Tool
+from mainspring.tools.builtin import builtin_tools
+
+TOOLS: dict[str, Tool] = {t.name: t for t in builtin_tools()}
+
+
+def project(**files: str) -> MemoryEnv:
+    """A project with these files; ``__`` in a name is a dot."""
+    return MemoryEnv({name.replace("__", "."): text for name, text in files.items()})
+
+
+def agent(*script: Any, env: MemoryEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
+    """An agent with a script; options of `Behavior` are given by name."""
+    names = set(Behavior.__struct_fields__)
+    behavior = Behavior(**{n: v for n, v in options.items() if n in names})
+    rest = {n: v for n, v in options.items() if n not in names}
+    given = list(tools) or list(TOOLS.values())
+    model = ScriptedModel(*script)
+    return Agent(model, execution=env or MemoryEnv({}), tools=given, behavior=behavior, **rest)
+
+
+def model_of(agent: Agent) -> ScriptedModel:
+    """Its model."""
+    assert isinstance(agent.model, ScriptedModel)
+    return agent.model
+
+
+def requests(agent: Agent) -> list[ModelRequest]:
+    """What it asked."""
+    return [seen.request for seen in model_of(agent).requests]
+
+
+def results(messages: Iterable[AgentMessage]) -> list[ToolResultBlock]:
+    """All results of calls, in order."""
+    return [b for m in messages if isinstance(m, Message) for b in m.tool_results]
+
+
+def texts(messages: Iterable[AgentMessage]) -> list[str]:
+    """The texts of all results."""
+    return [b.text for b in results(messages)]
+
+
+def words(messages: Iterable[AgentMessage]) -> list[str]:
+    """What users said."""
+    return [m.text for m in messages if isinstance(m, Message) and m.role == "user" and m.text]
+
+
+def read(path: str, **more: Any) -> Call:
+    """A call of `read_file`."""
+    return Call("read_file", {"path": path, **more})
+
+
+def edit(path: str, old: str, new: str) -> Call:
+    """A call of `edit`."""
+    return Call("edit", {"path": path, "old_string": old, "new_string": new})
+
+
+def write(path: str, content: str) -> Call:
+    """A call of `write_file`."""
+    return Call("write_file", {"path": path, "content": content})
+
+
+def turn(*answers: tuple[str, str, Mapping[str, Any] | None], number: int = 0) -> tuple[Message, Message]:
+    """Calls and their results as they stand in a history: tool, text of the result, its details."""
+    ids = [f"c{number}_{i}" for i in range(len(answers))]
+    calls = [ToolUseBlock(id, tool) for id, (tool, _, _) in zip(ids, answers, strict=True)]
+    blocks = [
+        ToolResultBlock(id, tool, text, details=None if details is None else dict(details))
+        for id, (tool, text, details) in zip(ids, answers, strict=True)
+    ]
+    return Message.assistant(calls), Message.user(blocks)
