@@ -189,10 +189,13 @@ def _begun_answer(messages: Sequence[Message]) -> Message | None:
     last = messages[-1] if messages else None
     if last is None or last.role != "assistant" or last.tool_uses or last.stop_reason in ("error", "aborted"):
         return None
-    words = last.content[-1] if last.content else None
+    content = list(last.content)
+    while content and isinstance(content[-1], ThinkingBlock | RedactedThinkingBlock):
+        content.pop()
+    words = content.pop() if content else None
     if not isinstance(words, TextBlock) or not words.text.strip():
         return None
-    return replace(last, content=(*last.content[:-1], replace(words, text=words.text.rstrip())))
+    return replace(last, content=(*content, replace(words, text=words.text.rstrip())))
 
 
 def _add(pieces: list[Piece], piece: bytes) -> None:
@@ -207,10 +210,10 @@ def _add(pieces: list[Piece], piece: bytes) -> None:
 
 def _content(message: Message, profile: Profile) -> list[dict[str, Any]]:
     cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
-    if cleaned is None and message.role == "assistant" and is_own(message, profile):
-        cleaned = message  # Nothing that we understand, but what the host's own tools did may be in it.
     if cleaned is None:
-        return []
+        # Nothing that we understand, but what the host's own tools did may be in it.
+        own = profile.messages.hosted and message.role == "assistant" and is_own(message, profile)
+        return list(opaque_blocks(message.content).values()) if own else []
     if cleaned.role == "assistant":
         items = _assistant(cleaned, profile.messages)
         while items and items[-1]["type"] in _THOUGHTS:

@@ -29,10 +29,10 @@ def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[st
     """
     dialect = profile.messages
     limit = request.max_output_tokens or profile.max_output_tokens
-    limit = limit or (MAX_TOKENS if profile.info.max_output_tokens else UNKNOWN_MAX_TOKENS)
-    limit = clamped(limit + asked.room, request, profile)
+    wanted = limit or (MAX_TOKENS if profile.info.max_output_tokens else UNKNOWN_MAX_TOKENS)
+    limit = clamped(wanted + asked.room, request, profile)
     fields: dict[str, Any] = {"max_tokens": limit, "stream": True}
-    thinking = _fitting(asked.field, limit)
+    thinking = _fitting(asked.field, limit - min(_LEAST_ANSWER, wanted))
     if thinking is not None:
         fields["thinking"] = thinking
     if request.temperature is not None and dialect.temperature and not asked.is_on:
@@ -56,11 +56,11 @@ def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[st
     return fields
 
 
-def _fitting(field: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+def _fitting(field: dict[str, Any] | None, most: int) -> dict[str, Any] | None:
     """The field ``thinking`` with a budget that leaves room for an answer, or without thinking if none fits."""
     if field is None or "budget_tokens" not in field:
         return field
-    budget = min(field["budget_tokens"], limit - _LEAST_ANSWER)
+    budget = min(field["budget_tokens"], most)
     return None if budget < LEAST_BUDGET else {**field, "budget_tokens": budget}
 
 

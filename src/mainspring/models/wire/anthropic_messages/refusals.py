@@ -18,6 +18,7 @@ _SIGNED = re.compile(r"signature|thinking.{0,40}\bblocks?\b|\bblocks?\b.{0,40}th
 _HOSTED = re.compile(
     r"server_tool_use|mcp_tool_|srvtoolu|compaction|caller|(search|fetch|execution|advisor)_tool_result"
 )
+_NO_ADAPTIVE = re.compile(r"adaptive.{0,40}not (be )?support|not support.{0,40}adaptive")
 _NO_THINKING = re.compile(
     r"thinking.{0,60}not (be )?support|not support.{0,40}thinking|\bthinking: extra inputs", re.DOTALL
 )
@@ -52,10 +53,10 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield _changed(profile, reasoning=False)
     if _HOSTED.search(text):
         yield _changed(profile, hosted=False)
-    if "effort" in text:
+    yield from _without_thinking(profile, text)
+    if "effort" in text and "thinking.type" not in text:
         known = listed_efforts(text.partition("supported levels")[2])
         yield _changed(profile, efforts=known if known != profile.messages.efforts else ())
-    yield from _without_thinking(profile, text)
     if not refuses_field(text):
         return
     for pattern, change in _REFUSABLE:
@@ -75,7 +76,7 @@ def _without_thinking(profile: Profile, text: str) -> Iterator[Profile]:
         if style in ("budget", "both"):
             efforts = profile.messages.efforts or ("low", "medium", "high")
             yield _changed(profile, thinking="adaptive", efforts=efforts)
-    elif "adaptive" in text and style in ("both", "adaptive"):
+    elif _NO_ADAPTIVE.search(text) and style in ("both", "adaptive"):
         yield _changed(profile, thinking="budget", drop_unbound=False)
     if _NO_THINKING.search(text):
         yield _changed(profile, thinking="none", thinking_off="omit", drop_unbound=False)

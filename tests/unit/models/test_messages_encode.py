@@ -1,0 +1,748 @@
+"""Requests as Anthropic Messages bodies."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.port import ModelRequest, Scratch
+from mainspring.models.profile import Profile
+from mainspring.models.wire.anthropic_messages import (
+    build_anthropic_system_param,
+    encode,
+    encode_message,
+    encode_request,
+    normalize_message,
+)
+from tests.unit.models.messages_wire import begin, body, message, profile, start, stop, text
+from tests.unit.models.messages_wire import end as ending
+
+LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+NOW = ToolSpec("now", "", {"type": "object"})
+MARK = {"type": "ephemeral"}
+PICTURE = ImageBlock("image/png", "QUJD")
+
+
+def assistant(*blocks: ContentBlock, **fields: Any) -> Message:
+    return Message("assistant", blocks, **{"provider": "host", "model": "m1", **fields})
+
+
+def results(*blocks: ContentBlock) -> Message:
+    return Message("user", blocks)
+
+
+def turn(number: int, size: int = 20) -> list[Message]:
+    call = ToolUseBlock(f"c{number}", "look", {"at": "x" * size})
+    return [
+        assistant(ThinkingBlock("Hm.", "SIG"), TextBlock(f"Step {number}."), call),
+        results(ToolResultBlock(f"c{number}", "look", "y" * size)),
+    ]
+
+
+def roles(sent: dict[str, Any]) -> list[str]:
+    return [item["role"] for item in sent["messages"]]
+
+
+# --- the conversation --------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
+    assert body([Message.user("Hi")], system="Be kind.") == {
+        "model": "m1",
+        "max_tokens": 8192,
+        "stream": True,
+        "system": [{"type": "text", "text": "Be kind."}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+    }
+
+
+@pytest.mark.covers("MOD-07")
+def test_system_texts_are_put_together_wherever_they_stand() -> None:
+    history = [Message.user("Hi"), Message.system("From now on in French."), Message.system(" "), Message.user("Well?")]
+
+    sent = body(history, system="Be kind.")
+
+    assert build_anthropic_system_param("Be kind.", history) == "Be kind.\n\nFrom now on in French."
+    assert build_anthropic_system_param("", history) == "From now on in French."
+    assert build_anthropic_system_param("", []) == ""
+    assert sent["system"] == [{"type": "text", "text": "Be kind.\n\nFrom now on in French."}]
+    assert [block["text"] for item in sent["messages"] for block in item["content"]] == ["Hi", "Well?"]
+    assert "system" not in body([Message.user("Hi")])
+
+
+@pytest.mark.covers("MOD-08")
+def test_a_system_message_is_no_message() -> None:
+    with pytest.raises(ValueError, match="no system role"):
+        normalize_message(Message.system("Be kind."))
+    with pytest.raises(ValueError, match="no system role"):
+        normalize_message(Message.system("Be kind."), profile())
+    assert encode_message(Message.system("Be kind."), profile()) == b""
+
+
+@pytest.mark.covers("MOD-08")
+def test_other_messages_become_plain_objects() -> None:
+    assert normalize_message(Message.user("Hi")) == {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    assert normalize_message(Message.user(" ")) is None
+    said = assistant(ThinkingBlock("Hm.", "SIG"), TextBlock("Hi"))
+    assert normalize_message(said) == {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "SIG"}, {"type": "text", "text": "Hi"}],
+    }
+    assert normalize_message(said, profile(model="m2")) == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Hi"}],
+    }
+
+
+def test_a_turn_with_parallel_calls() -> None:
+    sent = body(
+        [
+            Message.user("Look"),
+            assistant(
+                ThinkingBlock("Hm.", "SIG"),
+                RedactedThinkingBlock("XXXX"),
+                TextBlock("Looking."),
+                ToolUseBlock("c1", "look", {"at": "x"}),
+                ToolUseBlock("c2", "now"),
+            ),
+            results(
+                ToolResultBlock("c1", "look", "a wall"),
+                ToolResultBlock("c2", "now", "no clock", is_error=True),
+                TextBlock("Hurry!"),
+            ),
+        ]
+    )
+
+    assert sent["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "SIG"},
+                {"type": "redacted_thinking", "data": "XXXX"},
+                {"type": "text", "text": "Looking."},
+                {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "x"}},
+                {"type": "tool_use", "id": "c2", "name": "now", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "a wall"},
+                {"type": "tool_result", "tool_use_id": "c2", "content": "no clock", "is_error": True},
+                {"type": "text", "text": "Hurry!"},
+            ],
+        },
+    ]
+
+
+def test_thinking_goes_back_only_signed_to_its_model_and_never_last() -> None:
+    blocks = (ThinkingBlock("Hm.", "SIG"), ThinkingBlock("Unsigned."), TextBlock("Hi"), ThinkingBlock("End.", "SIG2"))
+    own = [Message.user("A"), assistant(*blocks), Message.user("B")]
+
+    assert [b["type"] for b in body(own)["messages"][1]["content"]] == ["thinking", "text"]
+    for using in (profile(model="m2"), profile(provider="other"), profile(MessagesDialect(reasoning=False))):
+        assert body(own, using)["messages"][1]["content"] == [{"type": "text", "text": "Hi"}]
+
+
+def test_roles_alternate_and_the_user_begins() -> None:
+    history = [
+        assistant(TextBlock("I am here.")),
+        Message.user("A"),
+        Message.user("B"),
+        Message.system("C"),
+        Message.user("D"),
+        assistant(TextBlock("E")),
+        assistant(),
+        assistant(TextBlock(" "), ThinkingBlock("Hm.", "SIG")),
+        assistant(TextBlock("F"), ToolUseBlock("c1", "now")),
+        Message.user("G"),
+    ]
+
+    sent = body(history)
+
+    assert roles(sent) == ["user", "assistant", "user", "assistant", "user"]
+    assert [b["text"] for b in sent["messages"][2]["content"]] == ["A", "B", "D"]
+    assert [b["type"] for b in sent["messages"][3]["content"]] == ["text", "text", "tool_use"]
+    assert [b["type"] for b in sent["messages"][4]["content"]] == ["tool_result", "text"]
+    assert roles(body([])) == ["user"]
+    assert roles(body([Message.system("Only this.")])) == ["user"]
+
+
+def test_words_of_the_assistant_at_the_end_are_to_be_continued() -> None:
+    history = [Message.user("A story"), assistant(TextBlock("Once upon a \n"))]
+    scratch = Scratch()
+
+    sent = body(history, scratch=scratch)
+
+    assert sent["messages"][-1] == {"role": "assistant", "content": [{"type": "text", "text": "Once upon a"}]}
+    for using in (profile(MessagesDialect(prefill=False)), profile(MessagesDialect(thinking="both"))):
+        asked = body(history, using, thinking="low", max_output_tokens=5000)
+        assert asked["messages"][-2]["content"] == [{"type": "text", "text": "Once upon a \n"}]
+        assert asked["messages"][-1]["role"] == "user"
+    went_on = [*history, Message.user("Go on")]
+    assert body(went_on, scratch=scratch)["messages"] == body(went_on)["messages"]
+
+
+def test_arguments_and_ids_and_names_are_always_valid() -> None:
+    history = [
+        Message.user("Go"),
+        assistant(
+            ToolUseBlock("a b|c", "fn.look at", {}, '{"at": "x\ny"}'), ToolUseBlock("c2", "", {}, "[1]"), model="m2"
+        ),
+        results(ToolResultBlock("a b|c", "look", ""), ToolResultBlock("c2", "now", (TextBlock(" "),))),
+    ]
+
+    called, answered = body(history)["messages"][1:]
+
+    first, second = called["content"]
+    assert re.fullmatch(r"[a-zA-Z0-9_-]+", first["id"])
+    assert (first["name"], first["input"]) == ("fn_look_at", {"at": "x\ny"})
+    assert (second["name"], second["input"]) == ("unnamed", {"unreadable_arguments": "[1]"})
+    assert [b["tool_use_id"] for b in answered["content"]] == [first["id"], "c2"]
+    assert [b["content"] for b in answered["content"]] == ["(no output)", "(no output)"]
+
+
+def test_half_characters_are_replaced() -> None:
+    sent = body([Message.user("a\ud800b"), assistant(ToolUseBlock("c", "look", {"at": "\udc00"}))], system="\ud800")
+
+    assert sent["system"][0]["text"] == "\N{REPLACEMENT CHARACTER}"
+    assert sent["messages"][0]["content"][0]["text"] == "a\N{REPLACEMENT CHARACTER}b"
+    assert sent["messages"][1]["content"][0]["input"] == {"at": "\N{REPLACEMENT CHARACTER}"}
+
+
+@pytest.mark.covers("PRV-27", "PRV-28")
+def test_images_stand_inside_tool_results() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}
+    history = [
+        Message.user([TextBlock("See"), PICTURE]),
+        assistant(ToolUseBlock("c1", "shot")),
+        results(ToolResultBlock("c1", "shot", (TextBlock("Here:"), PICTURE, ImageBlock("image/tiff", "QUJD")))),
+    ]
+
+    sent = body(history)["messages"]
+
+    assert sent[0]["content"] == [{"type": "text", "text": "See"}, image]
+    [result] = sent[2]["content"]
+    assert result["content"][:2] == [{"type": "text", "text": "Here:"}, image]
+    assert "image/tiff image left out" in result["content"][2]["text"]
+    behind = body(history, profile(MessagesDialect(tool_images=False)))["messages"][2]["content"]
+    assert behind[0]["content"] == [{"type": "text", "text": "Here:"}]
+    assert behind[1]["text"] == "Image from the result of shot:"
+    assert behind[2] == image
+    blind = body(history, profile(vision=False))
+    assert "image/png image left out" in blind["messages"][2]["content"][0]["content"][1]["text"]
+    assert "base64" not in json.dumps(blind)
+
+
+@pytest.mark.covers("PRV-28")
+def test_images_of_a_failed_call_follow_behind_it_because_errors_are_text_only() -> None:
+    history = [
+        assistant(ToolUseBlock("c1", "shot")),
+        results(ToolResultBlock("c1", "shot", (TextBlock("Broken:"), PICTURE), is_error=True)),
+    ]
+
+    failed, _, image = body(history)["messages"][-1]["content"]
+
+    assert failed["content"] == [{"type": "text", "text": "Broken:"}]
+    assert failed["is_error"] is True
+    assert image["type"] == "image"
+
+
+# --- what the host's own tools did -------------------------------------------------------------------------------------
+
+SEARCHED = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u", "encrypted_content": "E"}]}
+
+
+def kept(block: dict[str, Any]) -> RedactedThinkingBlock:
+    return RedactedThinkingBlock(json.dumps(block))
+
+
+def test_what_the_hosts_own_tools_did_goes_back_to_the_model_as_it_was() -> None:
+    history = [Message.user("A"), assistant(kept(SEARCHED), kept(FOUND), TextBlock("So.")), Message.user("B")]
+
+    assert body(history)["messages"][1]["content"] == [SEARCHED, FOUND, {"type": "text", "text": "So."}]
+    for using in (profile(model="m2"), profile(MessagesDialect(hosted=False))):
+        assert body(history, using)["messages"][1]["content"] == [{"type": "text", "text": "So."}]
+
+
+def test_a_call_of_the_host_without_its_result_goes_back_only_beside_open_calls() -> None:
+    paused = [Message.user("A"), assistant(TextBlock("Hm."), kept(SEARCHED)), Message.user("B")]
+    waiting = [
+        Message.user("A"),
+        assistant(kept(SEARCHED), ToolUseBlock("c1", "now")),
+        results(ToolResultBlock("c1", "now", "noon")),
+    ]
+
+    assert [b["type"] for b in body(paused)["messages"][1]["content"]] == ["text"]
+    assert [b["type"] for b in body(waiting)["messages"][1]["content"]] == ["server_tool_use", "tool_use"]
+
+
+def test_a_summary_of_the_host_alone_is_a_message() -> None:
+    summary = {"type": "compaction", "content": "So far"}
+    made = message(
+        begin(), {"type": "content_block_start", "index": 0, "content_block": summary}, stop(0), *ending("compaction")
+    )
+
+    assert body([Message.user("A"), made, Message.user("B")])["messages"][1]["content"] == [summary]
+
+
+def test_who_made_a_call_goes_back_with_it() -> None:
+    caller = {"type": "code_execution_20250825", "tool_id": "s1"}
+    made = message(begin(), start(0, "tool_use", id="c1", name="now", input={}, caller=caller), *ending("tool_use"))
+
+    [call] = body([Message.user("A"), made])["messages"][1]["content"]
+
+    assert call == {"type": "tool_use", "id": "c1", "name": "now", "input": {}, "caller": caller}
+
+
+# --- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_options_are_sent_in_the_words_of_the_protocol() -> None:
+    sent = body(
+        [Message.user("Hi")],
+        max_output_tokens=100,
+        temperature=1.5,
+        stop=["#", " \n"],
+        tools=[LOOK, NOW],
+        tool_choice="required",
+        extra={"metadata": {"user_id": "u"}},
+    )
+
+    assert (sent["max_tokens"], sent["temperature"], sent["stop_sequences"]) == (100, 1.0, ["#"])
+    assert sent["tool_choice"] == {"type": "any"}
+    assert sent["metadata"] == {"user_id": "u"}
+    assert sent["tools"] == [
+        {"name": "look", "description": "Look at it.", "input_schema": LOOK.input_schema},
+        {"name": "now", "input_schema": {"type": "object", "properties": {}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "field"), [("auto", None), ("none", {"type": "none"}), ("look", {"type": "tool", "name": "look"})]
+)
+def test_tool_choices(choice: str, field: dict[str, Any] | None) -> None:
+    assert body([Message.user("Hi")], tools=[LOOK], tool_choice=choice).get("tool_choice") == field
+    assert "tool_choice" not in body([Message.user("Hi")], tool_choice=choice)
+    free = profile(MessagesDialect(forced_tools=False))
+    sent = body([Message.user("Hi")], free, tools=[LOOK], tool_choice=choice).get("tool_choice")
+    assert sent == (field if choice == "none" else None)
+
+
+def test_tools_of_the_host_stand_behind_ours() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+
+    sent = body([Message.user("Hi")], tools=[LOOK], extra={"tools": [search]}, cache=True)
+
+    assert [tool["name"] for tool in sent["tools"]] == ["look", "web_search"]
+    assert sent["tools"][1] == {**search, "cache_control": MARK}
+
+
+def test_a_reply_cap_is_always_sent_and_kept_to_what_the_model_can() -> None:
+    hi = [Message.user("Hi")]
+
+    assert body(hi)["max_tokens"] == 8192
+    assert body(hi, profile(max_output_tokens=64_000))["max_tokens"] == 32_000
+    assert body(hi, profile(max_output_tokens=4096))["max_tokens"] == 4096
+    assert body(hi, profile(max_output_tokens=4096), max_output_tokens=10_000)["max_tokens"] == 4096
+    long = [Message.user("x" * 400_000)]
+    assert body(long, profile(max_output_tokens=64_000, context_window=120_000))["max_tokens"] < 20_000
+
+
+def test_the_schema_of_a_tool_is_one_object() -> None:
+    union = {
+        "oneOf": [{"type": "object", "properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}],
+        "properties": {"c": {"type": "integer"}},
+    }
+
+    [tool] = body([Message.user("Hi")], tools=[ToolSpec("t", "", union)])["tools"]
+
+    assert tool["input_schema"] == {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {}, "c": {"type": "integer"}},
+    }
+
+
+@pytest.mark.covers("MOD-37")
+def test_the_schema_of_an_answer_is_closed_and_without_what_is_refused() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "format": "email"},
+            "color": {"type": "string", "format": "color", "pattern": "^#"},
+            "age": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}]},
+            "kids": {"type": "array", "minItems": 2, "maxItems": 5, "items": {"$ref": "#/$defs/kid"}},
+            "minimum": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "number"}]},
+        },
+        "required": ["name"],
+        "$defs": {"kid": {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": True}},
+    }
+
+    sent = body([Message.user("Hi")], schema=schema)["output_config"]["format"]
+
+    assert sent == {
+        "type": "json_schema",
+        "schema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "format": "email"},
+                "color": {"type": "string"},
+                "age": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "kids": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/kid"}},
+                "minimum": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+            },
+            "required": ["name"],
+            "$defs": {
+                "kid": {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
+            },
+            "additionalProperties": False,
+        },
+    }
+    assert "output_config" not in body([Message.user("Hi")], profile(MessagesDialect(json_schema=False)), schema=schema)
+
+
+# --- thinking ----------------------------------------------------------------------------------------------------------
+
+BUDGET = MessagesDialect(thinking="budget")
+BOTH = MessagesDialect(thinking="both", efforts=("low", "medium", "high", "max"))
+ADAPTIVE = MessagesDialect(thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max"), display="summarized")
+
+
+@pytest.mark.covers("MOD-36")
+@pytest.mark.parametrize(
+    ("level", "budget", "effort_of_both", "effort"),
+    [
+        ("minimal", 1024, "low", "low"),
+        ("low", 2048, "low", "low"),
+        ("medium", 8192, "medium", "medium"),
+        ("high", 16384, "high", "high"),
+        ("xhigh", 32768, "max", "xhigh"),
+    ],
+)
+def test_a_level_is_a_budget_or_an_effort(level: str, budget: int, effort_of_both: str, effort: str) -> None:
+    hi, cap = [Message.user("Hi")], {"max_output_tokens": 1000, "temperature": 0.5, "thinking": level}
+
+    older = body(hi, profile(BUDGET), **cap)
+    middle = body(hi, profile(BOTH), **cap)
+    newer = body(hi, profile(ADAPTIVE), **cap)
+
+    assert older["thinking"] == {"type": "enabled", "budget_tokens": budget}
+    assert older["max_tokens"] == 1000 + budget
+    assert (middle["thinking"], middle["output_config"]) == ({"type": "adaptive"}, {"effort": effort_of_both})
+    assert newer["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert newer["output_config"] == {"effort": effort}
+    assert all("temperature" not in sent for sent in (older, middle, newer))
+    assert "thinking" not in body(hi, profile(MessagesDialect(thinking="none")), **cap)
+
+
+@pytest.mark.covers("MOD-36")
+def test_an_exact_budget_is_kept_where_one_is_taken() -> None:
+    hi = [Message.user("Hi")]
+
+    for dialect in (BUDGET, BOTH):
+        sent = body(hi, profile(dialect), thinking="low", thinking_budget=3000, max_output_tokens=2000)
+        assert sent["thinking"] == {"type": "enabled", "budget_tokens": 3000}
+        assert sent["max_tokens"] == 5000
+    assert body(hi, profile(BUDGET), thinking_budget=5, max_output_tokens=2000)["thinking"]["budget_tokens"] == 1024
+    assert body(hi, profile(ADAPTIVE), thinking_budget=10_000)["output_config"] == {"effort": "high"}
+    assert "thinking" not in body(hi, profile(BUDGET), thinking="high", thinking_budget=0)
+
+
+@pytest.mark.covers("MOD-36")
+def test_a_budget_leaves_room_for_an_answer_or_is_not_asked_for() -> None:
+    hi = [Message.user("Hi")]
+
+    tight = body(hi, profile(BUDGET, max_output_tokens=8192), thinking="xhigh")
+    tiny = body(hi, profile(BUDGET, max_output_tokens=2000), thinking="xhigh")
+
+    assert (tight["max_tokens"], tight["thinking"]["budget_tokens"]) == (8192, 8192 - 1024)
+    assert (tiny["max_tokens"], "thinking" in tiny) == (2000, False)
+
+
+@pytest.mark.covers("MOD-36")
+@pytest.mark.parametrize(
+    ("off", "field", "effort"),
+    [
+        ("omit", None, None),
+        ("disabled", {"type": "disabled"}, None),
+        ("between_tools", {"type": "between_tools"}, None),
+        ("never", None, "low"),
+    ],
+)
+def test_thinking_is_turned_off_as_the_model_has_it(off: Any, field: dict[str, Any] | None, effort: str | None) -> None:
+    using = profile(MessagesDialect(thinking="adaptive", thinking_off=off, efforts=("low", "high")))
+
+    sent = body([Message.user("Hi")], using, thinking="off")
+
+    assert sent.get("thinking") == field
+    assert sent.get("output_config", {}).get("effort") == effort
+    assert "thinking" not in body([Message.user("Hi")], using)
+
+
+def test_thinking_that_does_not_fit_any_more_is_to_be_dropped_by_the_host() -> None:
+    using = profile(MessagesDialect(thinking="adaptive", thinking_off="never", efforts=("low",), drop_unbound=True))
+    field = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+
+    for level in (None, "off", "high"):
+        assert body([Message.user("Hi")], using, thinking=level)["thinking"] == field
+
+
+def test_a_forced_call_and_a_budget_do_not_go_together() -> None:
+    forced = {"tools": [LOOK], "tool_choice": "look", "thinking": "low"}
+
+    assert "thinking" not in body([Message.user("Hi")], profile(BUDGET), **forced)
+    assert body([Message.user("Hi")], profile(ADAPTIVE), **forced)["thinking"]["type"] == "adaptive"
+
+
+def test_a_budget_is_not_asked_for_in_the_middle_of_calls_made_without_thinking() -> None:
+    unthought = [assistant(ToolUseBlock("c1", "now")), results(ToolResultBlock("c1", "now", "noon"))]
+    foreign = [assistant(ThinkingBlock("Hm.", "S"), ToolUseBlock("c1", "now"), model="m2"), unthought[1]]
+    ask = {"thinking": "low", "max_output_tokens": 100}
+
+    for middle in (unthought, foreign):
+        history = [Message.user("Go"), *middle]
+        assert "thinking" not in body(history, profile(BUDGET), **ask)
+        assert "thinking" in body(history, profile(ADAPTIVE), **ask)
+        assert "thinking" in body([*history, Message.user("And?")], profile(BUDGET), **ask)
+    assert "thinking" in body([Message.user("Go"), *turn(1)], profile(BUDGET), **ask)
+
+
+# --- the prompt cache --------------------------------------------------------------------------------------------------
+
+
+def marked(sent: Any) -> list[str]:
+    """Where cache markers are: paths of the objects that hold one."""
+    found: list[str] = []
+
+    def look(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            if "cache_control" in value:
+                found.append(path)
+            for name, inner in value.items():
+                look(inner, f"{path}/{name}")
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                look(inner, f"{path}/{index}")
+
+    look(sent, "")
+    return found
+
+
+@pytest.mark.covers("CAC-01", "CAC-02", "CAC-03", "CAC-04", "CAC-05")
+def test_three_breakpoints_by_default() -> None:
+    request = ModelRequest([Message.user("Hi"), *turn(1)], system="Be kind.", tools=[LOOK, NOW], scratch=Scratch())
+
+    sent = json.loads(encode_request(request, profile()))
+
+    assert marked(sent) == ["/tools/1", "/system/0", "/messages/2/content/0"]
+    assert sent["tools"][1]["cache_control"] == sent["system"][0]["cache_control"] == MARK
+    assert sent["messages"][2]["content"][0]["cache_control"] == MARK
+
+
+@pytest.mark.covers("CAC-01", "CAC-04")
+@pytest.mark.parametrize(
+    ("last", "where"),
+    [
+        (Message.user([TextBlock("a"), TextBlock("b")]), "/messages/2/content/1"),
+        (Message.user([TextBlock("See"), PICTURE]), "/messages/2/content/1"),
+        (Message.user(" "), "/messages/2/content/0"),
+        (assistant(TextBlock("Once"), ThinkingBlock("Hm.", "SIG")), "/messages/1/content/1"),
+        (assistant(TextBlock("Once upon")), "/messages/1/content/1"),
+        (assistant(ToolUseBlock("c9", "now")), "/messages/2/content/0"),
+        (assistant(TextBlock("cut"), stop_reason="error"), "/messages/2/content/0"),
+    ],
+)
+def test_the_last_breakpoint_is_at_the_last_block_that_can_be_cached(last: Message, where: str) -> None:
+    history = [Message.user("Hi"), assistant(TextBlock("Yes?")), last]
+
+    assert marked(json.loads(encode_request(ModelRequest(history), profile()))) == [where]
+
+
+@pytest.mark.covers("CAC-01", "CAC-05")
+def test_breakpoints_can_be_turned_off_or_kept_for_longer() -> None:
+    hi = [Message.user("Hi")]
+
+    assert marked(body(hi, system="S", tools=[LOOK], cache=False)) == []
+    assert marked(body(hi, profile(MessagesDialect(cache=False)), system="S", tools=[LOOK], cache=True)) == []
+    long = body(hi, profile(MessagesDialect(cache_ttl="1h")), system="S", tools=[LOOK], cache=True)
+    assert long["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert len(marked(long)) == 3
+
+
+@pytest.mark.covers("CAC-04")
+def test_what_is_kept_holds_no_markers() -> None:
+    scratch = Scratch()
+    history = [Message.user("Hi"), *turn(1)]
+    request = ModelRequest(history, tools=[LOOK], system="S", scratch=scratch)
+
+    encode_request(request, profile())
+
+    stored, tail = scratch.slots["anthropic_messages"].pieces(history, lambda _: b"?")
+    assert b"y" * 20 in stored
+    assert tail == b""
+    assert b"cache_control" not in stored
+    assert all(b"cache_control" not in data for item in (*history, LOOK) for data in item.__dict__.values())
+
+
+def unmarked(sent: bytes) -> bytes:
+    return sent.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+
+
+@pytest.mark.covers("CAC-04")
+def test_the_prefix_of_fifty_turns_stays_the_same_byte_for_byte() -> None:
+    scratch, history = Scratch(), [Message.user("Go")]
+    tools = [ToolSpec(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(10)]
+    before = b""
+    for number in range(50):
+        history += turn(number)
+        request = ModelRequest(list(history), system="S", tools=tools, thinking="low", scratch=scratch)
+        sent = unmarked(encode_request(request, profile()))
+
+        prefix = before.removesuffix(b"]}]}")
+        assert sent.startswith(prefix)
+        assert json.loads(sent) == body(history, system="S", tools=tools, thinking="low")
+        before = sent
+    assert len(json.loads(before)["messages"]) == 101
+
+
+def test_a_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Message | ToolSpec] = []
+
+    def counted(message: Message, using: Profile) -> bytes:
+        encoded.append(message)
+        return encode_message(message, using)
+
+    monkeypatch.setattr(encode, "encode_message", counted)
+    tools = [ToolSpec(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(40)]
+    history = [message for number in range(100) for message in turn(number)]
+    scratch = Scratch()
+
+    first = encode_request(ModelRequest(history, tools=tools, system="S", scratch=scratch), profile())
+    assert len(encoded) == 200
+    head = scratch.slots["anthropic_messages"].head
+    longer = [*history, *turn(100)]
+    second = encode_request(ModelRequest(longer, tools=tools, system="S", scratch=scratch), profile())
+
+    assert encoded[200:] == longer[200:]
+    assert scratch.slots["anthropic_messages"].head is head
+    assert unmarked(second).startswith(unmarked(first).removesuffix(b"]}"))
+
+
+def test_the_end_of_a_history_is_not_settled_while_results_are_missing() -> None:
+    scratch = Scratch()
+    history = [Message.user("Go"), *turn(1), turn(2)[0]]
+
+    first = body(history, scratch=scratch)["messages"][-1]["content"][0]
+    second = body([*history, turn(2)[1]], scratch=scratch)["messages"][-1]["content"][0]
+
+    assert first["content"].startswith("Tool execution was interrupted")
+    assert first["is_error"] is True
+    assert second == {"type": "tool_result", "tool_use_id": "c2", "content": "y" * 20}
+
+
+def test_one_scratch_serves_several_receivers() -> None:
+    scratch, history = Scratch(), [Message.user("Go"), *turn(1)]
+
+    for using in (profile(), profile(model="m2"), profile(vision=False), profile(MessagesDialect(reasoning=False))):
+        assert body(history, using, scratch=scratch)["messages"] == body(history, using)["messages"]
+
+
+# --- everything at once ------------------------------------------------------------------------------------------------
+
+WORDS = st.text(max_size=8) | st.sampled_from(
+    ["", " ", "\n", ']},{"role": "user","content":[', "\ud800", "\N{GRINNING FACE}"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS | st.just("role"), inner, max_size=3),
+    max_leaves=5,
+)
+IDS = st.sampled_from(["c1", "c2", "c 3", ""])
+IMAGES = st.builds(ImageBlock, st.sampled_from(["image/png", "image/svg+xml"]), st.just("QUJD"))
+TEXTS = st.builds(TextBlock, WORDS)
+ASSISTANT = st.lists(
+    TEXTS
+    | st.builds(ThinkingBlock, WORDS, st.none() | WORDS)
+    | st.builds(RedactedThinkingBlock, WORDS | st.sampled_from([json.dumps(SEARCHED), json.dumps(FOUND), "{"]))
+    | st.builds(ToolUseBlock, IDS, WORDS, st.dictionaries(WORDS, JSON, max_size=2), st.none() | WORDS),
+    max_size=4,
+)
+USER = st.lists(
+    TEXTS
+    | IMAGES
+    | st.builds(
+        ToolResultBlock, IDS, WORDS, WORDS | st.lists(TEXTS | IMAGES, max_size=2).map(tuple), is_error=st.booleans()
+    ),
+    max_size=4,
+)
+OWN = st.sampled_from([("host", "m1"), ("host", "m2")])
+MESSAGES = (
+    st.builds(lambda blocks: Message("user", tuple(blocks)), USER)
+    | st.builds(Message.system, WORDS)
+    | st.builds(
+        lambda blocks, made, why: Message("assistant", tuple(blocks), provider=made[0], model=made[1], stop_reason=why),
+        ASSISTANT,
+        OWN,
+        st.sampled_from([None, "end_turn", "error"]),
+    )
+)
+
+
+@pytest.mark.covers("CAC-04")
+@given(history=st.lists(MESSAGES, max_size=8), cut=st.integers(0, 8), system=WORDS)
+def test_any_history_becomes_a_valid_request(history: list[Message], cut: int, system: str) -> None:
+    scratch = Scratch()
+    body(history[:cut], scratch=scratch, system=system)
+
+    sent = body(history, scratch=scratch, system=system)
+
+    assert sent == body(history, system=system)
+    check(sent)
+    assert len(marked(body(history, system=system, tools=[LOOK], cache=True))) == 2 + ("system" in sent)
+
+
+def check(sent: dict[str, Any]) -> None:
+    """The rules of the protocol."""
+    items = sent["messages"]
+    assert items[0]["role"] == "user"
+    open_calls: list[str] = []
+    for item, behind in zip(items, [*items[1:], None], strict=True):
+        content = item["content"]
+        assert content
+        assert behind is None or behind["role"] != item["role"]
+        for block in content:
+            if block["type"] == "text":
+                assert block["text"].strip()
+        answered = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
+        assert answered == open_calls
+        assert all(block["type"] == "tool_result" for block in content[: len(answered)])
+        open_calls = [block["id"] for block in content if block["type"] == "tool_use"]
+        assert len(set(open_calls)) == len(open_calls)
+        if item["role"] == "assistant":
+            assert content[-1]["type"] not in ("thinking", "redacted_thinking")
+    assert open_calls == []
+
+
+def test_text_and_results_come_in_the_order_in_which_they_were_said() -> None:
+    made = message(begin(), *text(0, "A"), *text(1, "B"), *ending())
+
+    assert [b["text"] for b in body([Message.user("Hi"), made, Message.user("?")])["messages"][1]["content"]] == [
+        "A",
+        "B",
+    ]
