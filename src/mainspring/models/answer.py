@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.errors import ModelError
 from mainspring.events import StreamEvent
 from mainspring.models.protocol import WireDecoder
+from mainspring.models.wire.lines import LineParser
 from mainspring.models.wire.sse import SseParser
 
 _BOM = b"\xef\xbb\xbf"
@@ -14,6 +15,8 @@ _FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
 
 class AnswerReader:
     """Feeds bytes to a decoder as events of a stream, or as one body if the host did not stream after all.
+
+    A decoder with a true attribute ``lines`` gets each line of the body as an event instead.
 
     However the bytes are cut into pieces, the events are the same, and so is the error: what came before it is handed out
     first.
@@ -26,29 +29,29 @@ class AnswerReader:
         error: What is wrong with the answer, once that shows. Raise it when the events before it have been used.
     """
 
-    __slots__ = ("_body", "_sse", "_whole", "decoder", "error")
+    __slots__ = ("_body", "_frames", "_whole", "decoder", "error")
 
     def __init__(self, decoder: WireDecoder) -> None:
         self.decoder = decoder
         self.error: ModelError | None = None
-        self._sse: SseParser | None = None
+        self._frames: SseParser | LineParser | None = LineParser() if getattr(decoder, "lines", False) else None
         self._whole = False
         self._body: list[bytes] = []
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take more bytes; returns the events they complete."""
         out: list[StreamEvent] = []
-        if self._sse is None:
+        if self._frames is None:
             self._body.append(data)
             if not self._is_stream():
                 return out
             data = b"".join(self._body)
             self._body.clear()
-            self._sse = SseParser()
+            self._frames = SseParser()
         if self.error is None:
             feed = self.decoder.feed
             try:
-                for name, frame in self._sse.feed(data):
+                for name, frame in self._frames.feed(data):
                     feed(name, frame, out)
             except ModelError as error:
                 self.error = error
@@ -66,10 +69,10 @@ class AnswerReader:
 
     def _finish(self, out: list[StreamEvent]) -> None:
         decoder = self.decoder
-        if self._sse is None:
+        if self._frames is None:
             decoder.whole(b"".join(self._body).strip().removeprefix(_BOM).strip(), out)
         else:
-            for name, frame in self._sse.finish():
+            for name, frame in self._frames.finish():
                 try:
                     decoder.feed(name, frame, out)
                 except ModelError as error:

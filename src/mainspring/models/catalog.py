@@ -22,7 +22,7 @@ from mainspring.models.port import FREE, ModelInfo, PriceTier, Rates
 _SAME_PRICE = {"azure": "openai"}
 """Providers that sell the models of another one at its prices."""
 
-_OWN_MACHINES = frozenset({"local", "embedded"})
+_OWN_MACHINES = frozenset({"local", "embedded", "ollama"})
 """Providers that cost nothing. What window their servers were started with, no catalogue knows."""
 
 _VENDORS = {

@@ -20,6 +20,7 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "foundry": ("AZURE_FOUNDRY_API_KEY",),
     "gemini": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     "github": ("GITHUB_TOKEN",),
+    "ollama": ("OLLAMA_API_KEY",),
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo
 
@@ -63,6 +64,7 @@ class Profile(Struct, frozen=True):
         messages: What it accepts over Anthropic Messages.
         responses: What it accepts over OpenAI Responses.
         gemini: What it accepts over Gemini.
+        ollama: What it accepts over Ollama's own protocol.
         headers: Further headers of each request.
         key_header: Header that carries the key; ``authorization`` puts ``Bearer`` before it.
         query: Query string of each request, without the question mark.
@@ -76,6 +78,7 @@ class Profile(Struct, frozen=True):
     messages: MessagesDialect = MessagesDialect()
     responses: ResponsesDialect = ResponsesDialect()
     gemini: GeminiDialect = GeminiDialect()
+    ollama: OllamaDialect = OllamaDialect()
     headers: dict[str, str] = {}
     key_header: str = "authorization"
     query: str = ""

@@ -17,7 +17,8 @@ class WireDecoder(Protocol):
     """Turns one answer into events. Used once.
 
     Every method appends the events it saw to ``out`` and raises `ModelError` (with the partial message) if the answer is an
-    error or cannot be understood.
+    error or cannot be understood. A class attribute ``lines = True`` says that the protocol streams lines of JSON instead of
+    server-sent events.
     """
 
     draft: Draft

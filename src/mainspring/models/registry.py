@@ -31,6 +31,7 @@ _BUILT_IN = {
     "github": "mainspring.models.providers.github",
     "openrouter": "mainspring.models.providers.openrouter",
     "local": "mainspring.models.providers.local",
+    "ollama": "mainspring.models.providers.ollama",
     "embedded": "mainspring.models.embedded.provider",
 }
 """Each module has a function ``build(config) -> ModelProvider``; it is imported when the provider is used."""

@@ -16,6 +16,7 @@ from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireDecoder
 from mainspring.models.wire.anthropic_messages import MessagesDecoder
 from mainspring.models.wire.gemini import GeminiDecoder
+from mainspring.models.wire.ollama import OllamaDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
 from mainspring.models.wire.openai_responses import ResponsesDecoder
 
@@ -24,6 +25,7 @@ _DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
     "responses": ResponsesDecoder,
     "messages": MessagesDecoder,
     "generate_content": GeminiDecoder,
+    "native_chat": OllamaDecoder,
     "stream_generate_content": GeminiDecoder,
 }
 """Decoder of each ``api`` of a recording."""

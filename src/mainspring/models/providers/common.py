@@ -14,12 +14,13 @@ from mainspring.models.catalog import configured_info, find_entry
 from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.dialect_messages import MessagesDialect
+from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.transport import Timeouts
 
-AnyDialect = Dialect | MessagesDialect | ResponsesDialect | GeminiDialect
+AnyDialect = Dialect | MessagesDialect | ResponsesDialect | GeminiDialect | OllamaDialect
 _D = TypeVar("_D", bound=Struct)
 
 _FIELDS: dict[type[Struct], str] = {
@@ -27,6 +28,7 @@ _FIELDS: dict[type[Struct], str] = {
     MessagesDialect: "messages",
     ResponsesDialect: "responses",
     GeminiDialect: "gemini",
+    OllamaDialect: "ollama",
 }
 """Where a profile keeps each kind of dialect."""
 

@@ -1,0 +1,63 @@
+"""Ollama over its own protocol, which knows more than the OpenAI-style one: window, thinking, how long a model stays loaded."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import require_key, setting
+from mainspring.models.dialect_ollama import OllamaDialect
+from mainspring.models.http_model import HttpModel
+from mainspring.models.providers.common import credential, given_key, http_profile, own_setting, timeouts
+from mainspring.models.providers.local import LIMITS, MODEL
+from mainspring.models.wire.ollama import Ollama
+
+NAME = "ollama"
+BASE_URL = "http://localhost:11434"
+URL_VARIABLE = "OLLAMA_HOST"
+_PORT = 11434
+
+
+def build(config: ProviderConfig) -> HttpModel:
+    """A model of an Ollama server; only Ollama's cloud wants a key.
+
+    Settings of its own: ``num_ctx`` (tokens of prompt and answer that the model is loaded with; ``context_window`` if that is
+    given), ``keep_alive`` (``5m``, seconds, or -1).
+
+    Raises:
+        ProviderConfigError: If a setting is wrong, or the cloud's key is missing.
+    """
+    model = config.model or MODEL
+    base_url = setting(config.base_url) or address(setting(None, URL_VARIABLE) or BASE_URL)
+    window = own_setting(config, "num_ctx", int) or config.context_window
+    profile = http_profile(
+        config,
+        provider=NAME,
+        model=model,
+        base_url=base_url.rstrip("/").removesuffix("/v1"),
+        path="/api/chat",
+        accepts=OllamaDialect(
+            think="levels" if "gpt-oss" in model else "switch",
+            num_ctx=window,
+            keep_alive=own_setting(config, "keep_alive", str | int),
+        ),
+    )
+    if window:
+        profile = replace(profile, info=replace(profile.info, context_window=window))
+    key = setting(given_key(config)) or ""
+    if f".{urlsplit(base_url).hostname}".endswith(".ollama.com"):
+        key = key or require_key(NAME, None, base_url=base_url, home=base_url)
+        profile = replace(profile, info=replace(profile.info, prices=None))  # Paid by subscription.
+    return HttpModel(profile, Ollama(), credential(config, key), timeouts=timeouts(config, LIMITS))
+
+
+def address(host: str) -> str:
+    """The base URL that ``OLLAMA_HOST`` means: scheme and port may be missing, and every interface means this machine."""
+    url = host if "://" in host else f"http://{host}"
+    parts = urlsplit(url)
+    name = parts.hostname or "localhost"
+    name = "localhost" if name in ("0.0.0.0", "::") else f"[{name}]" if ":" in name else name
+    port = parts.port or (443 if parts.scheme == "https" else _PORT)
+    return f"{parts.scheme}://{name}:{port}{parts.path.rstrip('/')}"

@@ -1,0 +1,118 @@
+"""Recorded exchanges of Ollama's own protocol: what we decode is what a plain reading of the raw body says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
+from mainspring.models.answer import AnswerReader
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.traffic import decode_exchange
+from mainspring.models.wire.ollama import OllamaDecoder, encode_request
+
+OWN = Path(__file__).parent / "fixtures" / "ollama"
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def disagreements(exchange: dict[str, Any]) -> list[str]:
+    """What we decode otherwise than a plain reading does."""
+    message, error = decode_exchange(exchange)
+    response = exchange["response"]
+    if response["status"] != 200:
+        return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
+    lines = [json.loads(line) for line in response["body_text"].split("\n") if line.strip()]
+    if error is not None or message is None or message.usage is None:
+        return [f"error: {error}"]
+    last = lines[-1]
+    said = [line["message"] for line in lines]
+    pairs = (
+        ("text", message.text, "".join(m.get("content") or "" for m in said)),
+        ("thinking", message.thinking, "".join(m.get("thinking") or "" for m in said)),
+        (
+            "calls",
+            [(c.name, c.input) for c in message.tool_uses],
+            [(c["function"]["name"], c["function"]["arguments"]) for m in said for c in m.get("tool_calls") or []],
+        ),
+        ("prompt", message.usage.prompt_tokens, last.get("prompt_eval_count", 0)),
+        ("output", message.usage.output_tokens, last.get("eval_count", 0)),
+        ("truncated", message.stop_reason == "max_tokens", last.get("done_reason") == "length"),
+    )
+    return [f"{what}: {ours!r} is not {theirs!r}" for what, ours, theirs in pairs if ours != theirs]
+
+
+@pytest.mark.covers("OPT-11")
+def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
+    files = [e["file"] for e in load(material / "traffic" / "INDEX.json") if e["api"] == "native_chat"]
+    wrong = {file: found for file in files if (found := disagreements(load(material / "traffic" / file)))}
+
+    assert len(files) >= 7
+    assert wrong == {}
+
+
+@pytest.mark.covers("OPT-11")
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.json")), ids=lambda path: path.stem)
+def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+    exchange = load(path)
+
+    assert disagreements(exchange) == []
+    assert exchange["origin"]["licence"]
+
+
+def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None:
+    profile = Profile(ModelInfo("m", "ollama"), "http://host")
+    calls = 0
+    for entry in load(material / "traffic" / "INDEX.json"):
+        if entry["api"] != "native_chat":
+            continue
+        recorded = load(material / "traffic" / entry["file"])["request"]["body"]["messages"]
+        messages: list[Message] = []
+        for item in recorded:
+            made = [
+                ToolUseBlock("c1", c["function"]["name"], c["function"]["arguments"])
+                for c in item.get("tool_calls", [])
+            ]
+            calls += len(made)
+            if item["role"] == "tool":
+                messages.append(Message.user([ToolResultBlock("c1", "", item["content"])]))
+            elif made:
+                messages.append(Message.assistant(made))
+            else:
+                messages.append(Message.user(item["content"]))
+        sent = json.loads(encode_request(ModelRequest(messages), profile))["messages"]
+        for ours, theirs in zip(sent, recorded, strict=True):
+            assert {k: ours[k] for k in ("role", "content")} == {k: theirs[k] for k in ("role", "content")}
+            assert [c["function"] for c in ours.get("tool_calls", [])] == [
+                c["function"] for c in theirs.get("tool_calls", [])
+            ]
+    assert calls == 1
+
+
+def read(body: bytes, cuts: list[int]) -> tuple[list[Any], str]:
+    reader = AnswerReader(OllamaDecoder(Profile(ModelInfo("m", "host"), "http://host")))
+    events: list[Any] = []
+    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
+        events += reader.feed(body[start:end])
+    events += reader.finish()
+    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], str(reader.error)
+
+
+@pytest.mark.parametrize("name", ["streaming", "whole"])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_an_answer_gives_the_same_events_however_it_is_cut(name: str, data: st.DataObject) -> None:
+    body = load(OWN / f"{name}.json")["response"]["body_text"].encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
+
+    assert read(body, cuts) == read(body, [])
+    part, error = read(body[: data.draw(st.integers(0, len(body) - 2))], [])
+    if not part or part[-1][0] != "done":
+        assert error != "None"

@@ -1,0 +1,326 @@
+"""Ollama over its own protocol: what is sent, what is understood, and how the provider is configured."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, NetworkError, ProviderConfigError
+from mainspring.events import Done, StreamEvent
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models import HttpModel, Scratch, create_model
+from mainspring.models.answer import AnswerReader
+from mainspring.models.dialect_ollama import OllamaDialect
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.providers.ollama import address
+from mainspring.models.transport import Timeouts
+from mainspring.models.wire.lines import LineParser
+from mainspring.models.wire.ollama import Ollama, OllamaDecoder, encode_request
+from tests.unit.models.server import chunked, plain, serve
+
+PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
+LOOK = ToolSpec("look", "Looks.", {"type": "object"})
+
+
+def profile(dialect: OllamaDialect = OllamaDialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+    return Profile(ModelInfo("m1", "ollama", **facts), "http://host", ollama=dialect)
+
+
+def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+    return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
+
+
+def own(*blocks: Any) -> Message:
+    return Message.assistant(blocks, provider="ollama", model="m1")
+
+
+def line(message: dict[str, Any] | None = None, **fields: Any) -> bytes:
+    told = {"created_at": "2026-01-01T00:00:00.5Z", "message": {"role": "assistant", **(message or {})}, "done": False}
+    return json.dumps({**told, **fields}).encode() + b"\n"
+
+
+def events(data: bytes) -> list[StreamEvent]:
+    reader = AnswerReader(OllamaDecoder(profile()))
+    found = [*reader.feed(data), *reader.finish()]
+    if reader.error is not None:
+        raise reader.error
+    return found
+
+
+def message(*lines: bytes) -> Message:
+    last = events(b"".join(lines))[-1]
+    assert isinstance(last, Done)
+    return last.message
+
+
+LAST = line(done=True, done_reason="stop", prompt_eval_count=7, eval_count=5)
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("OPT-11", "STR-12")
+def test_an_answer_has_thinking_text_and_calls() -> None:
+    call = {"function": {"name": "look", "arguments": {"at": "x"}}}
+    told = message(
+        line({"thinking": "H"}),
+        line({"thinking": "m"}),
+        line({"content": "Look"}),
+        line({"content": "ing"}),
+        line({"tool_calls": [call, {**call, "id": "own1"}]}),
+        line({"tool_calls": [{"function": {"name": "look", "arguments": '{"at": "y"}'}}]}),
+        LAST,
+    )
+
+    assert told.content == (
+        ThinkingBlock("Hm"),
+        TextBlock("Looking"),
+        ToolUseBlock("call_101T0000005Z_0", "look", {"at": "x"}),
+        ToolUseBlock("own1", "look", {"at": "x"}),
+        ToolUseBlock("call_101T0000005Z_2", "look", {"at": "y"}),
+    )
+    assert told.stop_reason == "tool_use"
+    assert told.usage is not None
+    assert (told.usage.prompt_tokens, told.usage.output_tokens) == (7, 5)
+
+
+def test_the_end_is_told_and_an_answer_is_never_without_content() -> None:
+    assert message(LAST).content == (TextBlock(""),)
+    assert message(line({"content": "Hi"}), line(done=True, done_reason="length")).stop_reason == "max_tokens"
+    assert message(LAST.rstrip()).stop_reason == "end_turn"
+
+
+def test_odd_json_is_read() -> None:
+    assert (
+        message(b'{"message": {"content": "a\tb \\ud83d"}, "eval_count": "3", "done": true}\r\n').text == "a\tb \ufffd"
+    )
+
+
+@pytest.mark.covers("RET-21")
+def test_what_is_no_answer_is_an_error() -> None:
+    for data, kind, text in (
+        (b"", InvalidResponseError, "empty"),
+        (line({"content": "Hi"}), NetworkError, "ended before"),
+        (line({"content": "Hi"}) + b'{"mess', NetworkError, "ended before"),
+        (line({"content": "Hi"}) + b"nonsense\n", InvalidResponseError, "no JSON"),
+        (b"<html>\n</html>\n", InvalidResponseError, "web page"),
+        (line({"content": "Hi"}) + b'{"error": "model runner has unexpectedly stopped"}\n', ModelError, "stopped"),
+    ):
+        with pytest.raises(kind, match=text) as caught:
+            events(data)
+        if b"Hi" in data:
+            assert caught.value.partial is not None
+            assert caught.value.partial.text == "Hi"
+
+
+def test_lines_end_with_lf_and_nothing_else() -> None:
+    parser = LineParser()
+
+    assert parser.feed(b'{"a": "\xe2\x80\xa8"}\r\n\n{"b') == [("", b'{"a": "\xe2\x80\xa8"}\r')]
+    assert parser.feed(b'": 1}') == []
+    assert parser.finish() == [("", b'{"b": 1}')]
+    assert parser.finish() == []
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("OPT-11")
+def test_a_request_has_ollamas_options() -> None:
+    using = profile(OllamaDialect(num_ctx=8192, keep_alive="10m"))
+    sent = body(
+        [Message.user("Hi")],
+        using,
+        system="Be brief.",
+        tools=[LOOK],
+        max_output_tokens=100,
+        temperature=0.5,
+        stop=["x"],
+        thinking="low",
+        schema={"type": "object"},
+        extra={"options": {"seed": 1}, "raw": False},
+    )
+
+    assert sent == {
+        "model": "m1",
+        "stream": True,
+        "options": {"num_ctx": 8192, "num_predict": 100, "temperature": 0.5, "stop": ["x"], "seed": 1},
+        "keep_alive": "10m",
+        "think": True,
+        "format": {"type": "object"},
+        "raw": False,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "look",
+                    "description": "Looks.",
+                    "parameters": {"type": "object", "properties": {}},
+                },
+            }
+        ],
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    }
+    assert Ollama().url(using) == "http://host/api/chat"
+    assert "tools" not in body([Message.user("Hi")], tools=[LOOK], tool_choice="none")
+
+
+@pytest.mark.covers("MOD-36", "OPT-11")
+@pytest.mark.parametrize(
+    ("model", "level", "think"),
+    [
+        ("gpt-oss:20b", "xhigh", "high"),
+        ("gpt-oss:20b", "off", "low"),
+        ("qwen3", "medium", True),
+        ("qwen3", "off", False),
+        ("qwen3", None, None),
+    ],
+)
+def test_thinking_is_a_word_or_a_switch(model: str, level: Any, think: Any) -> None:
+    using = http(create_model(f"ollama:{model}")).profile
+
+    assert body([Message.user("Hi")], using, thinking=level).get("think") == think
+
+
+@pytest.mark.covers("PRV-28", "OPT-11")
+def test_a_conversation_with_calls_and_images() -> None:
+    asked = own(ThinkingBlock("Hm"), TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}))
+    seen = Message.user([ToolResultBlock("c1", "look", (TextBlock("Here"), PIXEL)), TextBlock("And?")])
+    sent = body([Message.user([TextBlock("Hi"), PIXEL]), asked, seen])["messages"]
+
+    assert sent == [
+        {"role": "user", "content": "Hi", "images": [PIXEL.data]},
+        {
+            "role": "assistant",
+            "content": "Looking.",
+            "thinking": "Hm",
+            "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": {"at": "x"}}}],
+        },
+        {
+            "role": "tool",
+            "tool_name": "look",
+            "tool_call_id": "c1",
+            "content": "Here\n[the image follows in the next user message]",
+        },
+        {"role": "user", "content": "Image from the result of look:\nAnd?", "images": [PIXEL.data]},
+    ]
+    assert PIXEL.data not in json.dumps(body([Message.user([PIXEL]), asked, seen], profile(vision=False)))
+
+
+def test_the_prefix_of_fifty_turns_never_changes() -> None:
+    scratch = Scratch()
+    history: list[Message] = []
+    sent = before = b""
+    for turn in range(50):
+        history.append(Message.user(f"Question {turn}"))
+        history.append(own(ToolUseBlock(f"c{turn}", "look", {"at": str(turn)})))
+        history.append(Message.user([ToolResultBlock(f"c{turn}", "look", "Seen")]))
+        sent = encode_request(ModelRequest(history, system="Be brief.", tools=[LOOK], scratch=scratch), profile())
+        assert sent.startswith(before)
+        before = sent[: -len(b"]}")]
+        history.append(own(TextBlock(f"Answer {turn}")))
+    assert sent == encode_request(ModelRequest(history[:-1], system="Be brief.", tools=[LOOK]), profile())
+
+
+@pytest.mark.parametrize(
+    ("refusal", "dialect"),
+    [
+        ('"llama3" does not support thinking', OllamaDialect(think="none", echo=False)),
+        ("format is not supported by this model", OllamaDialect(json_schema=False)),
+    ],
+)
+def test_what_a_server_refuses_is_left_out(refusal: str, dialect: OllamaDialect) -> None:
+    assert next(Ollama().without(profile(), refusal)).ollama == dialect
+    levels = profile(OllamaDialect(think="levels"))
+    found = [p.ollama.think for p in Ollama().without(levels, 'think value "low" is not supported for this model')]
+    assert found == ["switch", "none"]
+    [blind] = Ollama().without(profile(), "this model does not support image input")
+    assert not blind.info.vision
+
+
+# --- the provider ------------------------------------------------------------------------------------------------------
+
+
+def http(model: Any) -> HttpModel:
+    assert isinstance(model, HttpModel)
+    return model
+
+
+@pytest.mark.covers("PRV-32", "PRV-36")
+async def test_ollama_needs_nothing_and_takes_its_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = http(create_model("ollama", base_url="", model="", num_ctx=16384, keepAlive=-1))
+
+    assert (model.provider, model.model) == ("ollama", "llama3.3:latest")
+    assert model.profile.base_url == "http://localhost:11434"
+    assert (model.profile.ollama.num_ctx, model.info.context_window, model.profile.ollama.keep_alive) == (
+        16384,
+        16384,
+        -1,
+    )
+    assert await model._key() == ""
+    assert model._timeouts == Timeouts(10.0, None, None)
+    assert http(create_model("ollama:m", context_window=4096)).profile.ollama.num_ctx == 4096
+    monkeypatch.setenv("OLLAMA_HOST", "0.0.0.0:9999")
+    assert http(create_model("ollama")).profile.base_url == "http://localhost:9999"
+    assert http(create_model("ollama", base_url="http://lan:1/v1")).profile.base_url == "http://lan:1"
+    with pytest.raises(ProviderConfigError, match="num_ctx"):
+        create_model("ollama", num_ctx="many")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("box", "http://box:11434"),
+        ("box:1", "http://box:1"),
+        ("https://box", "https://box:443"),
+        ("https://box/ollama/", "https://box:443/ollama"),
+        ("[::1]:5", "http://[::1]:5"),
+        ("0.0.0.0", "http://localhost:11434"),
+    ],
+)
+def test_an_address_may_be_short(host: str, url: str) -> None:
+    assert address(host) == url
+
+
+async def test_the_cloud_wants_its_key_and_nobody_else_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProviderConfigError, match="OLLAMA_API_KEY") as caught:
+        create_model("ollama:m", base_url="https://ollama.com")
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+    monkeypatch.setenv("OLLAMA_API_KEY", "secret")
+    cloud = http(create_model("ollama:m", base_url="https://ollama.com"))
+    assert await cloud._key() == "secret"
+    assert cloud.info.prices is None
+    assert await http(create_model("ollama:m", base_url="https://notollama.com"))._key() == ""
+    assert await http(create_model("ollama:m", base_url="https://notollama.com", api_key="own"))._key() == "own"
+
+
+@pytest.mark.covers("OPT-11", "STR-12")
+async def test_an_answer_comes_over_http_line_by_line() -> None:
+    first, second = line({"content": "Hel"}), line({"content": "lo"})
+    async with serve(chunked(first[:20], first[20:] + second[:5], second[5:] + LAST)) as server:
+        model = create_model("ollama:m", base_url=server.url)
+        found = [e async for e in model.stream(ModelRequest([Message.user("Hi")]))]
+
+    assert [e.type for e in found] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done"]
+    assert found[-1].partial.text == "Hello"
+    assert server.requests[0].target == "/api/chat"
+
+
+@pytest.mark.covers("PRV-31")
+async def test_a_model_that_is_not_there_and_a_server_that_is_not_there() -> None:
+    async with serve(plain(b'{"error":"model \'m\' not found"}', "404 Not Found")) as server:
+        with pytest.raises(ModelError, match="not found") as caught:
+            await create_model("ollama:m", base_url=server.url).complete(ModelRequest([Message.user("Hi")]))
+    assert caught.value.code is ErrorCode.MODEL_NOT_FOUND
+    with pytest.raises(NetworkError):
+        await create_model("ollama:m", base_url="http://127.0.0.1:1").complete(ModelRequest([Message.user("Hi")]))
