@@ -4,12 +4,14 @@ from mainspring.tools.builtin.catalog import CLASSIC_ALIASES, builtin_tools
 from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, read_file, write_file
 from mainspring.tools.builtin.search import glob, grep, list_files
 from mainspring.tools.builtin.terminal import jobs, shell
+from mainspring.tools.builtin.web import fetch
 
 __all__ = [
     "CLASSIC_ALIASES",
     "apply_patch",
     "builtin_tools",
     "edit",
+    "fetch",
     "glob",
     "grep",
     "jobs",

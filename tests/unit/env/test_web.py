@@ -1,0 +1,171 @@
+"""Getting pages: what is reached, what is refused, and when it ends. Real local servers, an injected look-up of names."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import LocalEnv
+from mainspring.env.addresses import is_public
+from mainspring.env.web import PrivateAddressError, Web, WebError
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+class Server:
+    """Answers every request with the same bytes, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+        self.asked: list[str] = []
+        self.port = 0
+        self.slowly = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            for piece in [self.answer[i : i + 1] for i in range(len(self.answer))] if self.slowly else [self.answer]:
+                writer.write(piece)
+                await writer.drain()
+                if self.slowly:
+                    await asyncio.sleep(0.05)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.port = listening.sockets[0].getsockname()[1]
+    yield made
+    listening.close()
+
+
+def web(server: Server, **options: Any) -> Web:
+    return Web([f"127.0.0.1:{server.port}"], **options)
+
+
+async def get(web: Web, url: str, **options: Any) -> Any:
+    return await web.get(url, **{"timeout": 10.0, "max_bytes": 1 << 20, **options})
+
+
+async def test_a_page_comes_with_its_headers(server: Server) -> None:
+    answer = await get(web(server), f"http://127.0.0.1:{server.port}/a%20b/ü?q=1#part")
+    assert (answer.status, answer.body, answer.cut) == (200, b"hello", False)
+    assert answer.headers["content-type"] == "text/plain"
+    [asked] = server.asked
+    assert asked.startswith("GET /a%20b/%C3%BC?q=1 HTTP/1.1\r\n")
+    assert "cookie" not in asked.lower()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/", "http://localhost/", "http://[::1]/", "http://0.0.0.0/", "http://10.1.2.3/", "http://192.168.0.1/",
+        "http://172.16.0.1/", "http://169.254.169.254/latest/meta-data/", "http://100.100.100.200/", "http://[fd00::1]/",
+        "http://[::ffff:127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[fe80::1]/", "http://2130706433/", "http://0x7f.1/",
+        "http://127.1/", "http://224.0.0.1/", "http://[2002:7f00:1::]/", "http://017700000001/",
+    ],
+)  # fmt: skip
+async def test_private_addresses_are_refused_in_every_spelling(url: str) -> None:
+    with pytest.raises(WebError, match="private|no address"):
+        await get(Web(), url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "ftp://example.com/", "gopher://x/", "example.com", "http://", "http://user:pw@example.com/",
+     "http://exa mple.com/", "http://example.com:99999/", "http://a\r\nb/", "data:text/plain,x", "http://[::1/", ""],
+)  # fmt: skip
+async def test_what_is_no_web_address_is_refused(url: str) -> None:
+    with pytest.raises(WebError, match="URL"):
+        await get(Web(resolve=lambda host, port: ["93.184.216.34"]), url)
+
+
+async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server: Server) -> None:
+    """A name that changes its address between check and use does not get through."""
+    answers = [["127.0.0.1"], ["169.254.169.254"]]
+    looked_up: list[str] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        looked_up.append(host)
+        return answers.pop(0)
+
+    found = Web([f"rebinding.test:{server.port}"], resolve)
+    assert (await get(found, f"http://rebinding.test:{server.port}/")).body == b"hello"
+    assert looked_up == ["rebinding.test"]
+    assert f"Host: rebinding.test:{server.port}" in server.asked[0]
+    with pytest.raises(PrivateAddressError):
+        await get(Web(resolve=lambda host, port: ["93.184.216.34", "10.0.0.1"]), "http://half-private.test/")
+
+
+@given(st.ip_addresses())
+def test_public_means_what_the_registries_say(address: Any) -> None:
+    if is_public(str(address)):
+        assert not (address.is_private)
+        assert not (address.is_loopback)
+        assert not (address.is_link_local)
+        assert not (address.is_multicast)
+
+
+async def test_a_slow_server_does_not_hold_the_call(server: Server) -> None:
+    server.slowly = True
+    with pytest.raises(TimeoutError):
+        await get(web(server), f"http://127.0.0.1:{server.port}/", timeout=0.3)
+
+
+async def test_a_body_is_cut_at_the_limit_also_a_packed_one(server: Server) -> None:
+    packed = gzip.compress(b"x" * 10_000_000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    server.answer = head + packed
+    answer = await get(web(server), f"http://127.0.0.1:{server.port}/", max_bytes=1000)
+    assert (answer.body, answer.cut) == (b"x" * 1000, True)
+    server.answer = head + b"no gzip" * 9000
+    with pytest.raises(WebError, match="damaged"):
+        await get(web(server), f"http://127.0.0.1:{server.port}/")
+
+
+@pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n"])
+async def test_an_answer_that_is_none_is_told(server: Server, answer: bytes) -> None:
+    server.answer = answer
+    with pytest.raises(WebError, match="did not answer as it should"):
+        await get(web(server), f"http://127.0.0.1:{server.port}/")
+
+
+async def test_a_proxy_gets_no_private_host(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://me:pw@127.0.0.1:{server.port}")
+    found = Web(resolve=lambda host, port: ["93.184.216.34"])
+    assert (await get(found, "http://public.test/page")).body == b"hello"
+    assert server.asked[0].startswith("GET http://public.test/page HTTP/1.1\r\n")
+    assert server.asked[0].count("Host: public.test\r\n") == 1
+    assert "Proxy-Authorization: Basic bWU6cHc=" in server.asked[0]
+    with pytest.raises(PrivateAddressError):
+        await get(Web(resolve=lambda host, port: ["10.0.0.1"]), "http://private.test/")
+
+    def unknown(host: str, port: int) -> list[str]:
+        raise OSError("unknown here")
+
+    assert (await get(Web(resolve=unknown), "http://only-the-proxy-knows.test/")).body == b"hello"
+    with pytest.raises(WebError):
+        await get(Web(resolve=unknown), "http://printer.local/")
+
+
+async def test_an_environment_reaches_what_it_is_told_to(server: Server, tmp_path: Any) -> None:
+    env = await asyncio.to_thread(LocalEnv, tmp_path, reachable=[f"127.0.0.1:{server.port}"])
+    assert (await env.fetch(f"http://127.0.0.1:{server.port}/", timeout=5, max_bytes=100)).body == b"hello"
+    with pytest.raises(OSError, match="private"):
+        await env.fetch("http://127.0.0.1:1/", timeout=5, max_bytes=100)
