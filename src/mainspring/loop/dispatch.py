@@ -374,6 +374,8 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         return error_result(INTERRUPTED, ToolErrorCode.UNKNOWN)
     except Exception as error:
         return await _failed(run, call, error)
+    finally:
+        context.on_update = None  # an abandoned tool has nothing more to tell
 
 
 async def _failed(run: Run, call: ToolUseBlock, error: Exception) -> ToolResult:

@@ -1,0 +1,323 @@
+"""Random scripts through the loop: whatever happens at whatever moment, the promises of a run hold.
+
+Each run has a script of its own (batches of calls that work, fail, hang, pause, are refused or nonsense; answers that are cut off,
+empty or never come), options, handlers that dawdle or fail, and something that comes in between: steering, an abort, a
+cancellation, twice, both. The seed is the run's number, so a failure is repeated by it.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import AgentAbortedError, AgentError, ModelNotFoundError, RateLimitedError
+from mainspring.events import HOOKS, Hook, ToolGate, ToolIntent, ToolPermit, ToolResultsAfter, ToolStart
+from mainspring.loop import Approve, Behavior, CoreAgent, Deny
+from mainspring.messages import Message, Usage, encode_message
+from mainspring.models import RetryConfig
+from mainspring.sessions import Session, SessionOptions, SessionPlug
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.tools import Tool, ToolContext, tool
+
+RUNS = 2000
+PARTS = 4  # a test is to end in seconds
+QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
+NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
+PER_CALL = ("tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error", "tool:transform", "tool:after")
+STOPS = ("abort", "abort", "cancel", "cancel twice", "both", "abort twice", "deadline")
+
+
+class Stage:
+    """One run: its script, what comes in between, and what was seen."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random = rng = random.Random(seed)
+        self.ids = 0
+        self.ran: Counter[str] = Counter()
+        self.hooks: list[tuple[str, Hook]] = []
+        self.events: list[str] = []
+        self.ticks = 0
+        self.inputs = {
+            rng.randrange(1, 60): rng.choice(("steer", "follow_up")) for _ in range(rng.choice((0, 0, 1, 3)))
+        }
+        if rng.random() < 0.6:
+            self.inputs[rng.randrange(1, 80)] = rng.choice(STOPS)
+        self.task: asyncio.Task[Any] | None = None
+        self.session = Session.create(folder, home=folder, id=f"s{seed}", options=QUICK)
+        script = [self._answer() for _ in range(rng.randrange(1, 7))]
+        self.agent = CoreAgent(
+            ScriptedModel(*script, *["the end"] * 20),
+            env=MemoryEnv(),
+            tools=self._tools(),
+            plugs=[SessionPlug(self.session)],
+            behavior=self._behavior(),
+        )
+        for kind in HOOKS.values():
+            self.agent.on(kind, self._handler(kind), order=rng.choice((-5, 0, 5)))
+        for kind in HOOKS.values():
+            self.agent.on(kind, self._see, order=99)
+        self.agent.on(ToolGate, self._gate)
+        self.agent.on(ToolPermit, self._permit)
+        self.agent.subscribe(lambda event: self._tick(event.type))
+
+    # --- what is played ---------------------------------------------------------------------------------------------
+
+    def _behavior(self) -> Behavior:
+        rng = self.random
+        return Behavior(
+            tool_execution=rng.choice(("parallel", "sequential")),
+            tool_concurrency=rng.choice((1, 2, 16)),
+            steering=rng.choice(("one", "all")),
+            max_turns=rng.choice((None, None, 1, 3)),
+            max_total_tokens=rng.choice((None, None, None, 25)),
+            abort_grace=0.002,
+            retry=rng.choice((None, NO_WAIT)),
+        )
+
+    def _answer(self) -> Any:
+        rng = self.random
+        dice = rng.random()
+        if dice < 0.75:
+            calls = [self._call() for _ in range(rng.choice((1, 2, 3, 5)))]
+            cut = rng.choice((None,) * 8 + (1,))
+            stop = rng.choice((None,) * 8 + ("max_tokens",))
+            return Reply(
+                rng.choice(("", "let me see")),
+                calls=calls,
+                usage=Usage(output_tokens=5),
+                pieces=2,
+                stop_reason=stop,
+                cut_after=cut,
+            )
+        if dice < 0.84:
+            return Reply(
+                rng.choice(("", "  ", "an answer")), usage=Usage(output_tokens=5), thinking=rng.choice(("", "hm"))
+            )
+        if dice < 0.90:
+            return rng.choice((RateLimitedError("slow down"), ModelNotFoundError("no such model")))
+        return Reply("an answer that takes its time", usage=Usage(output_tokens=5), pieces=4, delta_delay=0.0001)
+
+    def _call(self) -> Call:
+        self.ids += 1
+        name = self.random.choice(
+            ("work",) * 6 + ("fail", "alone", "alone", "stubborn", "ghost", "wrong", "pause", "refuse", "given")
+        )
+        id = f"c{self.ids}"
+        match name:
+            case "wrong":
+                return Call("work", raw=self.random.choice(('{"n": ', '{"n": [1]}', "[]")), id=id)
+            case "pause" | "refuse" | "given":
+                return Call("work", {"n": name}, id=id)
+            case _:
+                return Call(name, {"n": id}, id=id)
+
+    def _tools(self) -> list[Tool]:
+        async def played(ctx: ToolContext) -> str:
+            self.ran[ctx.call_id] += 1
+            for _ in range(self.random.randrange(3)):
+                self._tick()
+                ctx.update("working")
+                await asyncio.sleep(0)
+            return f"did {ctx.call_id}"
+
+        @tool
+        async def work(n: str, ctx: ToolContext) -> str:
+            """Work."""
+            return await played(ctx)
+
+        @tool(concurrency_safe=False)
+        async def alone(n: str, ctx: ToolContext) -> str:
+            """Work alone."""
+            return await played(ctx)
+
+        @tool
+        async def fail(n: str, ctx: ToolContext) -> str:
+            """Fail."""
+            await played(ctx)
+            raise self.random.choice((ValueError("broken"), asyncio.CancelledError(), SystemExit(3), TimeoutError()))
+
+        @tool
+        async def stubborn(n: str, ctx: ToolContext) -> str:
+            """Go on in spite of a cancellation."""
+            for _ in range(3):
+                try:
+                    await asyncio.sleep(0.001)
+                except asyncio.CancelledError:
+                    continue
+            return await played(ctx)
+
+        return [work, alone, fail, stubborn]
+
+    def _gate(self, ctx: ToolGate) -> None:
+        match ctx.input.get("n"):
+            case "pause":
+                ctx.pause = "somebody must answer"
+            case "refuse":
+                ctx.block = "not today"
+            case "given":
+                ctx.result = "given"
+            case _:
+                pass
+
+    def _permit(self, ctx: ToolPermit) -> None:
+        if self.random.random() < 0.05:
+            ctx.deny("no", stop=self.random.random() < 0.3)
+        elif self.random.random() < 0.05:
+            ctx.pause("may it?")
+
+    def _handler(self, kind: type[Hook]) -> Any:
+        """A handler that is quick, dawdles, or now and then fails."""
+        mood = self.random.random()
+
+        async def slow(ctx: Hook) -> None:
+            self._tick()
+            await asyncio.sleep(0)
+            self._tick()
+
+        def failing(ctx: Hook) -> None:
+            self._tick()
+            if not kind.gate or self.random.random() < 0.2:
+                raise ValueError("a handler failed")
+
+        return slow if mood < 0.3 else failing if mood < 0.35 else lambda ctx: self._tick()
+
+    # --- what comes in between --------------------------------------------------------------------------------------
+
+    def _tick(self, event: str = "") -> None:
+        if event:
+            self.events.append(event)
+        self.ticks += 1
+        action, task = self.inputs.pop(self.ticks, None), self.task
+        if action is None or task is None:
+            return
+        loop = asyncio.get_running_loop()
+        match action:
+            case "steer":
+                self.agent.steer("steered")
+            case "follow_up":
+                self.agent.follow_up("and then")
+            case "abort":
+                self.agent.abort("enough")
+            case "abort twice":
+                self.agent.abort("enough")
+                loop.call_soon(self.agent.abort, "more than enough")
+            case "cancel":
+                loop.call_soon(task.cancel)
+            case "cancel twice":
+                loop.call_soon(task.cancel)
+                loop.call_soon(lambda: loop.call_soon(lambda: loop.call_soon(task.cancel)))
+            case "both":
+                self.agent.abort("enough")
+                loop.call_soon(lambda: loop.call_soon(task.cancel))
+            case _:
+                self.agent.abort("late")
+
+    def _see(self, ctx: Hook) -> None:
+        self.hooks.append((ctx.event, ctx))
+
+    # --- playing it -------------------------------------------------------------------------------------------------
+
+    async def play(self) -> str:
+        """Run, answer what waits, run again; check after each."""
+        status = ""
+        for prompt in ("go", "", "go on"):
+            pending = self.agent.pending
+            if pending is not None and not prompt:
+                self.agent.answer({c.id: self.random.choice((Approve(), Deny())) for c in pending.calls})
+            elif not prompt:
+                continue
+            self.hooks.clear()
+            self.events.clear()
+            status = await self._once(prompt)
+            self._check(status)
+        return status
+
+    async def _once(self, prompt: str) -> str:
+        self.task = asyncio.ensure_future(self.agent.run(prompt))
+        try:
+            return (await self.task).status
+        except (AgentAbortedError, asyncio.CancelledError):
+            return "aborted"
+        except AgentError:
+            return "error"
+        finally:
+            self.task = None
+
+    # --- the promises -----------------------------------------------------------------------------------------------
+
+    def _check(self, status: str) -> None:
+        messages = [m for m in self.agent.messages if isinstance(m, Message)]
+        check_paired(messages)
+        assert max(self.ran.values(), default=0) <= 1, "a call ran twice"
+        assert (self.agent.pending is not None) == (status == "paused") or status in ("aborted", "error")
+        self.session.save()
+        with Session.open(self.session.place, home=Path(self.session.place).parent, write=False, options=QUICK) as read:
+            assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in self.agent.messages]
+            assert read.problems == []
+            ours, theirs = self.agent.pending, read.pending
+            assert (ours and (ours.message.id, set(ours.results))) == (
+                theirs and (theirs.message.id, set(theirs.results))
+            )
+        check_hooks(self.hooks)
+        assert (self.events.count("agent_start"), self.events.count("agent_end")) == (1, 1)
+        assert self.events[-1] == "agent_end", "nothing comes after the end"
+
+
+def check_paired(messages: list[Message]) -> None:
+    """Every call has exactly one result, right behind it and in order; no result is without its call."""
+    for i, message in enumerate(messages):
+        calls = [c.id for c in message.tool_uses] if message.role == "assistant" else []
+        after = [r.tool_use_id for r in messages[i + 1].tool_results] if i + 1 < len(messages) else []
+        assert after == calls, f"message {i}: calls {calls}, results {after}"
+    assert not messages[0].tool_results
+
+
+def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
+    """The hooks of one run came in an order that the docs allow."""
+    names = [name for name, _ in hooks]
+    assert names[0] == "session:start"
+    assert names[-2:] == ["session:end", "agent:done"]
+    assert all(names.count(n) == 1 for n in ("session:start", "session:end", "agent:done"))
+    if "turn:before" in names and "session:turns" in names[: names.index("turn:before")]:
+        first = hooks[names.index("session:turns")][1]
+        assert getattr(first, "source", "") in ("prompt", "synthetic", "steer", "assistant", "follow_up")
+    state, place, turn = "", dict[str, int](), 0
+    for name, hook in hooks:
+        if name == "turn:before":
+            assert state == ""
+            turn = getattr(hook, "turn", 0)
+        elif name == "turn:after":
+            assert getattr(hook, "turn", 0) == turn
+        elif isinstance(hook, ToolIntent):
+            assert state == ""
+            state, place = "calls", {}
+        elif isinstance(hook, ToolResultsAfter):
+            state = ""
+        elif name == "run:pause":
+            state = ""
+        elif name in PER_CALL:
+            call = getattr(hook, "call_id", "")
+            step = PER_CALL.index(name)
+            assert step > place.get(call, -1), f"{name} of {call} came after {PER_CALL[place.get(call, 0)]}"
+            place[call] = step
+            if isinstance(hook, ToolStart):
+                assert "tool:permit" in names
+    assert state == "", "calls were left without their results"
+
+
+@pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_whatever_happens_the_promises_hold(part: int, tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(part, RUNS, PARTS):
+        stage = Stage(seed, tmp_path)
+        try:
+            seen[await stage.play()] += 1
+        except AssertionError as error:
+            raise AssertionError(f"run {seed}: {error}") from error
+        finally:
+            stage.session.close()
+    assert seen.keys() >= {"completed", "aborted", "error", "paused", "denied", "max_turns"}, seen
