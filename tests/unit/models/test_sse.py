@@ -45,6 +45,29 @@ def test_an_event_carries_its_name() -> None:
     assert parse(b"event: error\ndata: {}\n\ndata: x\n\n") == [("error", b"{}"), ("", b"x")]
 
 
+@pytest.mark.parametrize(
+    ("event", "frames"),
+    [
+        (b"event: a\ndata: {}\n\n", [("a", b"{}")]),
+        (b"event: a\ndata:  \xc3\xa9\n\n", [("a", b" \xc3\xa9")]),
+        (b"event: \xff\ndata: x\n\n", [("\N{REPLACEMENT CHARACTER}", b"x")]),
+        (b"event: a\ndata: x\ndata: y\n\n", [("a", b"x\ny")]),
+        (b"event: a\nid: 1\ndata: x\n\n", [("a", b"x")]),
+        (b"event: a\ndata: x\nevent: b\n\n", [("b", b"x")]),
+        (b"event: a\n\ndata: x\n\n", [("", b"x")]),
+        (b"event: a\n\n", []),
+        (b"event: \n\n", []),
+    ],
+)
+def test_a_named_event_is_the_same_alone_among_others_and_in_pieces(
+    event: bytes, frames: list[tuple[str, bytes]]
+) -> None:
+    assert parse(event) == frames
+    assert parse(event * 3) == frames * 3
+    assert parse(event * 2, len(event)) == frames * 2
+    assert parse(event, *range(1, len(event))) == frames
+
+
 LINES = st.sampled_from(
     [b"data: one", b"data: two words", b"data:", b": note", b"event: e", b"id: 1", "data: é😀\u2028".encode(), b""]
 )

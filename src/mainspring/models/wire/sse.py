@@ -38,6 +38,11 @@ class SseParser:
         elif not pending and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
             self._started = True
             return [("", data[6:-2])]  # One event of one line: what most pieces are.
+        elif (
+            not pending and data[:7] == b"event: " and data[-2:] == b"\n\n" and (named := _named(data[:-2])) is not None
+        ):
+            self._started = True
+            return [named]
         if b"\n" not in data:
             if data:
                 pending.append(data)
@@ -78,10 +83,18 @@ def _frames(blocks: list[bytes]) -> list[Frame]:
         if block[:6] == b"data: " and b"\n" not in block:
             frames.append(("", block[6:]))
         elif block:
-            frame = _parse(block)
+            frame = _named(block) or _parse(block)
             if frame is not None:
                 frames.append(frame)
     return frames
+
+
+def _named(block: bytes) -> Frame | None:
+    """A block of a name and one line of data, as hosts of Anthropic Messages and OpenAI Responses send them all."""
+    at = block.find(b"\n")
+    if block[:7] != b"event: " or block[at + 1 : at + 7] != b"data: " or block.find(b"\n", at + 1) >= 0:
+        return None
+    return block[7:at].decode("utf-8", "replace"), block[at + 7 :]
 
 
 def _parse(block: bytes) -> Frame | None:
