@@ -47,6 +47,7 @@ def spawn_tool(subagents: Subagents) -> Tool:
         execute=execute,
         label="Sub-agent",
         source="builtin",
+        access=lambda arguments: (),  # itself it touches nothing; each call of the child is judged as it comes
     )
 
 

@@ -1,0 +1,140 @@
+"""Kinds of sub-agents in Markdown files."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import MemoryEnv
+from mainspring.errors import ConfigError
+from mainspring.loop import Behavior
+from mainspring.models.scripted import ScriptedModel
+from mainspring.runtime.agent import Agent
+from mainspring.subagents import AgentDefinition, load_definitions, parse_definition
+from mainspring.tools.builtin import builtin_tools
+from tests.unit.subagents.stage import spawn
+
+REVIEWER = """---
+name: reviewer
+description: >
+  Reviews a change.
+  Use when: a change is ready.
+tools: Read, Grep, Glob, Bash, mcp__docs__*
+model: openai:gpt-5-mini
+max-turns: 12
+maxCost: "0.5"
+thinking: high
+color: red
+---
+You review changes.
+
+Be brief.
+"""
+
+
+@pytest.mark.covers("BYD-03")
+def test_a_file_says_prompt_tools_model_and_limits() -> None:
+    made = parse_definition(REVIEWER, source="reviewer.md")
+    assert made == AgentDefinition(
+        name="reviewer",
+        description="Reviews a change. Use when: a change is ready.",
+        system="You review changes.\n\nBe brief.",
+        tools=("read_file", "grep", "glob", "shell", "mcp__docs__*"),
+        model="openai:gpt-5-mini",
+        behavior=Behavior(max_turns=12, max_cost=0.5, thinking="high"),
+        source="reviewer.md",
+    )
+
+
+@pytest.mark.covers("BYD-03")
+def test_what_a_file_leaves_out_is_as_the_parent_has_it() -> None:
+    made = parse_definition("---\nmodel: inherit\n---\n", name="plain")
+    assert made == AgentDefinition(name="plain")
+    assert parse_definition("Just a prompt.", name="x").system == "Just a prompt."
+    assert parse_definition("---\ntools: []\n---\n", name="x").tools == ()
+    assert parse_definition("---\ntools:\n  - Read\n  - custom\n---\n", name="x").tools == ("read_file", "custom")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("---\nmax_turns: many\n---\n", "max_turns"),
+        ("---\nmax_turns: 0\n---\n", "more than 0"),
+        ("---\nmax_cost: nan\n---\n", "more than 0"),
+        ("---\nthinking: a lot\n---\n", "thinking"),
+        ("---\nname: ../escape\n---\n", "1 to 64"),
+        ("---\nname: ''\n---\n", "1 to 64"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_place(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        parse_definition(text, source="some/file.md")
+    assert "some/file.md" in str(caught.value)
+
+
+def write(folder: Path, **files: str | bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.md").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+@pytest.mark.covers("BYD-03")
+def test_folders_are_read_and_those_of_a_project_only_with_trust(tmp_path: Path) -> None:
+    user = write(tmp_path / "user", zeta="Z", both="---\ndescription: the user's\n---\n")
+    project = tmp_path / "project"
+    write(project / ".agents" / "agents", both="---\ndescription: the project's\n---\n", alpha="A")
+    write(project / ".agent" / "agents", alpha="another A", broken="---\nmax_turns: x\n---\n")
+
+    wary = load_definitions(user=[user, tmp_path / "none"], project=project)
+    assert [(d.name, d.description) for d in wary.definitions] == [("both", "the user's"), ("zeta", "")]
+    assert {s.reason for s in wary.skipped} == {"the project is not trusted"}
+    assert len(wary.skipped) == 4
+
+    trusting = load_definitions(user=[user], project=project, trusted=True)
+    assert [(d.name, d.description) for d in trusting.definitions] == [
+        ("alpha", ""),
+        ("both", "the project's"),
+        ("zeta", ""),
+    ]
+    assert trusting.definitions[0].system == "A"
+    reasons = {Path(s.path).stem: s.reason for s in trusting.skipped}
+    assert "is defined by" in reasons["alpha"]
+    assert "is defined by" in reasons["both"]
+    assert "max_turns" in reasons["broken"]
+
+
+def test_what_is_no_definition_is_skipped_with_a_reason(tmp_path: Path) -> None:
+    folder = write(tmp_path, binary=b"\xff\xfe\x00", large="x" * 300_000, fine="ok")
+    (folder / "notes.txt").write_text("not Markdown")
+    (folder / "folder.md").mkdir()
+    found = load_definitions(user=[folder])
+    assert [d.name for d in found.definitions] == ["fine"]
+    assert {Path(s.path).stem: s.reason.split(":")[0] for s in found.skipped} == {
+        "binary": "it is not UTF-8",
+        "large": "it is larger than 256 KiB, so it is no definition of a sub-agent",
+    }
+
+
+@pytest.mark.covers("BYD-03")
+async def test_a_kind_of_a_file_runs_with_its_prompt_and_its_tools(tmp_path: Path) -> None:
+    write(tmp_path, scout="---\ndescription: Looks around.\ntools: Read, Write, Nonsense\n---\nLook around.")
+    model = ScriptedModel(spawn("go", "scout"), "seen", "done")
+    one = Agent(
+        model,
+        system="Parent.",
+        execution=MemoryEnv({}),
+        tools=builtin_tools(),
+        subagents=load_definitions(user=[tmp_path]).definitions,
+    )
+    assert (await one.run("go")).text == "done"
+    request = model.requests[1].request
+    assert (request.system, [t.name for t in request.tools]) == ("Look around.", ["read_file", "write_file"])
+
+
+@given(st.text())
+def test_any_text_is_a_definition_or_an_error_that_says_why(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert parse_definition(text, name="x").name
