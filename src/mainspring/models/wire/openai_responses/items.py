@@ -94,7 +94,7 @@ class Items:
         if kind is None or item.role not in (None, "assistant"):
             self._by_place.pop(place, None)
             return
-        if item.id is not None and item.id in self._by_id:
+        if self._named(item, kind) is not None:
             return
         self._open(kind, item, place, out)
 
@@ -104,7 +104,7 @@ class Items:
         if kind is None or item.role not in (None, "assistant"):
             self._keep(item)
             return
-        known = self._by_id.get(item.id) if item.id is not None else None
+        known = self._named(item, kind)
         if known is None:
             known = self._by_place.get(place)
             if known is not None and (known.kind != kind or (known.done and not self._repeats(known, item))):
@@ -123,7 +123,7 @@ class Items:
             if kind is None or item.role not in (None, "assistant"):
                 self._keep(item)
                 continue
-            known = self._by_id.get(item.id) or next((k for k in strangers if _may_be(k, kind, item)), None)
+            known = self._named(item, kind) or next((k for k in strangers if _may_be(k, kind, item)), None)
             if known in strangers:
                 strangers.remove(known)
             if known is None:
@@ -200,6 +200,11 @@ class Items:
         if place is not None:
             self._by_place[place] = made
         return made
+
+    def _named(self, item: Item, kind: Kind) -> Growing | None:
+        """The item of this kind that has the id."""
+        known = self._by_id.get(item.id)
+        return known if known is not None and known.kind == kind else None
 
     def _growing(self, kind: Kind, event: Event, out: list[StreamEvent]) -> Growing | None:
         """The item that a piece is of, also if its beginning was not told; ``None`` for pieces that come behind its end."""

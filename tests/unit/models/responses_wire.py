@@ -1,0 +1,89 @@
+"""What the tests of the Responses protocol share: answers to decode, requests to read back."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mainspring.events import Done, StreamEvent
+from mainspring.messages import ContentBlock, Message
+from mainspring.models.answer import AnswerReader
+from mainspring.models.dialect_responses import ResponsesDialect
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
+
+
+def profile(dialect: ResponsesDialect = ResponsesDialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+    info = ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts)
+    return Profile(info, "http://host/v1", responses=dialect)
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}", **fields}
+
+
+def added(at: int, type: str, **fields: Any) -> dict[str, Any]:
+    return event("output_item.added", output_index=at, item={"type": type, "id": f"i{at}", **fields})
+
+
+def done(at: int, type: str, **fields: Any) -> dict[str, Any]:
+    return event("output_item.done", output_index=at, item={"type": type, "id": f"i{at}", **fields})
+
+
+def delta(kind: str, at: int, text: str, **fields: Any) -> dict[str, Any]:
+    return event(f"{kind}.delta", output_index=at, item_id=f"i{at}", delta=text, **fields)
+
+
+def completed(*output: dict[str, Any], status: str = "completed", **fields: Any) -> dict[str, Any]:
+    return event(status, response={"id": "resp_1", "status": status, "output": list(output), **fields})
+
+
+def text_item(text: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "role": "assistant",
+        "id": "i0",
+        "content": [{"type": "output_text", "text": text}],
+        **fields,
+    }
+
+
+def sse(*objects: dict[str, Any] | str) -> bytes:
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in objects]
+    return "".join(f"data: {text}\n\n" for text in texts).encode()
+
+
+def read(body: bytes, using: Profile | None = None) -> list[StreamEvent]:
+    """The events of an answer; raises what is wrong with it."""
+    reader = AnswerReader(ResponsesDecoder(using or profile()))
+    events = [*reader.feed(body), *reader.finish()]
+    if reader.error is not None:
+        raise reader.error
+    return events
+
+
+def message(*objects: dict[str, Any] | str, using: Profile | None = None) -> Message:
+    """The message of a streamed answer."""
+    last = read(sse(*objects), using)[-1]
+    assert isinstance(last, Done)
+    return last.message
+
+
+def whole(answer: dict[str, Any], using: Profile | None = None) -> Message:
+    """The message of an answer that was not streamed."""
+    last = read(json.dumps(answer).encode(), using)[-1]
+    assert isinstance(last, Done)
+    return last.message
+
+
+def calls(of: Message) -> list[tuple[str, str, Any]]:
+    return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in of.tool_uses]
+
+
+def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
+    """The body of a request, read back."""
+    return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
+
+
+def assistant(*blocks: ContentBlock, model: str = "m1") -> Message:
+    return Message("assistant", blocks, provider="host", model=model)

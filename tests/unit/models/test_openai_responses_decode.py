@@ -1,0 +1,468 @@
+"""Answers over Responses: the table of events, and hosts that leave out, repeat or change what they say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mainspring.errors import (
+    AuthenticationError,
+    ContextExceededError,
+    InvalidResponseError,
+    ModelError,
+    NetworkError,
+    RateLimitedError,
+)
+from mainspring.events import ThinkingEnd
+from mainspring.messages import RedactedThinkingBlock, TextBlock, ThinkingBlock
+from mainspring.models.answer import AnswerReader
+from mainspring.models.port import ModelInfo
+from mainspring.models.profile import Profile
+from mainspring.models.wire.openai_responses import ResponsesDecoder
+from mainspring.models.wire.openai_responses.marks import read_mark
+from tests.unit.models.responses_wire import (
+    added,
+    calls,
+    completed,
+    delta,
+    done,
+    event,
+    message,
+    profile,
+    read,
+    sse,
+    text_item,
+    whole,
+)
+
+USAGE = {
+    "input_tokens": 100,
+    "input_tokens_details": {"cached_tokens": 60},
+    "output_tokens": 40,
+    "output_tokens_details": {"reasoning_tokens": 30},
+    "total_tokens": 140,
+}
+FULL = (
+    event("created", response={"id": "resp_1", "status": "in_progress", "output": []}),
+    event("in_progress", response={"id": "resp_1", "status": "in_progress"}),
+    added(0, "reasoning", summary=[]),
+    event("reasoning_summary_part.added", output_index=0, item_id="i0", summary_index=0),
+    delta("reasoning_summary_text", 0, "Let me ", summary_index=0),
+    delta("reasoning_summary_text", 0, "look.", summary_index=0),
+    done(0, "reasoning", summary=[{"type": "summary_text", "text": "Let me look."}], encrypted_content="gAAA"),
+    added(1, "message", role="assistant", content=[]),
+    event(
+        "content_part.added", output_index=1, item_id="i1", content_index=0, part={"type": "output_text", "text": ""}
+    ),
+    delta("output_text", 1, "Hel", content_index=0),
+    delta("output_text", 1, "lo", content_index=0),
+    event("output_text.done", output_index=1, item_id="i1", content_index=0, text="Hello"),
+    done(1, "message", role="assistant", phase="commentary", content=[{"type": "output_text", "text": "Hello"}]),
+    added(2, "function_call", call_id="call_a", name="look", arguments=""),
+    delta("function_call_arguments", 2, '{"at":'),
+    delta("function_call_arguments", 2, ' "x"}'),
+    event("function_call_arguments.done", output_index=2, item_id="i2", arguments='{"at": "x"}'),
+    done(2, "function_call", call_id="call_a", name="look", arguments='{"at": "x"}'),
+    completed(usage=USAGE),
+)
+
+
+@pytest.mark.covers("PRV-10", "STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
+def test_each_event_of_the_host_has_its_event_of_ours() -> None:
+    events = read(sse(*FULL))
+
+    assert [e.type for e in events] == [
+        "start",
+        "thinking_start",
+        "thinking_delta",
+        "thinking_delta",
+        "thinking_end",
+        "text_start",
+        "text_delta",
+        "text_delta",
+        "text_end",
+        "toolcall_start",
+        "toolcall_delta",
+        "toolcall_delta",
+        "toolcall_end",
+        "done",
+    ]
+    last = message(*FULL)
+    assert (last.thinking, last.text, calls(last)) == ("Let me look.", "Hello", [("call_a", "look", {"at": "x"})])
+    assert last.stop_reason == "tool_use"
+
+
+@pytest.mark.covers("PRV-10")
+@pytest.mark.parametrize("kind", ["output_text", "refusal", "reasoning_text", "reasoning_summary_text"])
+def test_pieces_belong_to_the_item_that_grows(kind: str) -> None:
+    reasons = "reasoning" in kind
+    last = message(added(0, "reasoning" if reasons else "message"), delta(kind, 0, "Hm."), completed())
+
+    assert (last.thinking, last.text) == (("Hm.", "") if reasons else ("", "Hm."))
+
+
+@pytest.mark.covers("MOD-29")
+def test_tokens_are_counted_once() -> None:
+    info = ModelInfo("m1", "host", prices=(1.0, 10.0, 0.1, 1.0))
+    usage = message(*FULL, using=Profile(info, "http://host/v1")).usage
+
+    assert usage is not None
+    assert (usage.input_tokens, usage.cache_read, usage.output_tokens, usage.reasoning_tokens) == (40, 60, 40, 30)
+    assert usage.total_tokens == 140
+    assert usage.cost is not None
+    assert usage.cost.total == pytest.approx((40 * 1 + 60 * 0.1 + 40 * 10) / 1e6)
+
+
+def test_reasoning_keeps_what_it_needs_to_go_back() -> None:
+    block = message(*FULL).content[0]
+
+    assert isinstance(block, ThinkingBlock)
+    assert read_mark(block.signature) == {"type": "reasoning", "id": "i0", "encrypted_content": "gAAA"}
+    text = message(*FULL).content[1]
+    assert isinstance(text, TextBlock)
+    assert read_mark(text.signature) == {"id": "i1", "phase": "commentary"}
+
+
+def test_each_part_of_the_reasoning_is_a_block() -> None:
+    parts = [{"type": "summary_text", "text": text} for text in ("One.", "Two.")]
+    streamed = message(
+        added(0, "reasoning"),
+        delta("reasoning_summary_text", 0, "One.", summary_index=0),
+        delta("reasoning_summary_text", 0, "Two.", summary_index=1),
+        done(0, "reasoning", summary=parts, encrypted_content="e"),
+        completed(),
+    )
+    told = whole({"output": [{"type": "reasoning", "id": "i0", "summary": parts, "encrypted_content": "e"}]})
+
+    for last in (streamed, told):
+        blocks = [b for b in last.content if isinstance(b, ThinkingBlock)]
+        assert [b.thinking for b in blocks] == ["One.", "Two."]
+        assert read_mark(blocks[0].signature) == {"part": "summary"}
+        assert read_mark(blocks[1].signature) == {"type": "reasoning", "id": "i0", "encrypted_content": "e"}
+
+
+def test_encrypted_reasoning_without_a_word_is_kept() -> None:
+    events = read(sse(added(0, "reasoning"), done(0, "reasoning", summary=[], encrypted_content="e"), completed()))
+
+    end = next(e for e in events if isinstance(e, ThinkingEnd))
+    assert end.thinking == ""
+    assert "encrypted_content" in str(events[-1].partial.content[0])
+
+
+# --- the ways of saying less, or more ----------------------------------------------------------------------------------
+
+
+def without(*kinds: str) -> list[dict[str, Any]]:
+    return [e for e in FULL if not e["type"].removeprefix("response.").startswith(kinds)]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        without("output_item.done"),
+        without("output_text.delta", "function_call_arguments.delta", "reasoning_summary_text.delta"),
+        without("output_item.added"),
+        without("output_item.added", "output_text.delta", "function_call_arguments.delta", "reasoning_summary"),
+        without("created", "in_progress", "content_part", "output_text.done", "function_call_arguments.done"),
+        [e for event_ in FULL for e in (event_, event_) if not e["type"].endswith(".delta")],
+    ],
+    ids=["no items done", "no pieces", "no beginnings", "only items done", "bare", "all twice, no pieces"],
+)
+def test_what_a_host_leaves_out_or_repeats_changes_nothing(events: list[dict[str, Any]]) -> None:
+    told = [e["item"] for e in FULL if e["type"].endswith("item.done")]
+    last = message(*events[:-1], completed(*told, usage=USAGE))
+
+    assert (last.thinking, last.text, calls(last)) == ("Let me look.", "Hello", [("call_a", "look", {"at": "x"})])
+    assert last.stop_reason == "tool_use"
+
+
+def test_all_may_be_told_only_at_the_end() -> None:
+    told = [e["item"] for e in FULL if e["type"].endswith("item.done")]
+    last = message(completed(*told, usage=USAGE))
+
+    assert [b.__class__.__name__ for b in last.content] == ["ThinkingBlock", "TextBlock", "ToolUseBlock"]
+    assert calls(last) == [("call_a", "look", {"at": "x"})]
+    assert last.content == whole({"status": "completed", "output": told}).content
+
+
+def test_the_finished_answer_says_nothing_twice() -> None:
+    told = [e["item"] for e in FULL if e["type"].endswith("item.done")]
+    last = message(*FULL[:-1], completed(*told))
+    others = message(*FULL[:-1], completed(*[{**item, "id": f"other{at}"} for at, item in enumerate(told)]))
+
+    assert last.content == others.content == message(*FULL).content
+
+
+def test_ids_that_change_from_event_to_event_do_no_harm() -> None:
+    numbers = iter(range(100))
+    events = json.loads(json.dumps(FULL))
+    for e in events:
+        for holder in (e, e.get("item") or {}):
+            for name in ("id", "item_id"):
+                if name in holder:
+                    holder[name] = f"rotated-{next(numbers)}"
+    last = message(*events)
+
+    assert (last.thinking, last.text, calls(last)) == ("Let me look.", "Hello", [("call_a", "look", {"at": "x"})])
+
+
+def test_places_that_are_all_the_same_do_no_harm() -> None:
+    events = [{**e, "output_index": 0} if "output_index" in e else e for e in FULL]
+    last = message(*events)
+
+    assert (last.thinking, last.text, calls(last)) == ("Let me look.", "Hello", [("call_a", "look", {"at": "x"})])
+
+
+def test_pieces_without_id_and_place_continue_what_grows() -> None:
+    events = [{k: v for k, v in e.items() if k not in ("output_index", "item_id")} for e in FULL]
+
+    assert message(*events).text == "Hello"
+
+
+def test_parallel_calls_may_be_told_in_turns() -> None:
+    last = message(
+        added(0, "function_call", call_id="a", name="one"),
+        added(1, "function_call", call_id="b", name="two"),
+        delta("function_call_arguments", 0, '{"x"'),
+        delta("function_call_arguments", 1, '{"y"'),
+        delta("function_call_arguments", 0, ":1}"),
+        delta("function_call_arguments", 1, ":2}"),
+        completed(),
+    )
+
+    assert calls(last) == [("a", "one", {"x": 1}), ("b", "two", {"y": 2})]
+
+
+def test_the_last_word_about_a_message_or_a_call_holds() -> None:
+    last = message(
+        added(0, "message"),
+        delta("output_text", 0, "Trimmed."),
+        done(0, "message", role="assistant", content=[{"type": "output_text", "text": "The whole text."}]),
+        added(1, "function_call", call_id="a", name="look"),
+        delta("function_call_arguments", 1, '{"at": "old'),
+        done(1, "function_call", call_id="a", name="look", arguments='{"at": "new"}'),
+        completed(),
+    )
+
+    assert (last.text, calls(last)) == ("The whole text.", [("a", "look", {"at": "new"})])
+
+
+@pytest.mark.parametrize("arguments", [None, "", " ", "null", "{}"])
+def test_a_call_without_arguments_is_an_empty_object(arguments: str | None) -> None:
+    assert calls(message(done(0, "function_call", call_id="a", name="now", arguments=arguments), completed())) == [
+        ("a", "now", {})
+    ]
+
+
+def test_calls_without_an_id_or_with_one_that_is_taken_get_their_own() -> None:
+    events = (
+        event("created", response={"id": "resp_abc"}),
+        done(0, "function_call", call_id="a", name="one", arguments="{}"),
+        event("output_item.done", output_index=1, item={"type": "function_call", "name": "two", "arguments": "{}"}),
+        done(2, "function_call", call_id="a", name="three", arguments="{}"),
+        completed(),
+    )
+    ids = [c.id for c in message(*events).tool_uses]
+
+    assert len(set(ids)) == 3
+    assert ids == [c.id for c in message(*events).tool_uses]
+
+
+def test_a_name_that_comes_late_is_taken() -> None:
+    last = message(
+        delta("function_call_arguments", 0, '{"a":1}'),
+        done(0, "function_call", call_id="call_z", name="late", arguments='{"a":1}'),
+        completed(),
+    )
+
+    assert calls(last) == [("call_z", "late", {"a": 1})]
+
+
+def test_free_text_for_a_custom_tool_is_its_argument() -> None:
+    last = message(
+        added(0, "custom_tool_call", call_id="a", name="sql", input=""),
+        delta("custom_tool_call_input", 0, "SELECT "),
+        delta("custom_tool_call_input", 0, "1"),
+        done(0, "custom_tool_call", call_id="a", name="sql", input="SELECT 1"),
+        completed(),
+    )
+
+    assert calls(last) == [("a", "sql", {"input": "SELECT 1"})]
+
+
+@pytest.mark.parametrize(
+    "type",
+    ["web_search_call", "code_interpreter_call", "file_search_call", "image_generation_call", "mcp_call", "novelty"],
+)
+def test_what_the_host_does_by_itself_is_no_call(type: str) -> None:
+    last = message(
+        added(0, type, name="x", arguments="{}"),
+        event(f"{type}.in_progress", output_index=0, item_id="i0"),
+        event("mcp_call_arguments.delta", output_index=0, item_id="i0", delta="{}"),
+        event("shell_call_output_content.delta", output_index=0, delta={"stdout": "x"}),
+        done(0, type, status="completed", output="text", arguments="{}", name="x"),
+        done(1, "message", role="assistant", content=[{"type": "output_text", "text": "Found it."}]),
+        completed(),
+    )
+
+    assert (last.text, last.tool_uses, last.stop_reason) == ("Found it.", (), "end_turn")
+
+
+def test_a_refusal_is_text() -> None:
+    part = {"type": "refusal", "refusal": "No."}
+
+    assert whole({"output": [text_item("", content=[part])]}).text == "No."
+
+
+def test_a_summary_that_the_host_made_is_kept_once() -> None:
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
+    last = message(done(0, "compaction", encrypted_content="gAAA"), completed(item, text_item("Hi")))
+
+    kept = [b for b in last.content if isinstance(b, RedactedThinkingBlock)]
+    assert len(kept) == 1
+    assert last.text == "Hi"
+
+
+@pytest.mark.covers("MOD-04")
+def test_an_empty_answer_has_one_empty_text() -> None:
+    assert message(completed()).content == (TextBlock(""),)
+    assert whole({"output": []}).content == (TextBlock(""),)
+
+
+# --- how it ends -------------------------------------------------------------------------------------------------------
+
+
+def test_the_cap_of_a_reply_is_told() -> None:
+    last = message(
+        added(0, "function_call", call_id="a", name="write"),
+        delta("function_call_arguments", 0, '{"text": "half'),
+        completed(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    )
+
+    assert last.stop_reason == "max_tokens"
+    assert last.tool_uses[0].raw_input == '{"text": "half'
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "code"),
+    [
+        ("content_filter", ModelError, "content_filter"),
+        ("context_length_exceeded", ContextExceededError, "overflow"),
+        ("power_cut", NetworkError, "stream_cut"),
+    ],
+)
+def test_an_answer_that_was_stopped_is_an_error(reason: str, kind: type[ModelError], code: str) -> None:
+    with pytest.raises(kind) as caught:
+        message(
+            added(0, "message"),
+            delta("output_text", 0, "So far"),
+            completed(status="incomplete", incomplete_details={"reason": reason}),
+        )
+
+    assert caught.value.reason == code
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "So far"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down"},
+        {"type": "error", "error": {"type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "Slow down"}},
+        {"error": {"code": "rate_limit_exceeded", "message": "Slow down"}},
+        event(
+            "failed", response={"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "Slow down"}}
+        ),
+    ],
+)
+def test_an_error_inside_the_stream_is_an_error(failure: dict[str, Any]) -> None:
+    with pytest.raises(RateLimitedError, match="Slow down") as caught:
+        message(added(0, "message"), delta("output_text", 0, "So far"), failure)
+
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "So far"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ({"error": {"code": "invalid_api_key", "message": "Bad key"}}, AuthenticationError),
+        ({"status": "failed", "output": [], "error": {"code": "server_error", "message": "Oops"}}, NetworkError),
+        ({"status": "failed", "output": [], "error": None}, ModelError),
+        ({"detail": "Could not parse your authentication token. Please try signing in again."}, AuthenticationError),
+        ({"status": "cancelled", "output": []}, NetworkError),
+        ({"status": "queued", "output": []}, InvalidResponseError),
+        ({"object": "response.input_tokens", "input_tokens": 51}, InvalidResponseError),
+        ({"choices": [{"message": {"content": "Hi"}}]}, InvalidResponseError),
+    ],
+)
+def test_a_whole_answer_that_is_none_is_an_error(answer: dict[str, Any], kind: type[ModelError]) -> None:
+    with pytest.raises(kind):
+        whole(answer)
+
+
+@pytest.mark.covers("STR-13")
+def test_a_stream_without_its_end_is_cut() -> None:
+    with pytest.raises(NetworkError, match="before the answer was complete") as caught:
+        message(*FULL[:-1])
+
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "Hello"
+
+
+def test_a_host_may_end_with_done_alone() -> None:
+    assert message(*FULL[:-1], "[DONE]").text == "Hello"
+
+
+def test_nothing_counts_behind_the_end() -> None:
+    assert message(*FULL, added(9, "message"), delta("output_text", 9, "More"), "[DONE]").text == "Hello"
+
+
+def test_nothing_at_all_is_an_error() -> None:
+    for data in (b"", b"data: [DONE]\n\n", b": ping\n\n"):
+        with pytest.raises(InvalidResponseError, match="empty"):
+            read(data)
+    with pytest.raises(InvalidResponseError, match="web page"):
+        read(b"<html></html>")
+    with pytest.raises(InvalidResponseError, match="no JSON"):
+        read(b"data: hello\n\n")
+
+
+def test_values_of_the_wrong_type_are_left_out() -> None:
+    last = message(
+        {"type": "response.created", "response": {"id": 5, "output": {}}},
+        {"type": "response.output_item.added", "output_index": "0", "item": {"type": "message", "id": 7, "content": {}}},
+        {"type": "response.output_text.delta", "output_index": "0", "delta": "Hi\x07", "logprobs": 1},
+        {"type": "response.output_item.done", "output_index": 1, "item": {"type": "function_call", "call_id": "a", "name": "f", "arguments": {"x": 1}}},
+        {"type": "response.completed", "response": {"output": [5], "usage": []}},
+    )  # fmt: skip
+
+    assert (last.text, calls(last)) == ("Hi\x07", [("a", "f", {"x": 1})])
+
+
+def test_control_characters_and_halves_of_characters_are_taken() -> None:
+    raw = [
+        '{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"i0"}}',
+        '{"type":"response.output_text.delta","output_index":0,"item_id":"i0","delta":"a\tb \\ud83d"}',
+        '{"type":"response.output_text.delta","output_index":0,"item_id":"i0","delta":"\\ude00 \\ud83d!"}',
+    ]
+
+    assert message(*raw, completed()).text == "a\tb 😀 �!"
+
+
+def test_the_name_of_an_event_stands_for_its_type() -> None:
+    body = b"".join(
+        f"event: {e['type']}\ndata: {json.dumps({k: v for k, v in e.items() if k != 'type'})}\n\n".encode()
+        for e in FULL
+    )
+
+    assert read(body)[-1].partial.text == "Hello"
+
+
+def test_the_decoder_knows_when_an_answer_is_complete() -> None:
+    decoder = ResponsesDecoder(profile())
+    reader = AnswerReader(decoder)
+    reader.feed(sse(*FULL[:-1]))
+    assert (decoder.complete, decoder.ended) == (False, False)
+    reader.feed(sse(FULL[-1]))
+    assert (decoder.complete, decoder.ended) == (True, True)

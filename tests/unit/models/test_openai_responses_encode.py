@@ -1,0 +1,483 @@
+"""Requests over Responses: what is sent, what goes back to the model that made it, and what is encoded only once."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.dialect_responses import ResponsesDialect
+from mainspring.models.http_model import HttpModel
+from mainspring.models.port import ModelRequest, Scratch
+from mainspring.models.profile import Profile
+from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.wire.openai_responses import Responses, encode_request
+from mainspring.models.wire.openai_responses.marks import make_mark, read_mark
+from tests.unit.models.responses_wire import (
+    added,
+    assistant,
+    body,
+    completed,
+    delta,
+    done,
+    message,
+    profile,
+    sse,
+    text_item,
+)
+
+LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+NOW = ToolSpec("now", "Tell the time.", {"type": "object"})
+PICTURE = ImageBlock("image/png", "QUJD")
+HI = [Message.user("Hi")]
+
+
+def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
+    assert body(HI, system="Be kind.") == {
+        "model": "m1",
+        "stream": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "instructions": "Be kind.",
+        "input": [{"type": "message", "role": "user", "content": "Hi"}],
+    }
+
+
+def test_the_options_of_a_request() -> None:
+    sent = body(
+        HI,
+        profile(ResponsesDialect(prompt_cache_key=True, strict_tools=False, parallel_calls=False, strict_schema=True)),
+        tools=[LOOK, NOW],
+        tool_choice="look",
+        max_output_tokens=99,
+        temperature=0.5,
+        thinking="high",
+        session_id="s1",
+        schema={"type": "object"},
+        extra={"service_tier": "flex"},
+    )
+
+    assert sent["tools"] == [
+        {
+            "type": "function",
+            "name": "look",
+            "description": "Look at it.",
+            "parameters": LOOK.input_schema,
+            "strict": False,
+        },
+        {
+            "type": "function",
+            "name": "now",
+            "description": "Tell the time.",
+            "parameters": {"type": "object", "properties": {}},
+            "strict": False,
+        },
+    ]
+    assert sent["tool_choice"] == {"type": "function", "name": "look"}
+    assert sent["parallel_tool_calls"] is False
+    assert (sent["max_output_tokens"], sent["temperature"]) == (99, 0.5)
+    assert sent["reasoning"] == {"effort": "high", "summary": "auto"}
+    assert sent["prompt_cache_key"] == "s1"
+    assert sent["text"] == {
+        "format": {"type": "json_schema", "name": "answer", "schema": {"type": "object"}, "strict": True}
+    }
+    assert sent["service_tier"] == "flex"
+
+
+@pytest.mark.covers("CAC-09")
+def test_the_session_names_the_cache_only_where_that_is_wanted_and_taken() -> None:
+    knows = profile(ResponsesDialect(prompt_cache_key=True))
+
+    assert body(HI, knows, session_id="s1")["prompt_cache_key"] == "s1"
+    assert "prompt_cache_key" not in body(HI, knows, session_id="s1", cache=False)
+    assert "prompt_cache_key" not in body(HI, knows)
+    assert "prompt_cache_key" not in body(HI, profile(), session_id="s1")
+
+
+@pytest.mark.covers("MOD-36")
+@pytest.mark.parametrize(
+    ("level", "accepted", "sent"),
+    [
+        ("minimal", ("low", "medium", "high"), {"effort": "low", "summary": "auto"}),
+        ("xhigh", ("low", "medium", "high"), {"effort": "high", "summary": "auto"}),
+        ("medium", ("minimal", "low", "medium", "high", "xhigh"), {"effort": "medium", "summary": "auto"}),
+        ("off", ("none", "low", "high"), {"effort": "none"}),
+        ("off", ("minimal", "low"), {"effort": "minimal"}),
+        ("high", (), None),
+    ],
+)
+def test_the_nearest_level_that_the_host_takes_is_sent(level: Any, accepted: tuple[str, ...], sent: Any) -> None:
+    assert (
+        body(HI, profile(ResponsesDialect(efforts=accepted), reasoning=True), thinking=level).get("reasoning") == sent
+    )
+
+
+@pytest.mark.covers("MOD-37")
+def test_a_schema_is_left_out_where_the_host_takes_none() -> None:
+    assert "text" not in body(HI, profile(ResponsesDialect(json_schema=False)), schema={"type": "object"})
+    assert body(HI, schema={"type": "object"})["text"]["format"]["schema"] == {"type": "object"}
+
+
+def test_a_model_that_does_not_reason_is_asked_for_nothing_of_it() -> None:
+    sent = body(HI, profile(ResponsesDialect(efforts=())), thinking="high")
+
+    assert "reasoning" not in sent
+    assert "include" not in sent
+
+
+def test_the_hosts_own_tools_stand_beside_ours() -> None:
+    sent = body(HI, tools=[NOW], extra={"tools": [{"type": "web_search"}], "include": ["file_search_call.results"]})
+    alone = body(HI, extra={"tools": [{"type": "web_search"}]})
+
+    assert [tool["type"] for tool in sent["tools"]] == ["function", "web_search"]
+    assert sent["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
+    assert alone["tools"] == [{"type": "web_search"}]
+
+
+def test_what_the_caller_says_of_the_text_joins_the_schema() -> None:
+    sent = body(HI, schema={"type": "object"}, extra={"text": {"verbosity": "low"}})
+
+    assert set(sent["text"]) == {"format", "verbosity"}
+
+
+def test_system_text_goes_where_the_host_wants_it() -> None:
+    history = [Message.user("Hi"), Message.system("In French."), Message.user("Well?")]
+    first = profile(ResponsesDialect(system="message", system_role="system"))
+
+    sent = body(history, first, system="Be kind.")
+    assert "instructions" not in sent
+    assert [(m["role"], m["content"]) for m in sent["input"]] == [
+        ("system", "Be kind."),
+        ("user", "Hi"),
+        ("system", "In French."),
+        ("user", "Well?"),
+    ]
+    assert [m["role"] for m in body(history, system="Be kind.")["input"]] == ["user", "developer", "user"]
+    assert body(HI, profile(ResponsesDialect(instructions="Say something.")))["instructions"] == "Say something."
+    assert "instructions" not in body(HI, system="  ")
+
+
+def test_a_turn_with_calls_and_results() -> None:
+    sent = body(
+        [
+            Message.user("Look"),
+            assistant(TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}), ToolUseBlock("c2", "now")),
+            Message(
+                "user", (ToolResultBlock("c1", "look", "a wall"), ToolResultBlock("c2", "now", ""), TextBlock("Hurry!"))
+            ),
+        ]
+    )
+
+    assert sent["input"][1:] == [
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Looking.", "annotations": []}],
+        },
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at":"x"}'},
+        {"type": "function_call", "call_id": "c2", "name": "now", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "a wall"},
+        {"type": "function_call_output", "call_id": "c2", "output": "(no output)"},
+        {"type": "message", "role": "user", "content": "Hurry!"},
+    ]
+
+
+def test_images_are_parts_of_messages_and_of_results() -> None:
+    history = [
+        Message.user([TextBlock("See"), PICTURE]),
+        assistant(ToolUseBlock("c1", "shot")),
+        Message("user", (ToolResultBlock("c1", "shot", (TextBlock("Here:"), PICTURE)),)),
+    ]
+    image = {"type": "input_image", "image_url": "data:image/png;base64,QUJD"}
+
+    first, _, result = body(history)["input"]
+
+    assert first["content"] == [{"type": "input_text", "text": "See"}, image]
+    assert result["output"] == [{"type": "input_text", "text": "Here:"}, image]
+    _, _, text, shown = body(history, profile(ResponsesDialect(tool_images=False)))["input"]
+    assert text["output"] == "Here:\n[the image follows in the next user message]"
+    assert shown["content"][1] == image
+    blind = json.dumps(body(history, profile(vision=False)))
+    assert "base64" not in blind
+    assert "image/png image left out" in blind
+
+
+ANSWER = (
+    added(0, "reasoning"),
+    delta("reasoning_summary_text", 0, "One.", summary_index=0),
+    delta("reasoning_summary_text", 0, "Two.", summary_index=1),
+    done(
+        0,
+        "reasoning",
+        encrypted_content="gAAA",
+        summary=[{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}],
+    ),
+    done(1, "message", role="assistant", phase="commentary", content=[{"type": "output_text", "text": "I look."}]),
+    done(2, "function_call", call_id="c1", name="look", namespace="eyes", arguments='{"at":"x"}'),
+    completed(),
+)
+
+
+def asked_again(*events: Any, using: Profile | None = None, sending: Profile | None = None) -> list[dict[str, Any]]:
+    """The items of an answer when it goes back."""
+    answer = message(*events, using=using)
+    results = tuple(ToolResultBlock(c.id, c.name, "ok") for c in answer.tool_uses)
+    follow = [Message("user", results)] if results else [Message.user("Go on")]
+    return body([Message.user("Hi"), answer, *follow], sending or using)["input"][1:-1]
+
+
+def test_what_the_model_made_goes_back_to_it_as_it_came() -> None:
+    assert asked_again(*ANSWER) == [
+        {
+            "type": "reasoning",
+            "id": "i0",
+            "summary": [{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}],
+            "encrypted_content": "gAAA",
+        },
+        {
+            "type": "message",
+            "id": "i1",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
+            "status": "completed",
+            "phase": "commentary",
+        },
+        {
+            "type": "function_call",
+            "id": "i2",
+            "call_id": "c1",
+            "name": "look",
+            "arguments": '{"at":"x"}',
+            "namespace": "eyes",
+        },
+    ]
+
+
+@pytest.mark.parametrize("other", [profile(model="m2"), profile(provider="elsewhere")])
+def test_reasoning_and_marks_stay_with_the_model_that_made_them(other: Profile) -> None:
+    sent = asked_again(*ANSWER, sending=other)
+
+    assert [item["type"] for item in sent] == ["message", "function_call"]
+    assert not any({"id", "phase", "namespace", "status"} & set(item) for item in sent)
+    assert "gAAA" not in json.dumps(sent)
+
+
+def test_reasoning_that_the_host_does_not_know_any_more_stays_away_and_takes_the_ids_with_it() -> None:
+    bare = [added(0, "reasoning"), delta("reasoning_summary_text", 0, "Hm."), *ANSWER[4:]]
+
+    sent = asked_again(*bare)
+    assert [item["type"] for item in sent] == ["message", "function_call"]
+    assert not any("id" in item for item in sent)
+    keeps = profile(ResponsesDialect(store=True))
+    assert [item.get("id") for item in asked_again(*bare, using=keeps)] == ["i0", "i1", "i2"]
+    without = profile(ResponsesDialect(reasoning="none"))
+    assert [item["type"] for item in asked_again(*ANSWER, using=without)] == ["message", "function_call"]
+    nameless = profile(ResponsesDialect(item_ids=False))
+    assert not any("id" in item for item in asked_again(*ANSWER, using=nameless))
+    assert asked_again(*ANSWER, using=nameless)[0]["encrypted_content"] == "gAAA"
+
+
+def test_readable_reasoning_goes_back_as_readable_reasoning() -> None:
+    item = asked_again(
+        added(0, "reasoning"), delta("reasoning_text", 0, "Raw."), done(1, **text_item("Hi")), completed()
+    )[0]
+
+    assert item["content"] == [{"type": "reasoning_text", "text": "Raw."}]
+    assert item["summary"] == []
+
+
+def test_ids_that_are_too_long_stay_away() -> None:
+    long = "x" * 65
+    item = {"type": "message", "id": long, "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+
+    assert "id" not in asked_again(completed(item))[0]
+
+
+def test_a_summary_that_the_host_made_goes_back() -> None:
+    sent = asked_again(completed({"type": "compaction", "id": "cmp", "encrypted_content": "g"}, text_item("Hi")))
+
+    assert sent[0] == {"type": "compaction", "id": "cmp", "encrypted_content": "g"}
+
+
+def test_marks_of_other_protocols_are_left_alone() -> None:
+    foreign = assistant(
+        ThinkingBlock("Hm.", "reasoning_content"),
+        RedactedThinkingBlock('{"type":"reasoning.encrypted"}'),
+        TextBlock("Hi", '{"google":1}'),
+        ToolUseBlock("c1", "now", signature='{"google":1}'),
+    )
+    sent = body([foreign, Message("user", (ToolResultBlock("c1", "now", "noon"),))])["input"]
+
+    assert [item["type"] for item in sent] == ["message", "function_call", "function_call_output"]
+    assert "google" not in json.dumps(sent)
+    assert read_mark("responses:{broken") is None
+    assert make_mark(id=None) is None
+
+
+def test_unreadable_arguments_become_an_object() -> None:
+    sent = body(
+        [assistant(ToolUseBlock("c1", "f", {}, '{"a": 1')), Message("user", (ToolResultBlock("c1", "f", "no"),))]
+    )
+
+    assert json.loads(sent["input"][0]["arguments"]) == {"unreadable_arguments": '{"a": 1'}
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    assert body([Message.user("a\ud800b")])["input"][0]["content"] == "a�b"
+
+
+# --- encoded once ------------------------------------------------------------------------------------------------------
+
+
+def turn(number: int) -> list[Message]:
+    mark = make_mark(type="reasoning", id=f"rs_{number}", encrypted_content="g" * 100)
+    call = ToolUseBlock(f"c{number}", "look", {"at": f"place {number}"}, signature=make_mark(id=f"fc_{number}"))
+    return [
+        assistant(ThinkingBlock(f"Thought {number}", mark), TextBlock(f"Step {number}"), call),
+        Message("user", (ToolResultBlock(f"c{number}", "look", (TextBlock(f"result {number}"), PICTURE)),)),
+    ]
+
+
+@pytest.mark.parametrize("system", ["instructions", "message"])
+def test_what_was_sent_before_is_a_prefix_for_fifty_turns(system: Any) -> None:
+    using = profile(ResponsesDialect(system=system))
+    scratch, history, before = Scratch(), [Message.user("Go")], b""
+    for number in range(50):
+        request = ModelRequest(list(history), system="S", tools=(LOOK, NOW), max_output_tokens=100, scratch=scratch)
+        sent = encode_request(request, using)
+        assert sent.startswith(before.removesuffix(b"]}"))
+        assert sent == encode_request(replace(request, scratch=None, messages=tuple(history)), using)
+        before = sent
+        history += turn(number)
+
+
+def test_the_second_encoding_costs_under_a_tenth_of_the_first() -> None:
+    tools = [ToolSpec(f"tool{n}", "Does something. " * 10, LOOK.input_schema) for n in range(40)]
+    ratios: list[float] = []
+    for _ in range(5):
+        history = [Message.user("Go"), *[m for number in range(100) for m in turn(number)]]
+        fresh = [replace(tool) for tool in tools]
+        scratch = Scratch()
+        start = time.process_time()
+        encode_request(ModelRequest(history, system="S", tools=fresh, scratch=scratch), profile())
+        first = time.process_time() - start
+        history = [*history, *turn(100)]
+        start = time.process_time()
+        for _ in range(10):
+            encode_request(ModelRequest(history, system="S", tools=fresh, scratch=scratch), profile())
+        ratios.append((time.process_time() - start) / 10 / first)
+
+    assert min(ratios) < 0.1
+
+
+def test_another_dialect_starts_anew() -> None:
+    scratch = Scratch()
+    history = [Message.user("Go"), *turn(1)]
+
+    def sent(dialect: ResponsesDialect) -> Any:
+        return json.loads(encode_request(ModelRequest(history, tools=[NOW], scratch=scratch), profile(dialect)))
+
+    assert any("id" in item for item in sent(ResponsesDialect())["input"])
+    assert not any("id" in item for item in sent(ResponsesDialect(item_ids=False))["input"])
+    assert "strict" not in sent(ResponsesDialect())["tools"][0]
+    assert sent(ResponsesDialect(strict_tools=True))["tools"][0]["strict"] is True
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fields"),
+    [
+        ("Unsupported parameter: 'temperature' is not supported with this model.", "temperature"),
+        ("Unsupported parameter: 'max_output_tokens'", "max_output_tokens"),
+        ("Unknown parameter: 'prompt_cache_key'.", "prompt_cache_key"),
+        ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "include reasoning"),
+        ("Encrypted content is not supported with this model.", "include"),
+        ("Unrecognized request argument supplied: store", "store"),
+        ("Unknown parameter: 'text.format'", "text"),
+        ("Unknown parameter: 'parallel_tool_calls'", "parallel_tool_calls"),
+    ],
+)
+async def test_a_field_that_the_host_refuses_is_left_out(refusal: str, fields: str) -> None:
+    transport = MemoryTransport(
+        MemoryResponse(json.dumps({"error": {"message": refusal, "type": "invalid_request_error"}}).encode(), 400),
+        MemoryResponse(sse(*ANSWER)),
+    )
+    dialect = ResponsesDialect(prompt_cache_key=True, parallel_calls=True, strict_tools=False)
+    model = HttpModel(profile(dialect, reasoning=True), Responses(), transport=transport)
+    request = ModelRequest(
+        HI,
+        tools=[NOW],
+        thinking="low",
+        temperature=1,
+        max_output_tokens=9,
+        session_id="s",
+        schema={"type": "object"},
+    )
+
+    answer = await model.complete(request)
+
+    first, second = (json.loads(sent.body) for sent in transport.requests)
+    assert set(first) - set(second) == set(fields.split())
+    assert answer.text == "I look."
+
+
+@pytest.mark.parametrize(
+    ("refusal", "change"),
+    [
+        (
+            "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+            ResponsesDialect(item_ids=False),
+        ),
+        (
+            "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
+            ResponsesDialect(item_ids=False),
+        ),
+        ("The encrypted content gAAA could not be verified.", ResponsesDialect(reasoning="none")),
+        ("Your organization must be verified to generate reasoning summaries.", ResponsesDialect(summary="")),
+        ("Instructions are required", ResponsesDialect(instructions="You are a helpful assistant.")),
+        (
+            "Unsupported value: 'minimal' is not supported. Supported values are: 'low', 'medium' and 'high'.",
+            ResponsesDialect(efforts=("low", "medium", "high")),
+        ),
+        ("Invalid value: 'developer' is not supported, expected system", ResponsesDialect(system_role="system")),
+        ("Unknown parameter: 'tools[0].strict'", ResponsesDialect(strict_tools=None)),
+    ],
+)
+def test_refusals_and_what_answers_them(refusal: str, change: ResponsesDialect) -> None:
+    if "Unsupported value" in refusal:
+        refusal = f"reasoning.effort: {refusal}"
+
+    assert change in [changed.responses for changed in Responses().without(profile(), refusal)]
+
+
+@pytest.mark.covers("PRV-35")
+async def test_a_version_that_the_host_does_not_know_is_left_out() -> None:
+    refusal = b'{"error":{"code":"BadRequest","message":"API version not supported"}}'
+    transport = MemoryTransport(MemoryResponse(refusal, 400), MemoryResponse(sse(*ANSWER)))
+    using = replace(profile(), query="a=1&api-version=2024-12-01-preview")
+    model = HttpModel(using, Responses(), transport=transport)
+
+    await model.complete(ModelRequest(HI))
+
+    assert [sent.url for sent in transport.requests] == [
+        "http://host/v1/responses?a=1&api-version=2024-12-01-preview",
+        "http://host/v1/responses?a=1",
+    ]
+
+
+def test_a_refusal_of_a_value_changes_nothing() -> None:
+    assert list(Responses().without(profile(), "temperature must be between 0 and 2")) == []
+    assert [p.info.vision for p in Responses().without(profile(), "This model does not support image input")] == [False]
