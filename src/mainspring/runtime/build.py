@@ -31,6 +31,7 @@ from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug
+from mainspring.sessions.rewind import FileRecorder
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 
@@ -126,7 +127,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             behavior=behavior_of(settings.config),
             execution=env,
             permissions=permissions,
-            plugs=plugs if session is None else [*plugs, SessionPlug(session)],
+            plugs=plugs if session is None else [*plugs, FileRecorder(session), SessionPlug(session)],
         )
     except BaseException:
         if session is not None:

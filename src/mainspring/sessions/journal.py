@@ -15,6 +15,7 @@ from mainspring.errors import SessionError
 from mainspring.messages import Message, utc_now
 from mainspring.sessions.entries import (
     BranchEntry,
+    CustomEntry,
     Entry,
     LabelEntry,
     PairEntry,
@@ -136,6 +137,10 @@ class Journal:
             self._labels[entry.target] = entry.label
         self.leaf = id
         return entry
+
+    def note(self, custom_type: str, data: Any) -> CustomEntry:
+        """Make a custom entry that only matters beside a message: by itself it makes nobody store the session."""
+        return self.record(CustomEntry, custom_type=custom_type, data=data)
 
     async def flush(self, *, durable: bool = False) -> bool:
         """Store what was recorded, in one write.

@@ -191,6 +191,11 @@ class JsonlStore:
         self.home = Path(home)
         self.root = self.home / "sessions"
 
+    @property
+    def files_folder(self) -> str:
+        """The folder for contents of files."""
+        return str(self.home / "files")
+
     def create(self, header: SessionEntry) -> JsonlLog:
         """A new session; nothing is stored yet."""
         if self.exists(checked_id(header.id)):

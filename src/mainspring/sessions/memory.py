@@ -84,6 +84,11 @@ class MemoryStore:
     def __init__(self) -> None:
         self.sessions: dict[str, _Kept] = {}
 
+    @property
+    def files_folder(self) -> None:
+        """There is none."""
+        return None
+
     def create(self, header: SessionEntry) -> MemoryLog:
         """A new session; nothing is stored yet."""
         if self.exists(checked_id(header.id)):

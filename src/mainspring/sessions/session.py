@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.loop import Pending
 from mainspring.messages import AgentMessage
+from mainspring.sessions.blobs import Blobs
 from mainspring.sessions.entries import (
     VERSION,
     BranchEntry,
@@ -46,10 +47,12 @@ class Session(AbstractContextManager["Session"]):
         interrupted: Whether the process of its last run was killed.
         store: Where it is kept.
         journal: Writes its entries.
+        blobs: Contents of files from before tools changed them.
     """
 
     def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
         self.store = store
+        self.blobs = Blobs(store.files_folder)
         self.journal = Journal(log, header, options)
         self.id = header.id
         self.cwd = header.cwd

@@ -130,6 +130,11 @@ class SessionLog(Protocol):
 class SessionStore(Protocol):
     """Where sessions are kept."""
 
+    @property
+    def files_folder(self) -> str | None:
+        """The folder for contents of files from before tools changed them; ``None`` keeps them in memory."""
+        ...
+
     def create(self, header: SessionEntry) -> SessionLog:
         """A new session. Nothing is stored before its first `append`."""
         ...

@@ -28,6 +28,7 @@ EPILOG = """commands:
   config show       the settings and where each comes from
   config set KEY VALUE, config unset KEY
                     change your own settings
+  rewind [SESSION]  go back before the last prompt, files too; --list, --dry-run, --undo
   trust [DIR]       let what a folder brings act: settings, hooks, memory
   memory show, memory add NOTE
                     what is remembered from conversation to conversation
@@ -234,6 +235,24 @@ def _export() -> Parser:
     return parser
 
 
+def _rewind() -> Parser:
+    parser = _noun("rewind", "Go back in a conversation, together with the files that its tools changed.")
+    parser.add_argument("session", nargs="?", help="its id or title; the folder's last one if left out")
+    parser.add_argument("--list", action="store_true", help="the moments to go back to")
+    parser.add_argument(
+        "--to", default="1", metavar="N", help="before the Nth prompt from the end (default 1), or an entry's id"
+    )
+    parser.add_argument("--undo", action="store_true", help="take the last rewind back")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--files-only", action="store_true", help="leave the conversation as it is")
+    which.add_argument("--conversation-only", action="store_true", help="leave the files as they are")
+    parser.add_argument("--dry-run", action="store_true", help="tell what would happen")
+    parser.add_argument("--force", action="store_true", help="replace files that somebody else changed since, too")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
 def _trust() -> Parser:
     parser = _noun("trust", "Let what a folder brings (settings, hooks, extensions, servers, skills, memory) act.")
     parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder; this one if left out")
@@ -274,6 +293,7 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "config": _config,
     "replay": _replay,
     "export": _export,
+    "rewind": _rewind,
     "trust": _trust,
     "memory": _memory,
 }

@@ -1,0 +1,63 @@
+"""Contents of files, by their hash: each is kept once, for its owner only, outside of any project."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from mainspring.sessions.places import make_private_folder
+
+
+class Blobs:
+    """A store of contents. Blocking; call it in a thread.
+
+    Args:
+        folder: Where they are, made with the first content; ``None`` keeps them in memory.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self._memory: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        """Keep a content; its name, the SHA-256 in hexadecimal.
+
+        Raises:
+            OSError: If it cannot be kept.
+        """
+        name = hashlib.sha256(data).hexdigest()
+        if self.folder is None:
+            self._memory[name] = data
+            return name
+        path = self._path(self.folder, name)
+        if not path.exists():
+            make_private_folder(path.parent)
+            handle, temporary = tempfile.mkstemp(dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """A content by its name; ``None`` if it is not there any more, or is not what its name says."""
+        if self.folder is None:
+            return self._memory.get(name)
+        try:
+            data = self._path(self.folder, name).read_bytes()
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == name else None
+
+    @staticmethod
+    def _path(folder: Path, name: str) -> Path:
+        return folder / name[:2] / name[2:]

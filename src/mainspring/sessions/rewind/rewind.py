@@ -1,0 +1,124 @@
+"""Going back, as a plan says; what is done can be undone in the same way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.env import ExecutionEnv, explain
+from mainspring.errors import AgentBusyError, SessionError
+from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.rewind.plan import Restore, RewindPlan
+from mainspring.sessions.rewind.state import AFTER, BEFORE, REWOUND, FileNote, FileState, RewoundNote, state_of
+from mainspring.sessions.session import Session
+
+
+class Rewound(Struct, frozen=True):
+    """What was done.
+
+    Attributes:
+        files: The files that were changed.
+        conversation: Whether the conversation went back.
+    """
+
+    files: tuple[Restore, ...]
+    conversation: bool
+
+
+async def rewind(
+    session: Session,
+    env: ExecutionEnv,
+    plan: RewindPlan,
+    *,
+    files: bool = True,
+    conversation: bool = True,
+    force: bool = False,
+) -> Rewound:
+    """Go back as a plan says. Either all of it happens or nothing does; `plan_undo` takes it back.
+
+    Args:
+        session: The session.
+        env: Where its files are.
+        plan: What `plan_rewind` or `plan_undo` gave.
+        files: Whether files go back.
+        conversation: Whether the conversation does.
+        force: Whether files that somebody else changed since are replaced too. What they hold is kept, so that an undo brings it
+            back.
+
+    Raises:
+        SessionError: If there are conflicts, a file changed since the plan was made, or one cannot be written.
+        AgentBusyError: If an agent is running in the session.
+    """
+    if any(agent.running for agent in session.journal.agents):
+        raise AgentBusyError("an agent is running in this session; abort() it first")
+    if not session.writable:
+        raise SessionError(f"session {session.id} cannot be written to, so nothing is rewound")
+    restores = plan.restores if files else ()
+    if files:
+        _refuse(plan, force)
+    contents = await _contents(session.blobs, restores)
+    for restore in restores:
+        if await state_of(env, restore.path, None) != restore.current:
+            raise SessionError(f"{restore.path} changed just now; nothing was rewound, look at the plan again")
+    note = RewoundNote(plan.target, plan.left, files, conversation)
+    session.custom(REWOUND, msgspec.to_builtins(note))
+    done: list[Restore] = []
+    try:
+        for restore in restores:
+            await _keep(session, env, restore, BEFORE)
+            await _put(env, restore.path, restore.state, contents.get(restore.path))
+            done.append(restore)
+    except OSError as error:
+        await _take_back(env, session.blobs, done)
+        raise SessionError(f"{restores[len(done)].path}: {explain(error)}; nothing was rewound") from error
+    finally:
+        for restore in done:
+            await _keep(session, env, restore, AFTER)
+        await session.journal.flush(durable=True)
+    if conversation and plan.leaf != session.journal.leaf:
+        session.branch(plan.leaf, "rewind")
+        await session.journal.flush(durable=True)
+    return Rewound(tuple(restores), conversation)
+
+
+def _refuse(plan: RewindPlan, force: bool) -> None:
+    standing = [c for c in plan.conflicts if not (force and c.forcible)]
+    if standing:
+        named = "; ".join(f"{c.path}: {c.reason}" for c in standing[:5])
+        more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
+        raise SessionError(f"nothing was rewound. {named}{more}")
+
+
+async def _contents(blobs: Blobs, restores: tuple[Restore, ...]) -> dict[str, bytes]:
+    contents: dict[str, bytes] = {}
+    for restore in restores:
+        if restore.state.sha256 is None:
+            continue
+        data = await asyncio.to_thread(blobs.get, restore.state.sha256)
+        if data is None:
+            raise SessionError(f"{restore.path}: the content that was kept is gone; nothing was rewound")
+        contents[restore.path] = data
+    return contents
+
+
+async def _keep(session: Session, env: ExecutionEnv, restore: Restore, kind: str) -> None:
+    state = await state_of(env, restore.path, session.blobs)
+    session.journal.note(kind, msgspec.to_builtins(FileNote(restore.path, state)))
+
+
+async def _put(env: ExecutionEnv, path: str, state: FileState, data: bytes | None) -> None:
+    if data is None:
+        await env.remove(path)
+    else:
+        await env.write_bytes(path, data, parents=True)
+
+
+async def _take_back(env: ExecutionEnv, blobs: Blobs, done: list[Restore]) -> None:
+    for restore in reversed(done):
+        data = blobs.get(restore.current.sha256) if restore.current.sha256 else None
+        try:
+            await _put(env, restore.path, restore.current, data)
+        except OSError:
+            continue  # the notes in the session still say what it was

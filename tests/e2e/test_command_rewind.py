@@ -1,0 +1,51 @@
+"""Going back with the command: what a run changed is undone by another process."""
+
+import json
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.covers("BYD-02")
+def test_a_run_is_taken_back_and_forth(command: Command) -> None:
+    (command.folder / "a.txt").write_text("one\n", encoding="utf-8")
+    change = Reply(
+        "",
+        calls=[
+            ("write_file", {"path": "a.txt", "content": "two\n"}),
+            ("write_file", {"path": "b.txt", "content": "x"}),
+        ],
+    )
+    command.server.script += ["Hello.", change, "Changed.", "Again."]
+    assert command.run("-p", "hello").code == 0
+    assert command.run("--continue", "-p", "change it", "--allow", "write_file").code == 0
+
+    listed = command.run("rewind", "--list")
+    told = command.run("rewind", "--dry-run")
+    assert [line.split("before: ")[1] for line in listed.out.splitlines()] == ["change it", "hello"]
+    assert "changes back" in told.out
+    assert "goes away" in told.out
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
+
+    back = command.run("rewind")
+    assert (back.code, "--undo" in back.err) == (0, True)
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "one\n"
+    assert not (command.folder / "b.txt").exists()
+    assert command.run("--continue", "-p", "go on").code == 0
+    assert "change it" not in json.dumps(command.server.requests[-1]["messages"])
+    assert "hello" in json.dumps(command.server.requests[-1]["messages"])
+
+    (command.folder / "a.txt").write_text("mine\n", encoding="utf-8")
+    refused = command.run("rewind", "--undo")
+    assert refused.code == 2
+    assert "changed since" in refused.err
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "mine\n"
+    assert command.run("rewind", "--undo", "--force", "--files-only").code == 0
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
+    assert (command.folder / "b.txt").read_text(encoding="utf-8") == "x"

@@ -1,0 +1,242 @@
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring import Agent, Session
+from mainspring.env import LocalEnv
+from mainspring.errors import SessionError
+from mainspring.messages import Message
+from mainspring.sessions import MemoryStore
+from mainspring.sessions.blobs import Blobs
+from mainspring.sessions.rewind import FileRecorder, plan_rewind, plan_undo, rewind
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.tools.builtin import builtin_tools
+
+pytestmark = pytest.mark.covers("BYD-02")
+
+
+class Project:
+    """A folder, a session and an agent that does what it is told."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "project"
+        self.folder.mkdir()
+        self.env = LocalEnv(str(self.folder))
+        self.session = Session.create(self.folder, home=root / "home")
+
+    async def do(self, *calls: Call) -> str:
+        """One run with these calls; the id of its last entry."""
+        replies = [Reply(calls=[call]) for call in calls]
+        agent = Agent(
+            ScriptedModel(*replies, Reply("done")),
+            execution=self.env,
+            tools=builtin_tools(),
+            session=self.session,
+            plugs=[FileRecorder(self.session)],
+        )
+        await agent.run(f"do {len(calls)} things")
+        return self.session.journal.leaf or ""
+
+    def files(self) -> dict[str, str]:
+        return {p.name: p.read_text(encoding="utf-8") for p in sorted(self.folder.iterdir())}
+
+
+@pytest.fixture
+async def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def write(name: str, text: str) -> Call:
+    return Call("write_file", {"path": name, "content": text})
+
+
+async def test_files_and_conversation_go_back_together_and_forth_again(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"), write("b.txt", "new\n"))
+
+    plan = await plan_rewind(project.session, project.env, start)
+    assert [(Path(r.path).name, r.action) for r in plan.restores] == [("a.txt", "change"), ("b.txt", "delete")]
+    assert plan.messages == 6
+    assert project.files() == {"a.txt": "two\n", "b.txt": "new\n"}  # a plan changes nothing
+
+    await rewind(project.session, project.env, plan)
+    assert project.files() == {"a.txt": "one\n"}
+    assert len(project.session.messages) == 4
+
+    await rewind(project.session, project.env, await plan_undo(project.session, project.env))
+    assert project.files() == {"a.txt": "two\n", "b.txt": "new\n"}
+    assert len(project.session.messages) == 10
+
+    await rewind(project.session, project.env, await plan_undo(project.session, project.env))
+    assert project.files() == {"a.txt": "one\n"}
+    assert len(project.session.messages) == 4
+
+
+@pytest.mark.parametrize(("files", "conversation"), [(True, False), (False, True)])
+async def test_each_goes_back_without_the_other(project: Project, files: bool, conversation: bool) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    plan = await plan_rewind(project.session, project.env, start)
+
+    await rewind(project.session, project.env, plan, files=files, conversation=conversation)
+
+    assert project.files()["a.txt"] == ("one\n" if files else "two\n")
+    assert len(project.session.messages) == (4 if conversation else 8)
+
+
+async def test_a_file_that_somebody_else_changed_is_not_touched(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"), write("b.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"), write("b.txt", "two\n"))
+    (project.folder / "a.txt").write_text("mine\n", encoding="utf-8")
+
+    plan = await plan_rewind(project.session, project.env, start)
+    with pytest.raises(SessionError, match=r"nothing was rewound.*a\.txt.*changed since"):
+        await rewind(project.session, project.env, plan)
+    assert project.files() == {"a.txt": "mine\n", "b.txt": "two\n"}
+
+    await rewind(project.session, project.env, plan, force=True)
+    assert project.files() == {"a.txt": "one\n", "b.txt": "one\n"}
+    await rewind(project.session, project.env, await plan_undo(project.session, project.env))
+    assert project.files() == {"a.txt": "mine\n", "b.txt": "two\n"}
+
+
+async def test_what_changed_between_plan_and_rewind_is_noticed(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    plan = await plan_rewind(project.session, project.env, start)
+    (project.folder / "a.txt").write_text("mine\n", encoding="utf-8")
+
+    with pytest.raises(SessionError, match="changed just now"):
+        await rewind(project.session, project.env, plan)
+
+    assert project.files() == {"a.txt": "mine\n"}
+
+
+async def test_a_write_that_fails_leaves_everything_as_it_was(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"), write("z.txt", "new\n"))
+    plan = await plan_rewind(project.session, project.env, start)
+
+    class Broken(LocalEnv):
+        async def remove(self, path: str) -> None:
+            raise PermissionError(13, "Permission denied", path)
+
+    with pytest.raises(SessionError, match=r"z\.txt.*nothing was rewound"):
+        await rewind(project.session, Broken(str(project.folder)), plan)
+
+    assert project.files() == {"a.txt": "two\n", "z.txt": "new\n"}
+    assert len(project.session.messages) == 10
+
+
+async def test_commands_are_told_since_nobody_knows_what_they_changed(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(Call("shell", {"command": "echo x > c.txt"}))
+
+    plan = await plan_rewind(project.session, project.env, start)
+
+    assert plan.uncovered == ("shell: echo x > c.txt",)
+    assert plan.restores == ()
+
+
+async def test_files_have_one_past_whatever_branches_there_are(project: Project) -> None:
+    first = await project.do(write("a.txt", "one\n"))
+    second = await project.do(write("a.txt", "two\n"))
+    project.session.branch(first)
+    await project.do(write("a.txt", "three\n"))
+
+    plan = await plan_rewind(project.session, project.env, second)
+    await rewind(project.session, project.env, plan)
+
+    assert project.files() == {"a.txt": "two\n"}
+    texts = [m.text for m in project.session.messages if isinstance(m, Message) and m.role == "user" and m.text]
+    assert texts == ["do 1 things", "do 1 things"]
+
+
+async def test_a_session_that_was_stored_can_be_rewound_by_another_process(project: Project, tmp_path: Path) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    project.session.close()
+
+    with Session.open(project.session.id, home=tmp_path / "home") as again:
+        await rewind(again, project.env, await plan_rewind(again, project.env, start))
+
+    assert project.files() == {"a.txt": "one\n"}
+    blobs = [p for p in (tmp_path / "home" / "files").rglob("*") if p.is_file()]
+    assert {p.stat().st_mode & 0o077 for p in blobs} == {0}
+    assert all(p.parent.name + p.name == hashlib.sha256(p.read_bytes()).hexdigest() for p in blobs)
+
+
+async def test_going_back_to_before_everything(project: Project) -> None:
+    (project.folder / "a.txt").write_text("mine\n", encoding="utf-8")
+    await project.do(Call("read_file", {"path": "a.txt"}), write("a.txt", "two\n"))
+
+    await rewind(project.session, project.env, await plan_rewind(project.session, project.env, None))
+
+    assert project.files() == {"a.txt": "mine\n"}
+    assert project.session.messages == ()
+
+
+async def test_there_is_no_undo_of_nothing_and_no_entry_that_is_not_there(project: Project) -> None:
+    await project.do(write("a.txt", "one\n"))
+
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await plan_undo(project.session, project.env)
+    with pytest.raises(SessionError, match="no entry nowhere"):
+        await plan_rewind(project.session, project.env, "nowhere")
+
+
+async def test_a_content_that_was_tampered_with_is_not_written(project: Project, tmp_path: Path) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    for path in (tmp_path / "home" / "files").rglob("*"):
+        if path.is_file():
+            path.write_text("evil", encoding="utf-8")
+
+    with pytest.raises(SessionError, match="is gone"):
+        await rewind(project.session, project.env, await plan_rewind(project.session, project.env, start))
+
+    assert project.files() == {"a.txt": "two\n"}
+
+
+names = st.sampled_from(["a.txt", "b.txt", "c.txt"])
+steps = st.lists(st.tuples(names, st.sampled_from(["1", "2", "3"])), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, st.data())
+def test_every_moment_comes_back_as_it_was(script: list[tuple[str, str]], data: st.DataObject) -> None:
+    async def run() -> None:
+        env = MemoryEnv()
+        session = Session.create("/", home=MemoryStore())
+        moments: list[tuple[str | None, dict[str, bytes]]] = [(None, dict(env.files))]
+        for name, text in script:
+            agent = Agent(
+                ScriptedModel(Reply(calls=[write(name, text)]), Reply("ok")),
+                execution=env,
+                tools=builtin_tools(),
+                session=session,
+                plugs=[FileRecorder(session)],
+            )
+            await agent.run("go")
+            moments.append((session.journal.leaf, dict(env.files)))
+        entry, files = data.draw(st.sampled_from(moments))
+        now = dict(env.files)
+        await rewind(session, env, await plan_rewind(session, env, entry))
+        assert dict(env.files) == files
+        await rewind(session, env, await plan_undo(session, env))
+        assert dict(env.files) == now
+
+    asyncio.run(run())
+
+
+def test_blobs_keep_a_content_once(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "files")
+
+    assert blobs.put(b"x") == blobs.put(b"x")
+    assert len([p for p in (tmp_path / "files").rglob("*") if p.is_file()]) == 1
+    assert blobs.get(blobs.put(b"y")) == b"y"
+    assert blobs.get("0" * 64) is None
