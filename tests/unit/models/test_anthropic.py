@@ -22,14 +22,20 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models import HttpModel, ProviderConfig, create_model, create_model_provider, get_provider_factory
+from mainspring.models import (
+    HttpModel,
+    ProviderConfig,
+    create_anthropic_adapter,
+    create_model,
+    create_model_provider,
+    get_provider_factory,
+)
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.providers.anthropic import (
     CONTEXT_BETA,
     MODEL,
-    create_anthropic_adapter,
     dialect_of,
 )
 from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
@@ -43,7 +49,13 @@ MANAGED = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 
 
 def made(**settings: Any) -> HttpModel:
-    return create_anthropic_adapter({"api_key": "k", **settings})
+    return adapter({"api_key": "k", **settings})
+
+
+def adapter(config: Any) -> HttpModel:
+    model = create_anthropic_adapter(config)
+    assert isinstance(model, HttpModel)
+    return model
 
 
 def offline(*answers: MemoryResponse, using: Profile | None = None) -> tuple[HttpModel, MemoryTransport]:
@@ -83,7 +95,7 @@ async def test_a_typed_configuration_or_a_dict(config: Any) -> None:
     models = [
         await create_model_provider(config),
         await get_provider_factory("anthropic")(config),
-        create_anthropic_adapter(config),
+        adapter(config),
         create_model("anthropic:claude-opus-4-8", api_key="k"),
     ]
 
@@ -104,7 +116,7 @@ async def test_the_environment_fills_what_is_missing_or_empty(
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "")
-    model = create_anthropic_adapter(config)
+    model = adapter(config)
 
     assert (await model._key(), model.model) == ("from-env", MODEL)
     assert model.profile.base_url == "https://api.anthropic.com"
@@ -225,7 +237,7 @@ async def test_it_answers_without_a_network() -> None:
 @pytest.mark.covers("STR-12")
 async def test_it_streams_from_a_real_server() -> None:
     async with serve(chunked(GOOD[:50], GOOD[50:300], GOOD[300:])) as server:
-        model = create_anthropic_adapter({"base_url": server.url, "model": "claude-sonnet-4-5"})
+        model = adapter({"base_url": server.url, "model": "claude-sonnet-4-5"})
         try:
             response = await model.complete(ModelRequest(HI))
         finally:

@@ -519,7 +519,9 @@ def test_a_budget_is_not_asked_for_in_the_middle_of_calls_made_without_thinking(
         history = [Message.user("Go"), *middle]
         assert "thinking" not in body(history, profile(BUDGET), **ask)
         assert "thinking" in body(history, profile(ADAPTIVE), **ask)
-        assert "thinking" in body([*history, Message.user("And?")], profile(BUDGET), **ask)
+        assert "thinking" not in body([*history, Message.user("And?")], profile(BUDGET), **ask)
+        answered = [*history, assistant(TextBlock("Noon."))]
+        assert "thinking" in body([*answered, Message.user("And?")], profile(BUDGET), **ask)
     assert "thinking" in body([Message.user("Go"), *turn(1)], profile(BUDGET), **ask)
 
 

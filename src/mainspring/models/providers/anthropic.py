@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from mainspring.errors import ProviderConfigError
 from mainspring.models import api_versions
-from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import require_key, setting
 from mainspring.models.dialect_messages import MessagesDialect, ThinkingOff
 from mainspring.models.http_model import HttpModel
@@ -22,6 +20,7 @@ BASE_URL = "https://api.anthropic.com"
 MODEL = "claude-sonnet-4-20250514"
 URL_VARIABLE = "ANTHROPIC_BASE_URL"
 KEY_HEADER = "x-api-key"
+BETA_HEADER = "anthropic-beta"
 PATH = "/v1/messages"
 
 CONTEXT_BETA = "context-management-2025-06-27"
@@ -51,52 +50,19 @@ def build(config: ProviderConfig) -> HttpModel:
     home = setting(None, URL_VARIABLE) or BASE_URL
     base_url = setting(config.base_url) or home
     key = require_key(NAME, given_key(config), base_url=base_url, home=home)
-    return messages_model(config, provider=NAME, model=config.model or MODEL, base_url=base_url, key=key)
-
-
-def messages_model(
-    config: ProviderConfig,
-    *,
-    provider: str,
-    model: str,
-    base_url: str,
-    key: str,
-    key_header: str = KEY_HEADER,
-) -> HttpModel:
-    """A model at a host that speaks Anthropic Messages.
-
-    Raises:
-        ProviderConfigError: If a setting is wrong.
-    """
+    model = config.model or MODEL
     profile = http_profile(
         config,
-        provider=provider,
+        provider=NAME,
         model=model,
         base_url=base_url,
         path=PATH,
         accepts=_configured(config, dialect_of(model)),
-        key_header=key_header,
-        headers={"anthropic-version": own_setting(config, "anthropic_version", str) or api_versions.ANTHROPIC},
+        key_header=KEY_HEADER,
+        headers={"anthropic-version": own_setting(config, "anthropic_version") or api_versions.ANTHROPIC},
     )
-    betas = _betas(profile.messages)
-    if betas:
-        given = {name.lower(): name for name in profile.headers}.get("anthropic-beta", "anthropic-beta")
-        names = [*profile.headers.get(given, "").split(","), *betas]
-        joined = ",".join(dict.fromkeys([name.strip() for name in names if name.strip()]))
-        profile = replace(profile, headers={**profile.headers, given: joined})
+    profile = replace(profile, headers=_with_betas(profile.headers, profile.messages))
     return HttpModel(profile, AnthropicMessages(), credential(config, key), timeouts=timeouts(config))
-
-
-def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any] | None = None) -> HttpModel:
-    """A model of Anthropic from its configuration.
-
-    Args:
-        config: A `ProviderConfig`, or a dict of its fields; the environment fills what is missing.
-
-    Raises:
-        ProviderConfigError: If there is no key, or a setting is wrong.
-    """
-    return build(as_config(config or {}, NAME))
 
 
 def dialect_of(model: str) -> MessagesDialect:
@@ -145,17 +111,19 @@ def _thinking_off(family: str, version: tuple[int, int]) -> ThinkingOff:
 def _configured(config: ProviderConfig, dialect: MessagesDialect) -> MessagesDialect:
     """The dialect with the settings that stand beside the others."""
     managed = own_setting(config, "context_management", bool | dict[str, Any])
-    ttl = own_setting(config, "cache_ttl", str)
-    changes: dict[str, Any] = {
-        "extra_betas": tuple(own_setting(config, "extra_betas", list[str]) or ()),
-        "context_management": CLEAR_TOOL_USES if managed is True else managed or None,
-    }
-    if ttl not in (None, "", "5m", "1h"):
-        raise ProviderConfigError(
-            f"Setting `cache_ttl` of {config.provider} must be 5m or 1h, not {ttl!r}", provider=config.provider
-        )
-    return replace(dialect, **changes, **({"cache_ttl": ttl} if ttl else {}))
+    return replace(
+        dialect,
+        cache_ttl=own_setting(config, "cache_ttl", Literal["5m", "1h"]) or "5m",
+        extra_betas=tuple(own_setting(config, "extra_betas", list[str]) or ()),
+        context_management=CLEAR_TOOL_USES if managed is True else managed or None,
+    )
 
 
-def _betas(dialect: MessagesDialect) -> tuple[str, ...]:
-    return dialect.extra_betas if dialect.context_management is None else (*dialect.extra_betas, CONTEXT_BETA)
+def _with_betas(headers: dict[str, str], dialect: MessagesDialect) -> dict[str, str]:
+    """The headers with the betas that are asked for, behind those that stand there already."""
+    betas = dialect.extra_betas if dialect.context_management is None else (*dialect.extra_betas, CONTEXT_BETA)
+    if not betas:
+        return headers
+    given = next((name for name in headers if name.lower() == BETA_HEADER), BETA_HEADER)
+    names = [name.strip() for name in (*headers.get(given, "").split(","), *betas)]
+    return {**headers, given: ",".join(dict.fromkeys([name for name in names if name]))}

@@ -11,10 +11,10 @@ from mainspring.models.wire.anthropic_messages.schema import answer_schema
 from mainspring.models.wire.anthropic_messages.thinking import LEAST_BUDGET, Thinking
 
 MAX_TOKENS = 32_000
-"""Reply cap where nobody names one, of a model that is known; it must be sent, and costs nothing by itself."""
+"""Reply cap where nobody names one, of a model that is known or new; it must be sent, and costs nothing by itself."""
 
 UNKNOWN_MAX_TOKENS = 8_192
-"""The same for a model that is not known: what even the older ones can."""
+"""The same for a model that is not known: what nearly all of the older ones can."""
 
 _LEAST_ANSWER = 1024
 
@@ -29,7 +29,8 @@ def options(request: ModelRequest, profile: Profile, asked: Thinking) -> dict[st
     """
     dialect = profile.messages
     limit = request.max_output_tokens or profile.max_output_tokens
-    wanted = limit or (MAX_TOKENS if profile.info.max_output_tokens else UNKNOWN_MAX_TOKENS)
+    known = profile.info.max_output_tokens or dialect.thinking in ("both", "adaptive")
+    wanted = limit or (MAX_TOKENS if known else UNKNOWN_MAX_TOKENS)
     limit = clamped(wanted + asked.room, request, profile)
     fields: dict[str, Any] = {"max_tokens": limit, "stream": True}
     thinking = _fitting(asked.field, limit - min(_LEAST_ANSWER, wanted))

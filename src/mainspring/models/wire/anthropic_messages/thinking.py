@@ -114,9 +114,9 @@ def _is_forced(request: ModelRequest, dialect: MessagesDialect) -> bool:
 def _goes_on_unthought(request: ModelRequest, profile: Profile) -> bool:
     """Whether the model is in the middle of calls that it made without thinking: it cannot start to think there."""
     for message in reversed(request.messages):
-        if message.role == "user" and message.tool_results:
+        if message.role != "assistant":
             continue
-        if message.role != "assistant" or not message.tool_uses:
+        if not message.tool_uses:
             return False
         known = is_own(message, profile) and profile.messages.reasoning
         return not known or not any(
