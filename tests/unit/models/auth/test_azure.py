@@ -1,0 +1,194 @@
+"""Azure's command line, Entra ID and Key Vault, each with a stand-in."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.models.auth import SCOPE, AzureCli, EntraId, KeyVaultSecret
+from mainspring.models.auth.azure import has_cli, has_identity
+
+
+def fake_az(folder: Path, script: str) -> Path:
+    """Put an ``az`` on PATH that does what the lines of a shell script say, and counts its runs."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "az"
+    program.write_text(f'#!/bin/sh\necho "$@" >> "{folder}/calls"\n{script}\n')
+    program.chmod(0o755)
+    return folder / "calls"
+
+
+@pytest.fixture
+def bin_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def answer(**fields: Any) -> str:
+    return f"echo '{json.dumps({'accessToken': 'tok', 'tokenType': 'Bearer', **fields})}'"
+
+
+@pytest.mark.covers("PRV-09", "PRV-13")
+async def test_the_command_line_is_asked_once_until_its_token_ends(bin_path: Path) -> None:
+    calls = fake_az(bin_path, answer(expires_on=5000, expiresOn="1999-01-01 00:00:00.000000"))
+    now = [1000.0]
+    source = AzureCli(clock=lambda: now[0])
+
+    assert await source() == {"authorization": "Bearer tok"}
+    await source()
+    assert calls.read_text().splitlines() == [
+        "account get-access-token --resource https://cognitiveservices.azure.com --output json"
+    ]
+    now[0] = 4900
+    await source()
+    assert len(calls.read_text().splitlines()) == 2
+
+
+async def test_older_versions_tell_the_end_in_local_time(bin_path: Path) -> None:
+    end = int(time.time()) + 3600
+    fake_az(bin_path, answer(expiresOn=time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(end))))
+
+    assert (await AzureCli().token()).expires == end
+    fake_az(bin_path, answer(expiresOn="soon"))
+    assert (await AzureCli().token()).expires is None
+
+
+@pytest.mark.covers("PRV-09")
+async def test_what_the_command_line_says_is_told(bin_path: Path) -> None:
+    fake_az(bin_path, "echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1")
+    with pytest.raises(AuthenticationError, match="Please run 'az login'.*Log in with `az login`"):
+        await AzureCli()()
+    for script in ("echo hello", "echo '{}'", "echo '[]'"):
+        fake_az(bin_path, script)
+        with pytest.raises(AuthenticationError, match="without a token"):
+            await AzureCli()()
+
+
+async def test_a_command_line_that_hangs_is_ended(bin_path: Path) -> None:
+    fake_az(bin_path, "exec sleep 30")
+
+    with pytest.raises(ModelTimeoutError, match=r"within 0\.2 s"):
+        await AzureCli(timeout=0.2)()
+
+
+async def test_no_command_line_is_said(bin_path: Path) -> None:
+    assert not has_cli()
+    with pytest.raises(ProviderConfigError, match="`az` is not installed"):
+        await AzureCli()()
+    fake_az(bin_path, "true")
+    assert has_cli()
+
+
+IDENTITY = """
+import time
+asked = []
+
+class _Token:
+    def __init__(self, token, expires_on):
+        self.token, self.expires_on = token, expires_on
+
+class DefaultAzureCredential:
+    name = "default"
+
+    def __init__(self, **options):
+        self.options = options
+
+    def get_token(self, *scopes):
+        asked.append((self.name, scopes))
+        return _Token(f"{self.name}-token", int(time.time()) + 3600)
+
+class ManagedIdentityCredential(DefaultAzureCredential):
+    name = "managed"
+"""
+
+SECRETS = """
+class _Secret:
+    value = "the-key"
+
+class SecretClient:
+    def __init__(self, vault_url, credential):
+        self.vault_url = vault_url
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def get_secret(self, name):
+        if name != "openai-key":
+            raise KeyError(name)
+        return _Secret()
+"""
+
+
+@pytest.fixture
+def azure_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the packages of the extra ``azure``."""
+    for name, code in (("identity", IDENTITY), ("keyvault/secrets", SECRETS)):
+        folder = tmp_path / "site" / "azure" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(code)
+    for known in [name for name in sys.modules if name == "azure" or name.startswith("azure.")]:
+        monkeypatch.delitem(sys.modules, known)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    yield_names = ("azure", "azure.identity", "azure.keyvault", "azure.keyvault.secrets")
+    for name in yield_names:
+        monkeypatch.setitem(sys.modules, name, None)  # Remembered, so that the end of the test forgets the stand-ins.
+        del sys.modules[name]
+
+
+@pytest.mark.covers("PRV-13", "PRV-14")
+@pytest.mark.usefixtures("azure_package")
+async def test_entra_gives_a_token_for_azures_models() -> None:
+    assert has_identity()
+    source = EntraId()
+
+    assert await source() == {"authorization": "Bearer default-token"}
+    await source()
+    asked = sys.modules["azure.identity"].asked
+    assert asked == [("default", ("https://cognitiveservices.azure.com/.default",))]
+    assert SCOPE == "https://cognitiveservices.azure.com/.default"
+    assert await EntraId(client_id="c")() == {"authorization": "Bearer managed-token"}
+
+
+async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:
+    import threading
+
+    threads: list[bool] = []
+
+    class Broken:
+        def get_token(self, scope: str) -> None:
+            threads.append(threading.current_thread() is threading.main_thread())
+            raise RuntimeError(f"no {scope}")
+
+    with pytest.raises(AuthenticationError, match="Entra ID gave no token: no my-scope"):
+        await EntraId("my-scope", credential=Broken())()
+    assert threads == [False]
+
+
+@pytest.mark.covers("PRV-13")
+@pytest.mark.usefixtures("azure_package")
+async def test_a_key_may_be_kept_in_a_vault() -> None:
+    source = KeyVaultSecret("https://v.vault.azure.net", "openai-key", header="api-key")
+
+    assert await source() == {"api-key": "the-key"}
+    source.reject({"api-key": "the-key"})
+    assert await source() == {"api-key": "the-key"}
+    assert await KeyVaultSecret("https://v.vault.azure.net", "openai-key")() == "the-key"
+    with pytest.raises(AuthenticationError, match="secret other of https://v"):
+        await KeyVaultSecret("https://v.vault.azure.net", "other")()
+
+
+async def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "azure", None)
+    monkeypatch.delitem(sys.modules, "azure.identity", raising=False)
+
+    with pytest.raises(ProviderConfigError, match=r"mainspring\[azure\]"):
+        await EntraId()()
+    assert not has_identity()

@@ -1,0 +1,114 @@
+"""Keys, variables and functions as credentials, and how a model uses what they give."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from mainspring.errors import AuthenticationError, ProviderConfigError
+from mainspring.messages import Message
+from mainspring.models.auth import ApiKey, CredentialResolver, EnvironmentKey, FirstOf, FunctionKey
+from mainspring.models.credentials import Given
+from mainspring.models.http_model import HttpModel
+from mainspring.models.port import ModelRequest
+from mainspring.models.transport_memory import MemoryResponse, MemoryTransport
+from mainspring.models.wire.openai_responses import Responses
+from tests.unit.models.responses_wire import completed, profile, sse, text_item
+
+ANSWER = MemoryResponse(sse(completed(text_item("Hi"))))
+REFUSAL = MemoryResponse(b'{"error":{"message":"Bad token secret-1","code":"invalid_token"}}', 401)
+ASK = ModelRequest([Message.user("Hi")])
+
+
+@pytest.mark.covers("PRV-13")
+async def test_each_source_is_a_resolver_and_gives_a_key_or_headers() -> None:
+    sources: list[tuple[CredentialResolver, Given]] = [
+        (ApiKey("k"), "k"),
+        (ApiKey("k", header="api-key"), {"api-key": "k"}),
+        (EnvironmentKey("A", "B", environment={"A": " ", "B": "k"}), "k"),
+        (EnvironmentKey("A", header="api-key", environment={"A": "k"}), {"api-key": "k"}),
+        (FunctionKey(lambda: "k"), "k"),
+        (FunctionKey(lambda: {"x-token": "k"}), {"x-token": "k"}),
+        (FunctionKey(lambda: " k\n", lambda key: {"api-key": key}), {"api-key": "k"}),
+    ]
+    for source, given in sources:
+        assert isinstance(source, CredentialResolver)
+        assert await source() == given
+        source.reject(given)
+        assert await source() == given
+
+
+async def test_a_variable_that_is_not_set_is_named() -> None:
+    with pytest.raises(ProviderConfigError, match="variable A or B is not set"):
+        await EnvironmentKey("A", "B", environment={})()
+
+
+async def test_the_first_source_that_has_something_is_kept() -> None:
+    asked: list[str] = []
+
+    async def nothing() -> str:
+        asked.append("nothing")
+        raise ProviderConfigError("not here")
+
+    def something() -> str:
+        asked.append("something")
+        return "k"
+
+    source = FirstOf([FunctionKey(nothing), FunctionKey(something)])
+
+    assert [await source(), await source()] == ["k", "k"]
+    assert asked == ["nothing", "something", "something"]
+    with pytest.raises(ProviderConfigError, match="not here; variable|not here; No key"):
+        await FirstOf([FunctionKey(nothing), EnvironmentKey("A", environment={})])()
+
+
+@pytest.mark.covers("MOD-35")
+async def test_a_model_sends_the_headers_that_a_credential_gives_anew_for_each_request() -> None:
+    numbers = iter("12")
+
+    async def given() -> Mapping[str, str]:
+        return {"api-key": f"k{next(numbers)}", "x-account": "a"}
+
+    transport = MemoryTransport(ANSWER)
+    model = HttpModel(profile(), Responses(), given, transport=transport)
+    await model.complete(ASK)
+    await model.complete(ASK)
+
+    assert [(r.headers["api-key"], r.headers["x-account"]) for r in transport.requests] == [("k1", "a"), ("k2", "a")]
+    assert "authorization" not in transport.requests[0].headers
+
+
+class Rotating:
+    """Gives a newer token once the old one was refused."""
+
+    def __init__(self) -> None:
+        self.number = 1
+        self.refused: list[Given] = []
+
+    async def __call__(self) -> Given:
+        return {"authorization": f"Bearer secret-{self.number}"}
+
+    def reject(self, given: Given) -> None:
+        self.refused.append(given)
+        self.number += 1
+
+
+@pytest.mark.covers("PRV-29")
+async def test_a_refused_token_is_renewed_once() -> None:
+    credential = Rotating()
+    transport = MemoryTransport(REFUSAL, ANSWER)
+    model = HttpModel(profile(), Responses(), credential, transport=transport)
+
+    assert (await model.complete(ASK)).text == "Hi"
+    assert [r.headers["authorization"] for r in transport.requests] == ["Bearer secret-1", "Bearer secret-2"]
+    assert credential.refused == [{"authorization": "Bearer secret-1"}]
+
+
+async def test_a_token_that_is_refused_twice_is_an_error_that_does_not_show_it() -> None:
+    transport = MemoryTransport(REFUSAL)
+    model = HttpModel(profile(), Responses(), ApiKey("Bearer secret-1", header="authorization"), transport=transport)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await model.complete(ASK)
+
+    assert len(transport.requests) == 1
+    assert "secret-1" not in str(caught.value)

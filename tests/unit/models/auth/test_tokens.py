@@ -1,0 +1,118 @@
+"""Tokens that expire: kept while they can be used, fetched once for all who wait."""
+
+import asyncio
+
+import pytest
+
+from mainspring.errors import AuthenticationError
+from mainspring.models.auth import Token, TokenCredential
+
+
+class Source:
+    """Gives numbered tokens and counts how often it was asked."""
+
+    def __init__(self, lasting: float | None = 1000.0) -> None:
+        self.now = 0.0
+        self.lasting = lasting
+        self.asked: list[str | None] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, refused: str | None) -> Token:
+        self.asked.append(refused)
+        await self.gate.wait()
+        end = None if self.lasting is None else self.now + self.lasting
+        return Token(f"t{len(self.asked)}", end, {"x-account": "a"})
+
+    def credential(self) -> TokenCredential:
+        return TokenCredential(self, early=100, clock=lambda: self.now)
+
+
+@pytest.mark.covers("PRV-13")
+async def test_a_token_is_kept_until_shortly_before_its_end() -> None:
+    source = Source()
+    credential = source.credential()
+
+    assert await credential() == {"authorization": "Bearer t1", "x-account": "a"}
+    source.now = 899
+    assert (await credential.token()).value == "t1"
+    source.now = 901
+    assert (await credential.token()).value == "t2"
+    assert source.asked == [None, None]
+
+
+async def test_a_token_that_lives_shortly_is_not_fetched_each_time() -> None:
+    source = Source(lasting=50)
+    credential = source.credential()
+
+    for source.now in (0, 10, 20):
+        await credential()
+    assert len(source.asked) == 1
+    source.now = 30
+    await credential()
+    assert len(source.asked) == 2
+
+
+async def test_a_token_without_an_end_is_kept_until_it_is_refused() -> None:
+    source = Source(lasting=None)
+    credential = source.credential()
+    given = await credential()
+    source.now = 1e9
+    assert await credential() == given
+
+    credential.reject("something else")
+    credential.reject({"authorization": "Bearer other"})
+    assert await credential() == given
+    credential.reject(given)
+    assert (await credential.token()).value == "t2"
+    assert source.asked == [None, "t1"]
+
+
+async def test_all_who_ask_at_once_share_one_fetch() -> None:
+    source = Source()
+    credential = source.credential()
+
+    tokens = await asyncio.gather(*[credential.token() for _ in range(20)])
+
+    assert {token.value for token in tokens} == {"t1"}
+    assert len(source.asked) == 1
+
+
+async def test_a_fetch_goes_on_when_the_one_who_asked_gives_up() -> None:
+    source = Source()
+    source.gate.clear()
+    credential = source.credential()
+    first, second = asyncio.create_task(credential.token()), asyncio.create_task(credential.token())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    source.gate.set()
+
+    assert (await second).value == "t1"
+    assert len(source.asked) == 1
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_failed_fetch_is_tried_again_by_the_next() -> None:
+    answers: list[Token | Exception] = [AuthenticationError("no"), Token("t")]
+
+    async def fetch(refused: str | None) -> Token:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    credential = TokenCredential(fetch)
+    with pytest.raises(AuthenticationError):
+        await credential()
+    assert (await credential.token()).value == "t"
+
+
+def test_one_credential_serves_several_event_loops() -> None:
+    async def fetch(refused: str | None) -> Token:
+        return Token("t", 1.0)  # long over: each asks anew
+
+    credential = TokenCredential(fetch)
+
+    assert asyncio.run(credential.token()).value == asyncio.run(credential.token()).value == "t"
