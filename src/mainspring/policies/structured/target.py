@@ -10,7 +10,7 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 from mainspring.tools import parse_arguments
 from mainspring.tools.signature import schema_from_type
-from mainspring.tools.validate import schema_problem
+from mainspring.tools.validate import compile_validator, schema_problem
 
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
@@ -50,7 +50,7 @@ class Target:
         self._decode: Callable[[Any], Any] | None = None
         if isinstance(wanted, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", wanted))
-            problem = schema_problem(self.schema)
+            problem = None if compile_validator(self.schema).is_plain else schema_problem(self.schema)
             if problem is not None:
                 raise ConfigError(f"behavior.schema cannot be used: {problem.replace('the schema of this tool', 'it')}")
         else:

@@ -1,0 +1,235 @@
+"""Runs that end in structured output."""
+
+from typing import Any
+
+import jsonschema  # loaded here, as it reads files
+import msgspec
+import pytest
+
+from mainspring.env import MemoryEnv
+from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
+from mainspring.events import OutputHook, TextDelta, ToolGate
+from mainspring.loop import Behavior
+from mainspring.messages import Message
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.policies.structured import OUTPUT_TOOL
+from mainspring.runtime.agent import Agent
+from mainspring.tools import tool
+
+assert jsonschema
+pytestmark = pytest.mark.usefixtures("no_blocking")
+
+
+class Person(msgspec.Struct):
+    name: str
+    age: int
+
+
+ANN = {"name": "Ann", "age": 4}
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"value of {key}"
+
+
+def give(value: Any = None, **fields: Any) -> Call:
+    """A call that gives the final answer."""
+    return Call(OUTPUT_TOOL, value if value is not None else fields)
+
+
+def agent(*script: Any, retries: int = 2, **options: Any) -> Agent:
+    options.setdefault("behavior", Behavior(schema=Person, output_retries=retries))
+    return Agent(ScriptedModel(*script), execution=MemoryEnv({}), tools=[look], **options)
+
+
+def requests(one: Agent) -> list[Any]:
+    assert isinstance(one.model, ScriptedModel)
+    return [seen.request for seen in one.model.requests]
+
+
+def result_texts(one: Agent) -> list[str]:
+    return [r.text for m in one.messages if isinstance(m, Message) for r in m.tool_results]
+
+
+@pytest.mark.covers("AGT-33", "BYD-15", "AGT-42")
+async def test_tools_can_be_used_until_the_answer_is_given_by_a_call() -> None:
+    one = agent(Call("look", {"key": "a"}), give(ANN))
+    told: list[OutputHook] = []
+    one.on(OutputHook, lambda hook: told.append(hook))
+    result = await one.run("go")
+
+    assert result.output == Person("Ann", 4)
+    assert (result.stats.output, result.output_error, result.status) == (Person("Ann", 4), "", "completed")
+    assert len(requests(one)) == 2
+    assert [t.name for t in requests(one)[0].tools] == ["look", OUTPUT_TOOL]
+    assert requests(one)[0].tool_choice == "auto"
+    assert requests(one)[0].tools is requests(one)[1].tools  # the same bytes for the provider's cache
+    assert [(h.output, h.raw, h.attempts, h.error) for h in told] == [(Person("Ann", 4), ANN, 1, "")]
+    assert OUTPUT_TOOL not in one.tools
+    assert [len(m.tool_results) for m in one.messages if isinstance(m, Message)] == [0, 0, 1, 0, 1]
+
+
+@pytest.mark.covers("AGT-33", "BYD-15")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Ann", "age": 4}',
+        'Here:\n```json\n{"name": "Ann", "age": 4}\n```',
+        'It is {"name": "Ann", "age": "4"}.',
+    ],
+)
+async def test_an_answer_in_text_is_taken_if_it_holds_the_one_value_that_fits(text: str) -> None:
+    one = agent(text)
+    result = await one.run("go")
+    assert (result.output, result.text, len(requests(one))) == (Person("Ann", 4), text, 1)
+
+
+@pytest.mark.covers("AGT-33", "BYD-15")
+async def test_an_answer_in_words_is_asked_for_again_as_a_forced_call() -> None:
+    one = agent("Ann, I think.", give(ANN))
+    result = await one.run("go")
+    assert result.output == Person("Ann", 4)
+    assert requests(one)[1].tool_choice == OUTPUT_TOOL
+    nudge = requests(one)[1].messages[-1].text
+    assert "no JSON value that fits the schema" in nudge
+    assert '"required":["name","age"]' in nudge
+
+
+@pytest.mark.covers("BYD-15")
+async def test_models_that_reason_or_know_no_forced_call_are_only_asked() -> None:
+    thinking = agent("words", give(ANN), behavior=Behavior(schema=Person, thinking="high"))
+    assert (await thinking.run("go")).output == Person("Ann", 4)
+    assert requests(thinking)[1].tool_choice == "auto"
+
+    stubborn = agent("words", "more words", '{"name": "Ann", "age": 4}')  # a model that calls no tools at all
+    assert (await stubborn.run("go")).output == Person("Ann", 4)
+
+    refused = ModelError("tool_choice is not supported by this model", reason="bad_request", status=400)
+    one = agent("words", refused, give(ANN))
+    assert (await one.run("go")).output == Person("Ann", 4)
+    assert [r.tool_choice for r in requests(one)] == ["auto", OUTPUT_TOOL, "auto"]
+
+    other = agent("words", ModelError("no money left", reason="quota", status=400))
+    with pytest.raises(AgentProviderError):
+        await other.run("go")
+
+
+@pytest.mark.covers("BYD-15")
+async def test_what_does_not_fit_goes_back_with_what_is_wrong_and_only_so_often() -> None:
+    one = agent(give(name="Ann"), give(name="Ann", age="old"), give(ANN))
+    result = await one.run("go")
+    assert result.output == Person("Ann", 4)
+    first, second, _ = result_texts(one)
+    assert "age" in first
+    assert "old" in second
+
+    never = agent(give(name="Ann"), give(name="Bob"), give(name="Cid"), retries=2)
+    result = await never.run("go")
+    assert (result.status, result.stats.output) == ("completed", None)
+    assert result.output == result.text == '{"name":"Cid"}'
+    assert result.output_error.startswith("no answer fitted the schema in 3 tries; the last: ")
+    assert "age" in result.output_error
+
+
+@pytest.mark.covers("BYD-15", "AGT-33")
+async def test_without_an_answer_that_fits_the_text_stands_in_and_the_result_says_so() -> None:
+    one = agent("words", "other words", retries=1)
+    told: list[OutputHook] = []
+    one.on(OutputHook, lambda hook: told.append(hook))
+    result = await one.run("go")
+    assert (result.output, result.stats.output) == ("other words", None)
+    assert "in 2 tries" in result.output_error
+    assert (told[0].output, told[0].attempts) == (None, 2)
+    assert told[0].error == result.output_error
+
+
+@pytest.mark.covers("BYD-15")
+async def test_the_first_answer_that_fits_counts_and_calls_beside_it_still_run() -> None:
+    one = agent([Call("look", {"key": "a"}), give(ANN), give(name="Bob", age=5), Call("look", {"key": "b"})])
+    result = await one.run("go")
+    assert result.output == Person("Ann", 4)
+    texts = result_texts(one)
+    assert (texts[0], texts[3]) == ("value of a", "value of b")
+    assert "Not taken" in texts[2]
+    assert len(requests(one)) == 1
+
+
+async def test_several_values_in_a_text_are_no_answer() -> None:
+    one = agent('{"name": "Ann", "age": 4} or {"name": "Bob", "age": 5}', give(ANN))
+    assert (await one.run("go")).output == Person("Ann", 4)
+    assert "several answers" in requests(one)[1].messages[-1].text
+
+
+@pytest.mark.covers("BYD-15")
+async def test_an_answer_that_was_cut_off_is_not_taken() -> None:
+    cut = Reply(calls=[Call(OUTPUT_TOOL, raw='{"name": "Ann", "age": 4')], stop_reason="max_tokens")
+    one = agent(cut, Reply('{"name": "Ann", "age": 4}', stop_reason="max_tokens"), give(ANN))
+    result = await one.run("go")
+    assert result.output == Person("Ann", 4)
+    assert len(requests(one)) == 3
+
+
+async def test_arguments_that_were_almost_json_are_mended_as_for_any_tool() -> None:
+    one = agent(Reply(calls=[Call(OUTPUT_TOOL, raw="{'name': 'Ann', 'age': 4,}")]))
+    assert (await one.run("go")).output == Person("Ann", 4)
+
+
+@pytest.mark.covers("AGT-33")
+async def test_a_limit_before_the_answer_is_told() -> None:
+    one = agent(Call("look", {"key": "a"}), behavior=Behavior(schema=Person, max_turns=1))
+    result = await one.run("go")
+    assert (result.status, result.stats.output) == ("max_turns", None)
+    assert result.output_error == "the run ended (max_turns) before there was an output"
+
+
+async def test_a_run_that_fails_says_so_too() -> None:
+    one = agent(NetworkError("the line is cut", retryable=False))
+    told: list[OutputHook] = []
+    one.on(OutputHook, lambda hook: told.append(hook))
+    result = await one.run("go", raise_errors=False)
+    assert result.status == "error"
+    assert "the line is cut" in result.output_error
+    assert len(told) == 1
+
+
+@pytest.mark.covers("AGT-33")
+async def test_schemas_belong_to_their_run() -> None:
+    one = agent(give(ANN), "words", Call(OUTPUT_TOOL, {"output": [1, 2]}), behavior=Behavior())
+    first = await one.run("go", behavior=Behavior(schema=Person))
+    plain = await one.run("go on")
+    third = await one.run("go on", behavior=Behavior(schema=list[int]))
+    assert (first.output, plain.output, third.output) == (Person("Ann", 4), "words", [1, 2])
+    assert (plain.stats.output, plain.output_error) == (None, "")
+    assert [len(r.tools) for r in requests(one)] == [2, 1, 2]
+    with pytest.raises(ConfigError):
+        await one.run("go", behavior=Behavior(schema={"type": "nope"}))
+    assert not one.running
+
+
+async def test_a_gate_may_refuse_the_answer_and_a_hook_may_change_it() -> None:
+    one = agent(give(name="Bob", age=1), give(ANN))
+    one.on(ToolGate, lambda hook: {"block": "not Bob"} if hook.input.get("name") == "Bob" else None)
+    one.on(OutputHook, lambda hook: {"output": hook.output.name})
+    result = await one.run("go")
+    assert result_texts(one)[0] == "Blocked: not Bob"
+    assert (result.output, result.stats.output) == ("Ann", "Ann")
+
+
+async def test_whoever_speaks_after_the_answer_gets_another_one() -> None:
+    one = agent(give(ANN), give(name="Bob", age=5))
+    one.on("tool-results:after", lambda hook: one.steer("no, Bob") if len(requests(one)) == 1 else None)
+    result = await one.run("go")
+    assert result.output == Person("Bob", 5)
+
+
+@pytest.mark.covers("BYD-15")
+async def test_text_still_streams() -> None:
+    one = agent(Reply("thinking aloud", calls=[give(ANN)], pieces=5))
+    async with one.stream("go") as run:
+        pieces = [e.text async for e in run if isinstance(e, TextDelta)]
+        result = await run.result()
+    assert "".join(pieces) == "thinking aloud"
+    assert len(pieces) == 5
+    assert result.output == Person("Ann", 4)

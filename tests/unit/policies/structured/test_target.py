@@ -1,0 +1,170 @@
+"""What an answer has to be, and JSON in text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.errors import ConfigError
+from mainspring.policies.structured import Target
+from mainspring.policies.structured.extract import json_values
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+class Struct(msgspec.Struct):
+    name: str
+    age: int = 0
+
+
+@dataclasses.dataclass
+class Data:
+    name: str
+    age: int = 0
+
+
+class Typed(TypedDict):
+    name: str
+
+
+class Model(pydantic.BaseModel):
+    name: str
+    age: int = 0
+
+    @pydantic.field_validator("age")
+    @classmethod
+    def even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("must be even")
+        return value
+
+
+@pytest.mark.covers("AGT-33")
+@pytest.mark.parametrize(
+    ("wanted", "value"),
+    [
+        (PERSON, {"name": "Ann", "age": 4}),
+        (Struct, Struct("Ann", 4)),
+        (Data, Data("Ann", 4)),
+        (Typed, {"name": "Ann"}),
+        (Model, Model(name="Ann", age=4)),
+    ],
+)
+def test_schemas_and_classes_are_understood(wanted: Any, value: Any) -> None:
+    target = Target(wanted)
+    assert target.arguments["type"] == "object"
+    given = {"name": "Ann"} if wanted is Typed else {"name": "Ann", "age": "4"}
+    answer = target.of_call(json.dumps(given))
+    assert (answer.error, answer.value) == (None, value)
+    assert type(answer.value) is type(value)
+    missing = target.of_call("{}")
+    assert missing.value is None
+    assert "name" in (missing.error or "")
+
+
+def test_what_a_class_checks_beyond_its_schema_is_an_error_too() -> None:
+    answer = Target(Model).of_call({"name": "Ann", "age": 3})
+    assert answer.value is None
+    assert "must be even" in (answer.error or "")
+    assert answer.raw == {"name": "Ann", "age": 3}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "value"),
+    [
+        (list[int], [1, 2], [1, 2]),
+        (int, 3, 3),
+        ({"type": "string", "enum": ["a", "b"]}, "b", "b"),
+        ({"anyOf": [PERSON, {"type": "null"}]}, None, None),
+        (int | None, None, None),
+    ],
+)
+def test_what_is_no_object_is_asked_for_as_a_field_of_one(wanted: Any, given: Any, value: Any) -> None:
+    target = Target(wanted)
+    assert list(target.arguments["properties"]) == ["output"]
+    assert target.of_call({"output": given}).value == value
+    assert target.of_value(given).value == value
+    assert target.of_value(given).error is None
+    assert target.of_call({"output": {"no": "good"}}).error is not None
+
+
+def test_references_still_lead_where_they_led() -> None:
+    tree = {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}, {"$ref": "#/$defs/word"}]}}
+    target = Target({**tree, "$defs": {"word": {"type": "string", "pattern": "^w"}}})
+    assert target.of_value([1, [2, ["w"]]]).error is None
+    assert target.of_value([1, [2, ["x"]]]).error is not None
+    assert target.of_value([1, [2, [None]]]).error is not None
+
+
+@pytest.mark.parametrize("wanted", [{"type": "objekt"}, {"type": "object", "properties": 3}, complex, object()])
+def test_a_schema_that_is_none_is_refused_at_once(wanted: Any) -> None:
+    with pytest.raises(ConfigError, match=r"behavior\.schema cannot be used"):
+        Target(wanted)
+
+
+def test_an_answer_that_was_cut_off_never_counts() -> None:
+    assert Target(PERSON).of_call('{"name": "An').error is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('{"a": 1}', [{"a": 1}]),
+        ("  [1, 2]\n", [[1, 2]]),
+        ("3", [3]),
+        ('Here it is:\n```json\n{"a": 1}\n```\nDone.', [{"a": 1}]),
+        ("```\n[1]\n```", [[1]]),
+        ('```json\n{"a": 1}\n```\n```json\n{"a": 2}\n```', [{"a": 1}, {"a": 2}]),
+        ('The answer is {"a": {"b": [1]}}.', [{"a": {"b": [1]}}]),
+        ('{"a": 1} and {"a": 2}', [{"a": 1}, {"a": 2}]),
+        ('use {curly} braces, then {"a": 1}', [{"a": 1}]),
+        ("```python\nx = {}\n```", [{}]),
+        ("no JSON, but 3 and true", []),
+        ("", []),
+        ("{" * 5000, []),
+        ("[" * 100_000, []),
+    ],
+    ids=range(14),
+)
+def test_json_is_found_in_text(text: str, values: list[Any]) -> None:
+    assert json_values(text) == values
+
+
+data = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.covers("AGT-33")
+@given(st.dictionaries(st.text(max_size=5), data, max_size=3), st.sampled_from(["", "Sure! ", "Result:\n"]))
+def test_an_object_is_found_whatever_stands_around_it(value: dict[str, Any], before: str) -> None:
+    for text in (f"{before}{json.dumps(value)}", f"{before}```json\n{json.dumps(value)}\n```\nThat is all."):
+        assert json_values(text) == [value]
+
+
+@given(st.text(alphabet='{}[]",:0ab`\n', max_size=60))
+def test_no_text_breaks_the_search(text: str) -> None:
+    json_values(text)
+
+
+@given(data)
+def test_what_fits_comes_back_as_it_was(value: Any) -> None:
+    target = Target(
+        {"anyOf": [{"type": ["null", "boolean", "integer", "string"]}, {"type": "array"}, {"type": "object"}]}
+    )
+    answer = target.of_value(value)
+    assert (answer.error, answer.value) == (None, value)
