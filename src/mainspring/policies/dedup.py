@@ -34,7 +34,7 @@ class DedupTools:
         self._readable: set[str] = set()
 
     def intent(self, hook: ToolIntent) -> None:
-        """The handler of `tool:intent`: arguments that must be repaired first are not known at the gate, so they are like no others."""
+        """The handler of `tool:intent`: arguments that must be repaired first are like no others."""
         self._readable = {c.id for c in hook.message.tool_uses if c.raw_input is None}
 
     def gate(self, hook: ToolGate) -> None:
@@ -42,14 +42,13 @@ class DedupTools:
         hasher = self._hashers.get(hook.name)
         if hasher is None or hook.result is not None or hook.call_id not in self._readable:
             return
+        latest = self._latest.get(hook.name)
         try:
             key = hasher(hook.input)
-            latest = self._latest.get(hook.name)
-            alike = latest is not None and latest[0] == key
         except Exception:
             logger.exception("the hasher of dedup_tools for %s failed; the call is made", hook.name)
             return
-        if latest is not None and alike:
+        if latest is not None and latest[0] == key:
             hook.result = _copy(latest[1])
         else:
             self._running[hook.call_id] = key

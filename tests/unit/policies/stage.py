@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mainspring import Agent, Behavior, Message, ToolResultBlock
+from mainspring.env import ExecutionEnv
 from mainspring.messages import AgentMessage, ToolUseBlock
 from mainspring.models import ModelRequest
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
@@ -18,7 +19,7 @@ def project(**files: str) -> MemoryEnv:
     return MemoryEnv({name.replace("__", "."): text for name, text in files.items()})
 
 
-def agent(*script: Any, env: MemoryEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
+def agent(*script: Any, env: ExecutionEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
     """An agent with a script; options of `Behavior` are given by name."""
     names = set(Behavior.__struct_fields__)
     behavior = Behavior(**{n: v for n, v in options.items() if n in names})

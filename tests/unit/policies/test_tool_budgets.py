@@ -174,7 +174,7 @@ async def test_never_more_than_the_budget_and_never_told_twice(most: int, batche
         [Call("look", {"size": 1} if n == "no" else {}) if n != "other" else Call("other") for n in b] for b in batches
     ]
     made = agent(*script, "done", tools=tools(), tool_budgets={"look": ToolBudget(most, mode)})
-    made.on("tool:gate", lambda hook: {"block": "no"} if hook.input.get("size") else None, order=25)
+    made.on(ToolGate, lambda hook: {"block": "no"} if hook.input.get("size") else None, order=25)
 
     result = await made.run("go")
 
