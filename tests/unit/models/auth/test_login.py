@@ -1,0 +1,143 @@
+"""Logging in, against a server on this machine: with a browser that comes back, and with a code."""
+
+import asyncio
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.models.auth import OAuthClient, TokenFile, device_login, login
+from tests.unit.models.auth.test_oauth import form, given
+from tests.unit.models.server import Server, plain, serve
+
+
+def client(server: Server, **changes: Any) -> OAuthClient:
+    known = OAuthClient(
+        "codex",
+        "app-1",
+        f"{server.url}/token",
+        f"{server.url}/authorize",
+        f"{server.url}/device",
+        scope="openid",
+        parameters={"originator": "mainspring"},
+        account=lambda tokens: f"account of {tokens.access}",
+    )
+    return replace(known, **changes)
+
+
+async def get(url: str) -> str:
+    """What a browser shows."""
+    target = urlsplit(url)
+    reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+    writer.write(f"GET {target.path}?{target.query} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+    shown = (await reader.read()).decode()
+    writer.close()
+    return shown
+
+
+class Browser:
+    """Opens the address and comes back with ``answer``, in which STATE stands for the state of the login."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = answers
+        self.query: dict[str, str] = {}
+        self.pages: list[str] = []
+        self.task: asyncio.Task[None] | None = None
+
+    def __call__(self, url: str) -> None:
+        self.query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        self.task = asyncio.get_running_loop().create_task(self._come_back())
+
+    async def _come_back(self) -> None:
+        back = self.query["redirect_uri"]
+        for answer in self.answers:
+            self.pages.append(await get(back.replace("/callback", answer.replace("STATE", self.query["state"]))))
+
+
+@pytest.mark.covers("PRV-33")
+async def test_a_browser_comes_back_with_a_code_that_only_we_can_use(tmp_path: Path) -> None:
+    file = TokenFile(tmp_path / "t.json")
+    browser = Browser("/favicon.ico", "/callback?code=stolen&state=other", "/callback?code=the-code&state=STATE")
+    async with serve(given(access_token="a", refresh_token="r", expires_in=60)) as server:
+        tokens = await login(client(server), file, browser)
+
+    assert (tokens.access, tokens.refresh, tokens.account) == ("a", "r", "account of a")
+    assert file.read() == tokens
+    query, sent = browser.query, form(server.requests[0])
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(sent["code_verifier"].encode()).digest()).rstrip(b"=").decode()
+    assert query["code_challenge"] == challenge
+    assert query["code_challenge_method"] == "S256"
+    assert (query["client_id"], query["scope"], query["originator"]) == ("app-1", "openid", "mainspring")
+    assert (sent["grant_type"], sent["code"]) == ("authorization_code", "the-code")
+    assert sent["redirect_uri"] == query["redirect_uri"]
+    assert browser.task is not None
+    await browser.task
+    assert ["404" in browser.pages[0], "400" in browser.pages[1], "logged in" in browser.pages[2]] == [True] * 3
+
+
+async def test_a_person_may_refuse(tmp_path: Path) -> None:
+    browser = Browser("/callback?error=access_denied&error_description=%3Cb%3ENo%3C/b%3E&state=STATE")
+    async with serve(given(access_token="a")) as server:
+        with pytest.raises(AuthenticationError, match="refused the login: <b>No</b>"):
+            await login(client(server), TokenFile(tmp_path / "t.json"), browser)
+        assert browser.task is not None
+        await browser.task
+        assert "&lt;b&gt;No" in browser.pages[0]
+        assert server.requests == []
+
+
+async def test_nobody_comes_back(tmp_path: Path) -> None:
+    async with serve(plain()) as server:
+        with pytest.raises(ModelTimeoutError, match="in time"):
+            await login(client(server), TokenFile(tmp_path / "t.json"), lambda url: None, patience=0.05)
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    async with serve(plain()) as server:
+        with pytest.raises(ProviderConfigError, match=f"Port {server.port} .* is taken"):
+            await login(client(server, port=server.port), TokenFile(tmp_path / "t.json"), lambda url: None)
+
+
+async def test_a_code_may_be_typed_in_elsewhere(tmp_path: Path) -> None:
+    shown: list[tuple[str, str]] = []
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    started = given(device_code="d", user_code="ABCD", verification_uri="https://example.com/device", interval=2)
+    pending = plain(json.dumps({"error": "authorization_pending"}).encode(), "400 Bad Request")
+    slower = plain(json.dumps({"error": "slow_down"}).encode(), "400 Bad Request")
+    async with serve(started, pending, slower, given(access_token="a", expires_in=60)) as server:
+        file = TokenFile(tmp_path / "t.json")
+        tokens = await device_login(client(server), file, lambda *told: shown.append(told), sleep=sleep)
+
+    assert shown == [("https://example.com/device", "ABCD")]
+    assert slept == [2, 2, 7]
+    assert file.read() == tokens
+    assert form(server.requests[1])["grant_type"] == "urn:ietf:params:oauth:grant-type:device_code"
+
+
+async def test_a_code_that_nobody_types_in_ends(tmp_path: Path) -> None:
+    async def sleep(seconds: float) -> None:
+        return None
+
+    file = TokenFile(tmp_path / "t.json")
+    started = given(device_code="d", user_code="ABCD", verification_uri="https://example.com/device")
+    pending = plain(json.dumps({"error": "authorization_pending"}).encode(), "400 Bad Request")
+    async with serve(started, pending) as server:
+        with pytest.raises(ModelTimeoutError):
+            await device_login(client(server), file, lambda *told: None, sleep=sleep, patience=20)
+    denied = plain(json.dumps({"error": "access_denied"}).encode(), "400 Bad Request")
+    async with serve(started, denied) as server:
+        with pytest.raises(AuthenticationError):
+            await device_login(client(server), file, lambda *told: None, sleep=sleep)
+    async with serve(given(hello="world")) as server:
+        with pytest.raises(AuthenticationError, match="no login by code"):
+            await device_login(client(server), file, lambda *told: None, sleep=sleep)
