@@ -169,13 +169,14 @@ def _conversation(
     """The messages: roles alternate, the first is the user's; without a comma before the first."""
     known = messages if isinstance(messages, list) else list(messages)
     begun = _begun_answer(known) if prefill else None
+    last = b"" if begun is None else encode_message(begun, profile)
     stored, tail = history.pieces(
-        known[:-1] if begun else known, lambda message: encode_message(message, profile), _SEAMS
+        known if begun is None else known[:-1], lambda message: encode_message(message, profile), _SEAMS
     )
     pieces: list[Piece] = [memoryview(stored)] if stored else []
     _add(pieces, tail)
-    if begun is not None:
-        _add(pieces, encode_message(begun, profile))
+    if last:
+        _add(pieces, last)
     elif pieces and pieces[-1][-len(_ASSISTANT_END) :] == _ASSISTANT_END:
         _add(pieces, _GO_ON)
     if not pieces or pieces[0][: len(_USER)] != _USER:
@@ -190,7 +191,7 @@ def _begun_answer(messages: Sequence[Message]) -> Message | None:
     if last is None or last.role != "assistant" or last.tool_uses or last.stop_reason in ("error", "aborted"):
         return None
     content = list(last.content)
-    while content and isinstance(content[-1], ThinkingBlock | RedactedThinkingBlock):
+    while content and isinstance(content[-1], ThinkingBlock):
         content.pop()
     words = content.pop() if content else None
     if not isinstance(words, TextBlock) or not words.text.strip():
