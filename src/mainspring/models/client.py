@@ -16,6 +16,7 @@ from mainspring.models.classify import classify_exception
 from mainspring.models.client_models import KeyFinder, ModelCache, split_options
 from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.foreign import as_model, as_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse
 from mainspring.models.registry import ProviderRegistry
 from mainspring.models.results import Failure, ModelResult, Success, failure_of
@@ -99,8 +100,9 @@ class LLMClient:
     The model is made on the first call and kept. It is made anew when the configuration has changed by the next call.
 
     Args:
-        source: A model; its name, as ``provider:model``; or a provider's configuration, as `ProviderConfig` or dict; or a
-            function that gives one of these (asked before each call, so that a changed default takes effect).
+        source: A model, also a chat model of LangChain; its name, as ``provider:model``; or a provider's configuration, as
+            `ProviderConfig` or dict; or a function that gives one of these (asked before each call, so that a changed default
+            takes effect).
         retry_config: How to try again.
         callbacks: What to call on the way.
         registry: Where providers are looked up; the built-in ones by default.
@@ -116,7 +118,7 @@ class LLMClient:
         registry: ProviderRegistry | None = None,
         get_api_key: KeyFinder | None = None,
     ) -> None:
-        self._source = source
+        self._source = as_model(source)
         self._retry = retry_config or RetryConfig()
         self._callbacks = callbacks or ModelCallbacks()
         self._models = ModelCache(registry, get_api_key)
@@ -141,7 +143,7 @@ class LLMClient:
         """Ask, and get the whole answer: ``result.text``, ``result.message``, ``result.usage``.
 
         Args:
-            prompt: Text or messages.
+            prompt: Text or messages, also those of LangChain.
             signal: Stops waiting for another try.
             options: Fields of `ModelRequest`: ``system``, ``tools``, ``temperature``, ``max_output_tokens`` (or
                 ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ...; and, where the
@@ -205,7 +207,7 @@ class LLMClient:
         """The stream of a call, the provider's name and the model's."""
         asked, settings = split_options(options)
         model = await self._models.get(self._current(), settings)
-        request = ModelRequest(convert_to_llm(as_messages(prompt)), **asked)
+        request = ModelRequest(convert_to_llm(as_messages(as_prompt(prompt))), **asked)
         events = retry_stream(
             lambda: model.stream(request),
             self._retry,
@@ -225,7 +227,7 @@ class LLMClient:
             source = source()
         if isinstance(source, str):
             return self._models.named(source)
-        return as_config(source) if isinstance(source, ProviderConfig | Mapping) else source
+        return as_config(source) if isinstance(source, ProviderConfig | Mapping) else as_model(source)
 
 
 async def complete(

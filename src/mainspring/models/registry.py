@@ -8,10 +8,12 @@ from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.foreign import as_model
 from mainspring.models.port import ModelProvider
 
 ProviderFactory = Callable[[Any], Awaitable[ModelProvider]]
-"""Makes a model of a provider from a `ProviderConfig` or a plain dict; async, for providers that have to look around."""
+"""Makes a model of a provider from a `ProviderConfig` or a plain dict; async, for providers that have to look around. It may
+also give a chat model of LangChain."""
 
 ModelBuilder = Callable[[ProviderConfig], ModelProvider]
 """The same, at once: cheap, without I/O."""
@@ -30,6 +32,7 @@ _BUILT_IN = {
     "gemini": "mainspring.models.providers.gemini",
     "github": "mainspring.models.providers.github",
     "openrouter": "mainspring.models.providers.openrouter",
+    "langchain": "mainspring.models.providers.langchain",
     "local": "mainspring.models.providers.local",
     "ollama": "mainspring.models.providers.ollama",
     "embedded": "mainspring.models.embedded.provider",
@@ -95,7 +98,7 @@ class ProviderRegistry:
         Raises:
             ProviderConfigError: If the provider is unknown, can only be made asynchronously, or lacks a setting.
         """
-        return self._builder(config.provider)(config)
+        return as_model(self._builder(config.provider)(config))
 
     def split(self, spec: str) -> tuple[str, str | None]:
         """Provider and model of a spec: what stands before the first colon is a provider only if one has that name.
@@ -168,7 +171,7 @@ async def create_model_provider(
     settings = as_config(config)
     if not settings.provider:
         raise ProviderConfigError("The configuration names no provider (setting `provider`)", reason="missing_provider")
-    return await (registry or default_registry()).factory(settings.provider)(settings)
+    return as_model(await (registry or default_registry()).factory(settings.provider)(settings))
 
 
 def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> ProviderFactory:

@@ -24,7 +24,9 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_length": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
-_FILTERED = frozenset({"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive"})
+_FILTERED = frozenset(
+    {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"}
+)
 _OVERFLOWN = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
 _BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
 
@@ -80,13 +82,18 @@ class ChatDecoder:
             chunk = self._loosely(name, data)
         if chunk.error or name == "error":
             raise self._errors.told(data)
+        self.take(chunk, out)
+        if not chunk.choices:
+            self._check_foreign(data)
+
+    def take(self, chunk: Chunk, out: list[StreamEvent]) -> None:
+        """Take one event that has been read already."""
         if chunk.usage:
             self._usage(chunk.usage)
         elif chunk.x_groq:
             self._groq(chunk.x_groq)
         choices = chunk.choices
         if not choices:
-            self._check_foreign(data)
             return
         choice = choices[0]
         if choice.error:

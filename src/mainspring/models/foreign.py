@@ -1,0 +1,47 @@
+"""Chat models and messages of LangChain, recognised where ours are expected.
+
+Whoever has one has imported LangChain already: it is looked for among the loaded modules, and nothing is imported to find out.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+_T = TypeVar("_T")
+_BRIDGE = "mainspring.models.langchain"
+
+
+def is_chat_model(value: object) -> bool:
+    """Whether this is a chat model of LangChain, with or without options bound to it."""
+    module = sys.modules.get("langchain_core.language_models.chat_models")
+    if module is None:
+        return False
+    return isinstance(value, module.BaseChatModel) or isinstance(getattr(value, "bound", None), module.BaseChatModel)
+
+
+def is_message(value: object) -> bool:
+    """Whether this is a message of LangChain."""
+    module = sys.modules.get("langchain_core.messages")
+    return module is not None and isinstance(value, module.BaseMessage)
+
+
+def as_model(value: _T) -> _T:
+    """A model of ours, also around a chat model of LangChain; anything else is returned as it is."""
+    return import_module(_BRIDGE).LangChainModel(value) if is_chat_model(value) else value
+
+
+def as_prompt(prompt: Any) -> Any:
+    """A prompt of ours, also out of one message of LangChain or a list of them; anything else is returned as it is.
+
+    Raises:
+        TypeError: If a list holds messages of both, or a message of a kind that has no meaning here.
+    """
+    given: Any = prompt
+    parts = [given] if is_message(given) else cast("list[Any]", given) if isinstance(prompt, list | tuple) else []
+    if not any(map(is_message, parts)):
+        return given
+    if not all(map(is_message, parts)):
+        raise TypeError("a prompt holds messages of LangChain or ours, not both")
+    return import_module(_BRIDGE).from_langchain(parts)

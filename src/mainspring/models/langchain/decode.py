@@ -1,0 +1,116 @@
+"""What a LangChain chat model answers, in the shape of a Chat Completions chunk, so that one decoder reads both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.events import StreamEvent
+from mainspring.models.content_text import extract_text
+from mainspring.models.json_values import as_list, as_number, as_object, as_objects
+from mainspring.models.langchain.messages import image_in
+from mainspring.models.profile import Profile
+from mainspring.models.wire.openai_chat import ChatDecoder
+from mainspring.models.wire.openai_chat.chunks import CallDelta, Choice, Chunk, Delta, FunctionDelta
+
+_REASONS = ("finish_reason", "stop_reason", "done_reason", "finishReason")
+"""Where integrations put the reason to stop."""
+
+
+class LangChainDecoder:
+    """Turns the chunks of one answer into events; used once.
+
+    Args:
+        profile: The model that answers.
+    """
+
+    __slots__ = ("_decoder", "_places", "_tokens")
+
+    def __init__(self, profile: Profile) -> None:
+        self._decoder = ChatDecoder(profile)
+        self._tokens: Counter[str] = Counter()
+        self._places: dict[object, int] = {}  # numbers of calls whose index is a text
+
+    @property
+    def draft(self) -> Any:
+        """What has arrived."""
+        return self._decoder.draft
+
+    def feed(self, chunk: Any, out: list[StreamEvent]) -> None:
+        """Take a chunk, or a whole message from a model that does not stream."""
+        pieces: list[Any] | None = getattr(chunk, "tool_call_chunks", None)
+        delta = self._delta(chunk.content, chunk.additional_kwargs)
+        if pieces is None:
+            pieces = [*chunk.tool_calls, *chunk.invalid_tool_calls]
+        delta.tool_calls = [self._call(piece) for piece in pieces] or None
+        reason = next((chunk.response_metadata[r] for r in _REASONS if chunk.response_metadata.get(r)), None)
+        choice = Choice(delta=delta, finish_reason=str(reason) if reason else None)
+        if not hasattr(chunk, "tool_call_chunks"):
+            choice.delta, choice.message = None, delta
+        self._decoder.take(Chunk([choice], chunk.id, self._usage(chunk.usage_metadata)), out)
+        for block in as_objects(chunk.content):
+            image = image_in(block)
+            if image is not None:
+                self.draft.image(image)
+
+    def finish(self, out: list[StreamEvent]) -> None:
+        """There is nothing more; a stream of LangChain that was cut raises by itself."""
+        self._decoder.complete = True
+        self._decoder.finish(out)
+
+    def _delta(self, content: object, more: Mapping[str, Any]) -> Delta:
+        delta = Delta(reasoning_content=extract_text(more.get("reasoning_content")) or None)
+        if isinstance(content, str):
+            delta.content = content
+            return delta
+        blocks = as_list(content)
+        delta.content = "".join(map(extract_text, blocks))
+        delta.reasoning_details = [found for b in blocks if (found := _thought(as_object(b) or {}))] or None
+        return delta
+
+    def _call(self, piece: Mapping[str, Any]) -> CallDelta:
+        index = piece.get("index")
+        if index is not None and not isinstance(index, int):
+            index = self._places.setdefault(index, len(self._places))
+        return CallDelta(piece.get("id"), index, FunctionDelta(piece.get("name"), piece.get("args")))
+
+    def _usage(self, told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """All counts so far: those of chunks add up. Parts of the prompt that were cached are in its sum."""
+        if not told:
+            return None
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            self._tokens[name] += int(as_number(told.get(name)) or 0)
+        for name in ("input_token_details", "output_token_details"):
+            for kind, count in (as_object(told.get(name)) or {}).items():
+                self._tokens[kind] += int(as_number(count) or 0)
+        count = self._tokens
+        return {
+            "prompt_tokens": count["input_tokens"],
+            "completion_tokens": count["output_tokens"],
+            "total_tokens": count["total_tokens"],
+            "prompt_tokens_details": {
+                "cached_tokens": count["cache_read"],
+                "cache_write_tokens": count["cache_creation"],
+            },
+            "completion_tokens_details": {"reasoning_tokens": count["reasoning"]},
+        }
+
+
+def _thought(block: dict[str, Any]) -> dict[str, Any] | None:
+    """Reasoning in a block, in the forms of the integrations; what must go back is kept beside the text."""
+    match block.get("type"):
+        case "thinking" | "reasoning":
+            said = block.get("thinking") or block.get("reasoning")
+            text = extract_text(said) or "".join(
+                [extract_text(p.get("text")) for p in as_objects(block.get("summary"))]
+            )
+            signature = block.get("signature") or (as_object(block.get("extras")) or {}).get("signature")
+        case "reasoning_content":
+            inner = as_object(block.get("reasoning_content")) or {}
+            text, signature = extract_text(inner.get("text")), inner.get("signature")
+        case "redacted_thinking":
+            return {"type": "redacted_thinking", "data": block.get("data")}
+        case _:
+            return None
+    return {"type": "thinking", "index": block.get("index"), "text": text, "signature": signature}

@@ -1,0 +1,199 @@
+"""Messages of LangChain to ours and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from mainspring.errors import ProviderConfigError
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from mainspring.models.content_text import extract_text
+from mainspring.models.json_values import as_list, as_object
+from mainspring.models.prepare import clean, new_call_id, pair, sent_arguments
+from mainspring.models.profile import Profile
+
+
+def langchain(module: str) -> Any:
+    """A module of langchain-core.
+
+    Raises:
+        ProviderConfigError: If it is not installed.
+    """
+    try:
+        return import_module(f"langchain_core.{module}")
+    except ModuleNotFoundError as error:
+        raise ProviderConfigError(
+            "LangChain is not installed: pip install 'mainspring[langchain]'",
+            reason="missing_package",
+            provider="langchain",
+        ) from error
+
+
+def to_langchain(messages: Sequence[Message], profile: Profile, system: str = "") -> list[Any]:
+    """Messages as LangChain's, repaired on the way as for any other host.
+
+    Images of tool results follow in a message of the user, because not every integration takes them in a result.
+
+    Args:
+        messages: The conversation.
+        profile: Who receives it.
+        system: Instructions that stand before it.
+    """
+    kinds = langchain("messages")
+    found: list[Any] = [kinds.SystemMessage(system)] if system.strip() else []
+    for unit, _ in pair(messages):
+        for message in unit:
+            kept = clean(
+                message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
+            )
+            if kept is not None:
+                found += _converted(kept, kinds)
+    return found
+
+
+def _converted(message: Message, kinds: Any) -> list[Any]:
+    if message.role == "system":
+        return [kinds.SystemMessage(message.text)]
+    if message.role == "assistant":
+        calls = [
+            {"id": c.id, "name": c.name, "args": sent_arguments(c), "type": "tool_call"} for c in message.tool_uses
+        ]
+        return [kinds.AIMessage(_spoken(message), tool_calls=calls)]
+    results: list[Any] = []
+    shown: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            results.append(_result(block, kinds, shown))
+        else:
+            shown.append(block)
+    return [*results, kinds.HumanMessage(_content(shown))] if shown else results
+
+
+def _spoken(message: Message) -> str | list[dict[str, Any]]:
+    """What the model said: a text, or the blocks it came in where its reasoning must go back."""
+    parts: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, ThinkingBlock) and block.signature:
+            kept = _object(block.signature)
+            if kept.get("signature"):
+                parts.append({"type": "thinking", "thinking": block.thinking, "signature": kept["signature"]})
+        elif isinstance(block, RedactedThinkingBlock):
+            kept = _object(block.data)
+            if kept:
+                parts.append(kept)
+    if not parts:
+        return message.text
+    return [*parts, {"type": "text", "text": message.text}] if message.text else parts
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return as_object(json.loads(text)) or {}
+    except ValueError:
+        return {}
+
+
+def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
+    if all(isinstance(block, TextBlock) for block in blocks):
+        return "\n".join([block.text for block in blocks if isinstance(block, TextBlock)])
+    parts: list[dict[str, Any]] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            parts.append({"type": "text", "text": block.text})
+        elif isinstance(block, ImageBlock):
+            parts.append({"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}})
+    return parts
+
+
+def _result(block: ToolResultBlock, kinds: Any, shown: list[ContentBlock]) -> Any:
+    text = block.content
+    if not isinstance(text, str):
+        lines = [b.text for b in text if isinstance(b, TextBlock)]
+        images = [b for b in text if isinstance(b, ImageBlock)]
+        if images:
+            lines.append("[the image follows in the next user message]")
+            shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
+        text = "\n".join(lines)
+    status = "error" if block.is_error else "success"
+    return kinds.ToolMessage(
+        text or "(no output)", tool_call_id=block.tool_use_id, name=block.name or None, status=status
+    )
+
+
+def from_langchain(messages: Sequence[Any]) -> list[Message]:
+    """Messages of LangChain as ours; results of one answer become one message.
+
+    Raises:
+        TypeError: If one is of a kind that has no meaning here.
+    """
+    found: list[Message] = []
+    for given in messages:
+        kind = given.type.removesuffix("MessageChunk").lower()
+        if kind == "system":
+            found.append(Message.system(extract_text(given.content)))
+        elif kind == "human":
+            found.append(Message.user(content_blocks(given.content)))
+        elif kind == "ai":
+            calls = [
+                ToolUseBlock(call["id"] or new_call_id(str(given.id or ""), i), call["name"], call["args"])
+                for i, call in enumerate(given.tool_calls)
+            ]
+            found.append(Message.assistant([*content_blocks(given.content), *calls]))
+        elif kind == "tool":
+            result = ToolResultBlock(
+                given.tool_call_id, given.name or "", _shown(given.content), is_error=given.status == "error"
+            )
+            last = found[-1] if found else None
+            together = last is not None and last.role == "user" and bool(last.tool_results)
+            if together and last is not None:
+                found[-1] = Message.user([*last.content, result])
+            else:
+                found.append(Message.user([result]))
+        else:
+            raise TypeError(f"a message of kind {given.type!r} of LangChain has no meaning here")
+    return found
+
+
+def _shown(content: object) -> str | tuple[TextBlock | ImageBlock, ...]:
+    return content if isinstance(content, str) else content_blocks(content)
+
+
+def content_blocks(content: object) -> tuple[TextBlock | ImageBlock, ...]:
+    """Text and images out of content, in whichever of LangChain's forms it is."""
+    if isinstance(content, str):
+        return (TextBlock(content),) if content else ()
+    found: list[TextBlock | ImageBlock] = []
+    for part in as_list(content):
+        text = extract_text(part)
+        image = image_in(as_object(part) or {})
+        if image is not None:
+            found.append(image)
+        elif text:
+            found.append(TextBlock(text))
+    return tuple(found)
+
+
+def image_in(block: dict[str, Any]) -> ImageBlock | None:
+    """The image in a block: as a data URL, in LangChain's own form (old and new), or in Anthropic's."""
+    url = block.get("image_url") or block.get("url")
+    url = (as_object(url) or {}).get("url", url)
+    if isinstance(url, str) and url.startswith("data:image/") and ";base64," in url:
+        media_type, _, data = url.removeprefix("data:").partition(";base64,")
+        return ImageBlock(media_type, data)
+    source = as_object(block.get("source")) or block
+    data = source.get("base64") or source.get("data")
+    media_type = source.get("mime_type") or source.get("media_type")
+    if block.get("type") == "image" and isinstance(data, str) and isinstance(media_type, str):
+        return ImageBlock(media_type, data)
+    return None

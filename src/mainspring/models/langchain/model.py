@@ -1,0 +1,157 @@
+"""A LangChain chat model behind the model port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from mainspring.errors import ModelError, ModelTimeoutError
+from mainspring.events import StreamEvent
+from mainspring.models.catalog import look_up
+from mainspring.models.classify import classify_exception
+from mainspring.models.collect import collect
+from mainspring.models.json_values import as_object
+from mainspring.models.langchain.decode import LangChainDecoder
+from mainspring.models.langchain.messages import to_langchain
+from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
+from mainspring.models.prepare import sent_schema
+from mainspring.models.profile import Profile
+
+NAME = "langchain"
+_VENDORS = {"google_genai": "gemini", "google_vertexai": "gemini", "mistralai": "mistral"}
+"""Vendors as the packages of their integrations are named, and who they are in the catalogue."""
+
+
+class LangChainModel:
+    """A `ModelProvider` around any LangChain chat model.
+
+    What is set on the chat model stays as it is: reply cap, thinking, retries, caching. Of a request it gets the messages, the
+    tools, the choice of a tool, stop texts, and a temperature if it has one.
+
+    Args:
+        chat_model: A ``BaseChatModel``, or one with options bound to it.
+        info: Facts about it; by default what LangChain and the catalogue know.
+    """
+
+    def __init__(self, chat_model: Any, *, info: ModelInfo | None = None) -> None:
+        self.chat_model = chat_model
+        self._bare = getattr(chat_model, "bound", chat_model)
+        self._info = info or _info(self._bare)
+        self._profile = Profile(self._info, type(self._bare).__name__)
+
+    @property
+    def provider(self) -> str:
+        """Always ``langchain``."""
+        return self._info.provider
+
+    @property
+    def model(self) -> str:
+        """The name of the model, or of its class where it has none."""
+        return self._info.id
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model."""
+        return self._info
+
+    def __repr__(self) -> str:
+        return f"<LangChainModel {type(self._bare).__name__} {self.model}>"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Ask, and get the answer while it is made.
+
+        Raises:
+            ModelError: If there is no complete answer; ``partial`` is what had arrived.
+        """
+        decoder = LangChainDecoder(self._profile)
+        out: list[StreamEvent] = []
+        failure: ModelError | None = None
+        timeout = request.timeout
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        try:
+            async with aclosing(self._asked(request)) as chunks:
+                while True:
+                    async with asyncio.timeout_at(deadline):
+                        chunk = await anext(chunks, None)
+                    if chunk is None:
+                        break
+                    decoder.feed(chunk, out)
+                    for event in out:
+                        yield event
+                    out.clear()
+            decoder.finish(out)
+        except Exception as error:  # noqa: BLE001 - classified, and raised behind the events before it
+            failure = self._failed(error, decoder, request)
+        for event in out:
+            yield event
+        if failure is not None:
+            raise failure
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Ask, and get the whole answer.
+
+        Raises:
+            ModelError: As `stream`.
+        """
+        return await collect(self.stream(request), self.provider, self.model)
+
+    async def aclose(self) -> None:
+        """Nothing: the chat model belongs to whoever made it."""
+
+    def _asked(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
+        messages = to_langchain(list(request.messages), self._profile, request.system)
+        options: dict[str, Any] = dict(request.extra)
+        if request.stop:
+            options["stop"] = list(request.stop)
+        if request.temperature is not None and hasattr(self._bare, "temperature"):
+            options["temperature"] = request.temperature
+        return cast("AsyncGenerator[Any, None]", self._with_tools(request).astream(messages, **options))
+
+    def _with_tools(self, request: ModelRequest) -> Any:
+        choice = request.tool_choice
+        if not request.tools or choice == "none":
+            return self.chat_model
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": t.name, "description": t.description, "parameters": sent_schema(t)},
+            }
+            for t in request.tools
+        ]
+        chosen = {} if choice == "auto" else {"tool_choice": "any" if choice == "required" else choice}
+        return self.chat_model.bind_tools(tools, **chosen)
+
+    def _failed(self, error: Exception, decoder: LangChainDecoder, request: ModelRequest) -> ModelError:
+        if isinstance(error, TimeoutError) and request.timeout is not None:
+            failure = ModelTimeoutError(f"{self.model} did not answer within {request.timeout:g} s", reason="total")
+        elif isinstance(error, NotImplementedError) and request.tools:
+            failure = ModelError(
+                f"{type(self._bare).__name__} cannot call tools: it has no bind_tools", reason="no_tools"
+            )
+        else:
+            failure = classify_exception(error, provider=self.provider, model=self.model)
+        failure.provider = failure.provider or self.provider
+        failure.model = failure.model or self.model
+        if failure.partial is None and len(decoder.draft):
+            failure.partial = decoder.draft.message()
+        return failure
+
+
+def _info(chat_model: Any) -> ModelInfo:
+    """What LangChain says about a chat model, and what the catalogue knows of the model behind it."""
+    vendor = type(chat_model).__module__.partition(".")[0].removeprefix("langchain_")
+    name = getattr(chat_model, "model_name", None) or getattr(chat_model, "model", None)
+    name = name.removeprefix("models/") if isinstance(name, str) and name else type(chat_model).__name__
+    info = replace(look_up(_VENDORS.get(vendor, vendor), name), id=name, provider=NAME)
+    facts = as_object(getattr(chat_model, "profile", None)) or {}
+    known = {
+        "context_window": facts.get("max_input_tokens"),
+        "max_output_tokens": facts.get("max_output_tokens"),
+        "vision": facts.get("image_inputs"),
+        "reasoning": facts.get("reasoning_output"),
+    }
+    return replace(info, **{name: value for name, value in known.items() if value is not None})
