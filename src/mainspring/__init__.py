@@ -222,7 +222,18 @@ if TYPE_CHECKING:
     from mainspring.models import (
         create_model as create_model,
     )
+    from mainspring.policies.budgets import (
+        Budget as Budget,
+    )
+    from mainspring.policies.budgets import (
+        Ledger as Ledger,
+    )
+    from mainspring.policies.budgets import (
+        ToolBudget as ToolBudget,
+    )
+    from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.permissions import Permissions as Permissions
+    from mainspring.policies.thinking import ThinkingDecay as ThinkingDecay
     from mainspring.runtime.agent import Agent as Agent
     from mainspring.runtime.agent import create_agent as create_agent
     from mainspring.sessions import Session as Session
@@ -258,7 +269,10 @@ _HOMES = {
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock "
     "ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
+    "policies.budgets": "Budget Ledger ToolBudget",
+    "policies.compaction": "Compactor",
     "policies.permissions": "Permissions",
+    "policies.thinking": "ThinkingDecay",
     "runtime.agent": "Agent create_agent",
     "sessions": "Session",
     "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",
