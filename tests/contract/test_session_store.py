@@ -16,16 +16,21 @@ from mainspring.sessions import (
     SessionEntry,
     SessionLog,
     SessionStore,
+    SqliteStore,
     encode_entry,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-@pytest.fixture(params=["jsonl", "memory"])
+@pytest.fixture(params=["jsonl", "memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
     """Each store there is, empty."""
-    made: dict[str, Callable[[], SessionStore]] = {"jsonl": lambda: JsonlStore(tmp_path), "memory": MemoryStore}
+    made: dict[str, Callable[[], SessionStore]] = {
+        "jsonl": lambda: JsonlStore(tmp_path),
+        "memory": MemoryStore,
+        "sqlite": lambda: SqliteStore(tmp_path / "sessions.db"),
+    }
     return made[request.param]()
 
 

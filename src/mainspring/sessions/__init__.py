@@ -1,5 +1,8 @@
 """Sessions: a conversation is stored as it happens, and goes on after the process has ended, however it ended."""
 
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
 from mainspring.sessions.entries import (
     BranchEntry,
     CallStartedEntry,
@@ -30,6 +33,9 @@ from mainspring.sessions.session import Session, list_sessions
 from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
 from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
 from mainspring.sessions.turns import SessionTurn, turns_to_messages
+
+if TYPE_CHECKING:
+    from mainspring.sessions.sqlite import SqliteLog, SqliteStore
 
 __all__ = [
     "BranchEntry",
@@ -62,6 +68,8 @@ __all__ = [
     "SessionPlug",
     "SessionStore",
     "SessionTurn",
+    "SqliteLog",
+    "SqliteStore",
     "Transcript",
     "TranscriptCall",
     "decode_entry",
@@ -74,3 +82,6 @@ __all__ = [
     "read_transcript",
     "turns_to_messages",
 ]
+
+# What needs a database is loaded when it is asked for: most programs do not.
+_, __getattr__ = exports(__name__, {"sqlite": "SqliteLog SqliteStore"})

@@ -250,6 +250,7 @@ class _View:
     """A log with lines behind it that are not stored yet."""
 
     writable = False
+    quick = True
 
     def __init__(self, log: SessionLog, lines: list[bytes]) -> None:
         self.place = log.place

@@ -26,6 +26,8 @@ SUFFIX = ".jsonl"
 class JsonlLog:
     """One session file. Not safe to use from two threads at once."""
 
+    quick = True
+
     def __init__(self, path: Path, context: Path | None = None) -> None:
         self.place = str(path)
         self.writable = True

@@ -27,6 +27,8 @@ class _Kept(Struct, eq=False):
 class MemoryLog:
     """One session in a `MemoryStore`."""
 
+    quick = True
+
     def __init__(self, store: MemoryStore, kept: _Kept, *, write: bool = True) -> None:
         self.place = f"memory:{kept.header.id}"
         self.writable = write and not kept.taken

@@ -86,10 +86,12 @@ class SessionLog(Protocol):
         place: Where it is kept, for people.
         writable: Whether this opener may write.
         problems: What to tell about the opening itself.
+        quick: Whether a small append takes microseconds, so that it may be made in the event loop.
     """
 
     place: str
     writable: bool
+    quick: bool
     problems: list[Problem]
 
     @property

@@ -16,7 +16,7 @@ INLINE = 256 * 1024
 class Writer:
     """The only one who writes to a log.
 
-    A small append is made at once. Large ones, the first one (which makes the file) and those that wait for the disk go
+    A small append to a quick log is made at once. Large ones, the first one (which makes the file) and those that wait for the disk go
     through a thread, and whatever comes meanwhile is written after them together.
 
     Args:
@@ -52,7 +52,7 @@ class Writer:
             await asyncio.wrap_future(self._busy)
         if (self.unsaved or self._sync) and not self._too_early():
             batch, sync = self._take()
-            if sync or not self._log.exists or sum(map(len, batch)) > INLINE:
+            if sync or not self._log.quick or not self._log.exists or sum(map(len, batch)) > INLINE:
                 await self._in_thread(batch, sync)
             else:
                 self._store(batch, sync)

@@ -22,6 +22,7 @@ from mainspring.sessions import (
     SessionOptions,
     SessionStore,
     SessionTurn,
+    SqliteStore,
     list_sessions,
     turns_to_messages,
 )
@@ -194,9 +195,15 @@ async def test_a_second_opener_can_go_on_in_a_copy() -> None:
 # --- the tree ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["jsonl", "memory"])
+@pytest.fixture(params=["jsonl", "memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
-    return MemoryStore() if request.param == "memory" else JsonlStore(tmp_path)
+    match request.param:
+        case "memory":
+            return MemoryStore()
+        case "sqlite":
+            return SqliteStore(tmp_path / "sessions.db")
+        case _:
+            return JsonlStore(tmp_path)
 
 
 @pytest.mark.covers("SES-10", "SES-11")

@@ -24,6 +24,7 @@ class Disk:
         self.place = "disk"
         self.writable = True
         self.exists = True
+        self.quick = True
         self.context_folder = None
         self.problems: list[Problem] = []
         self.lines: list[bytes] = []

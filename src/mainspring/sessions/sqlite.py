@@ -1,0 +1,355 @@
+"""Sessions in one SQLite file: for many sessions on one machine, and where a folder full of files is not wanted.
+
+The lines are those of the session files; what a list shows stands beside them, so that listing reads no session. One writer a
+session holds as it does for files: by a lock that the system takes back when the process dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mainspring.env.folder_lock import locked_folder
+from mainspring.errors import SessionError
+from mainspring.messages import Message
+from mainspring.sessions.entries import (
+    UNREADABLE,
+    VERSION,
+    LabelEntry,
+    MessageEntry,
+    SessionEntry,
+    decode_entry,
+)
+from mainspring.sessions.lock import lock
+from mainspring.sessions.places import checked_id, make_private_folder
+from mainspring.sessions.store import Problem, Row, SessionInfo
+from mainspring.sessions.turns import headline
+
+MAGIC = 0x6D737072
+"""``application_id`` of the file ("mspr"): a database without it is somebody else's and is never written to."""
+
+_LAYOUT = 1
+_BUSY_SECONDS = 5.0
+_PREVIEW = 80
+_PAGE = 500
+_MARKS = f"PRAGMA application_id = {MAGIC}; PRAGMA user_version = {_LAYOUT};"
+_TABLES = """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, cwd TEXT NOT NULL, title TEXT NOT NULL, preview TEXT NOT NULL DEFAULT '',
+    created TEXT NOT NULL, updated REAL NOT NULL, size INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX sessions_of_a_folder ON sessions (cwd, updated);
+CREATE TABLE lines (position INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, data BLOB NOT NULL);
+CREATE INDEX lines_of_a_session ON lines (session, position);
+"""
+
+
+class SqliteLog:
+    """One session in a `SqliteStore`."""
+
+    quick = False
+
+    def __init__(self, store: SqliteStore, header: SessionEntry, *, exists: bool, write: bool = True) -> None:
+        self.place = f"{store.path}#{header.id}"
+        self.writable = write
+        self.problems: list[Problem] = []
+        self._store = store
+        self._header = header
+        self._exists = exists
+        self._lock: int | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._guard = threading.Lock()
+        if exists and write:
+            self._take()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is stored."""
+        return self._exists
+
+    @property
+    def context_folder(self) -> str | None:
+        """The folder for large outputs."""
+        return str(self._store.path.parent / "context" / self._header.id)
+
+    def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
+        """Add lines in one transaction; see `SessionLog.append`."""
+        if not self.writable:
+            raise OSError(errno.EROFS, "the session is open for reading only", self.place)
+        if not self._exists:
+            self._take()
+            if not self.writable:
+                raise OSError(errno.EAGAIN, "another process made a session of that id", self.place)
+        with self._guard:
+            try:
+                self._insert(self._open(create=True), lines, sync)
+            except sqlite3.Error as error:
+                code = errno.ENOSPC if "full" in str(error) else errno.EIO
+                raise OSError(code, f"the database says: {error}", self.place) from error
+        if not self._exists:
+            self._exists = True
+            with suppress(OSError):
+                make_private_folder(Path(self.context_folder or ""))
+
+    def _insert(self, connection: sqlite3.Connection, lines: Sequence[bytes], sync: bool) -> None:
+        connection.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+        now = datetime.now(UTC).timestamp()
+        header = self._header
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if not self._exists:
+                made = (header.id, header.cwd, header.title, header.timestamp.isoformat(), now)
+                connection.execute(
+                    "INSERT INTO sessions (id, cwd, title, created, updated) VALUES (?, ?, ?, ?, ?)", made
+                )
+            size = sum(map(len, lines)) + len(lines)
+            connection.execute("UPDATE sessions SET updated = ?, size = size + ? WHERE id = ?", (now, size, header.id))
+            for name, value in _shown(header.id, lines):
+                empty = " AND preview = ''" if name == "preview" else ""
+                connection.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?{empty}", (value, header.id))
+            connection.executemany(
+                "INSERT INTO lines (session, data) VALUES (?, ?)", [(header.id, line) for line in lines]
+            )
+
+    def rows(self) -> Iterator[Row]:
+        """All lines, oldest first, a page at a time."""
+        if not self._exists:
+            return
+        number, position = 0, -1
+        while True:
+            query = "SELECT position, data FROM lines WHERE session = ? AND position > ? ORDER BY position LIMIT ?"
+            page = self._query(query, (self._header.id, position, _PAGE))
+            for position, data in page:
+                number += 1
+                yield Row(number, position, data)
+            if len(page) < _PAGE:
+                return
+
+    def read(self, position: int) -> bytes:
+        """The line at a position."""
+        [(data,)] = self._query("SELECT data FROM lines WHERE position = ?", (position,))
+        return data
+
+    def close(self) -> None:
+        """Let others write."""
+        self.writable = False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        held, self._lock = self._lock, None
+        if held is not None:
+            os.close(held)
+
+    def _query(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+        with self._guard:
+            try:
+                return self._open().execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise OSError(errno.EIO, f"the database says: {error}", self.place) from error
+
+    def _open(self, *, create: bool = False) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._store.connect(create=create)
+        return self._connection
+
+    def _take(self) -> None:
+        """Become the only writer, or say who cannot."""
+        folder = self._store.path.parent / f"{self._store.path.name}.locks"
+        make_private_folder(folder)
+        handle = os.open(folder / self._header.id, os.O_RDWR | os.O_CREAT, 0o600)
+        state = lock(handle)
+        if state == "taken":
+            os.close(handle)
+            self.writable = False
+            text = f"session {self._header.id} is open in another process: what is said now is not saved; fork it to go on in a copy"
+            self.problems.append(Problem("locked", text))
+            return
+        if state == "unsupported":
+            self.problems.append(
+                Problem("locked", f"the file system of {folder} knows no locks: use this session in one process")
+            )
+        self._lock = handle
+
+
+class SqliteStore:
+    """Sessions in a SQLite file.
+
+    Args:
+        path: The file; made, for its owner only, with the first session. Large outputs and contents of files are kept in folders
+            beside it.
+
+    Raises:
+        SessionError: From whatever touches the file, if it is no store of sessions, or one of a newer version.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def files_folder(self) -> str:
+        """The folder for contents of files."""
+        return str(self.path.parent / "files")
+
+    def create(self, header: SessionEntry) -> SqliteLog:
+        """A new session; nothing is stored yet."""
+        if self.exists(checked_id(header.id)):
+            raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
+        return SqliteLog(self, header, exists=False)
+
+    def open(self, name: str, *, write: bool = True) -> SqliteLog:
+        """A stored session; see `SessionStore.open`."""
+        header = self._header(self._find(name))
+        newer = header.version > VERSION
+        log = SqliteLog(self, header, exists=True, write=write and not newer)
+        if newer:
+            text = f"{log.place} is of version {header.version} of the format, this program writes version {VERSION}"
+            log.problems.append(Problem("newer", f"{text}: it can be read, and nothing is written to it"))
+        return log
+
+    def exists(self, name: str) -> bool:
+        """Whether it is stored."""
+        return bool(self._rows("SELECT 1 FROM sessions WHERE id = ?", (checked_id(name),)))
+
+    def delete(self, name: str) -> None:
+        """Remove a session for good."""
+        log = self.open(name)
+        try:
+            if not log.writable and not any(p.kind == "newer" for p in log.problems):
+                raise SessionError(f"session {name} cannot be deleted: {log.problems[0]}")
+            id = log.place.rpartition("#")[2]
+            with closing(self.connect()) as connection, connection:
+                connection.execute("DELETE FROM lines WHERE session = ?", (id,))
+                connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
+            shutil.rmtree(log.context_folder or "", ignore_errors=True)
+        except sqlite3.Error as error:
+            raise SessionError(f"session {name} cannot be deleted: {error}") from error
+        finally:
+            log.close()
+
+    def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
+        """The sessions of a folder, or all; last used first."""
+        where, values = ("", ()) if cwd is None else (" WHERE cwd = ?", (cwd,))
+        query = f"SELECT id, cwd, title, preview, created, updated, size FROM sessions{where} ORDER BY updated DESC, id DESC"
+        return [
+            SessionInfo(
+                id=id,
+                place=f"{self.path}#{id}",
+                cwd=folder,
+                title=title,
+                preview=preview,
+                created=datetime.fromisoformat(created),
+                updated=datetime.fromtimestamp(updated, UTC),
+                size=size,
+            )
+            for id, folder, title, preview, created, updated, size in self._rows(query, values)
+        ]
+
+    def connect(self, *, create: bool = False) -> sqlite3.Connection:
+        """A connection of one's own.
+
+        Args:
+            create: Whether to make the file if there is none.
+
+        Raises:
+            SessionError: If it is no store of sessions, or one of a newer version.
+            sqlite3.Error: If it cannot be opened.
+        """
+        if create and not self.path.exists():
+            make_private_folder(self.path.parent)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw",
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        if _is_empty(connection):
+            with locked_folder(self.path.parent):  # of two who make it at once the second finds it made
+                if _is_empty(connection):
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.executescript(f"BEGIN IMMEDIATE; {_MARKS} {_TABLES} COMMIT;")
+        magic, layout = _marks(connection)
+        if magic != MAGIC:
+            raise SessionError(f"{self.path} is a database of something else; nothing is read from it or written to it")
+        if layout > _LAYOUT:
+            raise SessionError(
+                f"{self.path} was made by a newer version of this program; update it, or name another file"
+            )
+
+    def _rows(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+        if not self.path.exists():
+            return []
+        try:
+            with closing(self.connect()) as connection:
+                return connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise SessionError(f"{self.path} cannot be read: {error}") from error
+
+    def _header(self, id: str) -> SessionEntry:
+        [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
+        try:
+            header = decode_entry(data)
+        except UNREADABLE:
+            header = None
+        if not isinstance(header, SessionEntry):
+            raise SessionError(f"{self.path}#{id} is no session: its first line is not the header of one")
+        return header
+
+    def _find(self, name: str) -> str:
+        begin = name.removeprefix(f"{self.path}#")
+        found = [
+            row[0]
+            for row in self._rows("SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY id", (len(begin), begin))
+        ]
+        exact = [id for id in found if id == begin]
+        match exact or found:
+            case []:
+                raise SessionError(f"there is no session {begin} in {self.path}")
+            case [id]:
+                return id
+            case several:
+                raise SessionError(f"{begin} is the beginning of {len(several)} sessions: {', '.join(several[:5])}")
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Whose file it is, and the version of its layout."""
+    return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+
+
+def _shown(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, str]]:
+    """What of these lines a list shows."""
+    for line in lines:
+        if b'"prompt"' not in line and b'"label"' not in line:
+            continue
+        try:
+            entry = decode_entry(line)
+        except UNREADABLE:
+            continue
+        if isinstance(entry, LabelEntry) and entry.target == session:
+            yield "title", entry.label
+        elif isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):
+            yield "preview", headline(entry.message.text)[:_PREVIEW]
