@@ -30,7 +30,8 @@ class MessagesDialect(Struct, frozen=True):
         json_schema: Whether a JSON Schema for the answer may be sent.
         forced_tools: Whether a tool call may be forced; else the model is left free to call one.
         prefill: Whether a conversation may end with words of the assistant, to be continued.
-        reasoning: Whether signed thinking goes back to the model that made it.
+        reasoning: Whether thinking goes back to the model that made it.
+        unsigned: Whether thinking that came without a signature goes back too; other hosts of this protocol want that.
         hosted: Whether what the host's own tools did goes back to the model that used them.
         tool_images: Whether images stand inside tool results; else they follow in the same message.
         cache: Whether cache breakpoints may be sent.
@@ -50,6 +51,7 @@ class MessagesDialect(Struct, frozen=True):
     forced_tools: bool = True
     prefill: bool = True
     reasoning: bool = True
+    unsigned: bool = False
     hosted: bool = True
     tool_images: bool = True
     cache: bool = True

@@ -405,6 +405,17 @@ def test_thinking_that_is_not_taken_back_is_left_out(refusal: str) -> None:
     assert [b["type"] for b in after["messages"][1]["content"]] == ["text"]
 
 
+def test_a_host_that_wants_unsigned_thinking_back_gets_it() -> None:
+    refusal = "The `content[].thinking` in the thinking mode must be passed back to the API."
+    called = Message("assistant", (ThinkingBlock("Hm."), ToolUseBlock("c1", "now")), provider="host", model="m1")
+
+    before, after = adapted(OLD, refusal, [*HI, called], thinking="low")
+
+    assert [b["type"] for b in before["messages"][1]["content"]] == ["tool_use"]
+    assert after["messages"][1]["content"][0] == {"type": "thinking", "thinking": "Hm."}
+    assert ("thinking" in before, after["thinking"]["type"]) == (False, "enabled")
+
+
 def test_thinking_bound_to_another_conversation_is_left_to_the_host_to_drop() -> None:
     refusal = (
         "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. "

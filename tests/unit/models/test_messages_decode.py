@@ -289,6 +289,18 @@ def test_usage_has_its_cost_and_reasoning_is_part_of_the_output() -> None:
     assert whole(content=[], usage=usage).usage == Usage(1_000_000, 1_000_000, 1_000_000, 2_000_000, 400)
 
 
+def test_the_cost_of_a_summary_by_the_host_is_part_of_the_answers() -> None:
+    one = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
+    usage = {**one, "iterations": [{"type": "compaction", **one}, {"type": "message", **one}]}
+
+    made = whole(content=[], usage=usage, using=profile(prices=(3.0, 15.0, 0.3, 3.75))).usage
+
+    assert made is not None
+    assert (made.input_tokens, made.output_tokens) == (1_000_000, 1_000_000)
+    assert made.cost == Cost(6.0, 30.0)
+    assert whole(content=[], usage=usage).usage == Usage(1_000_000, 1_000_000)
+
+
 def test_an_answer_that_tells_no_counts_has_none() -> None:
     assert message(begin(), *text(0, "Hi"), *end()).usage is None
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from mainspring.messages import Usage
-from mainspring.models.json_values import as_number, as_object
+from mainspring.models.json_values import as_number, as_object, as_objects
 from mainspring.models.port import ModelInfo
 from mainspring.models.usage import priced
 
@@ -14,14 +16,16 @@ from mainspring.models.usage import priced
 class Counts:
     """The counts of one answer.
 
+    The host's own summaries of the conversation are calls of their own: they are no tokens of this answer, but part of its cost.
     A later count takes the place of an earlier one, unless it is zero: some gateways fill in zeros. What was read from and
     written to the cache is told apart from the input here, so nothing is counted twice.
     """
 
-    __slots__ = ("_input", "_long", "_output", "_read", "_reasoning", "_write", "told")
+    __slots__ = ("_aside", "_input", "_long", "_output", "_read", "_reasoning", "_write", "told")
 
     def __init__(self) -> None:
         self.told = False
+        self._aside: list[dict[str, Any]] = []
         self._input = self._output = self._read = self._write = self._long = self._reasoning = 0
 
     def take(self, raw: Mapping[str, Any]) -> None:
@@ -36,12 +40,21 @@ class Counts:
         self._write = _count(raw, "cache_creation_input_tokens") or parts or self._write
         details = as_object(raw.get("output_tokens_details")) or {}
         self._reasoning = _count(details, "thinking_tokens") or self._reasoning
+        calls = as_objects(raw.get("iterations"))
+        self._aside = [call for call in calls if call.get("type") == "compaction"] or self._aside
 
     def usage(self, info: ModelInfo) -> Usage:
         """The counts in the one form of all protocols, with their cost."""
         reasoning = min(self._reasoning, self._output)
         counts = Usage(self._input, self._output, self._read, self._write, reasoning)
-        return priced(counts, info, long_writes=self._long)
+        usage = priced(counts, info, long_writes=self._long)
+        for call in self._aside:
+            aside = Counts()
+            aside.take(call)
+            cost = aside.usage(info).cost
+            if usage.cost is not None and cost is not None:
+                usage = replace(usage, cost=usage.cost + cost)
+        return usage
 
 
 def _count(raw: Mapping[str, Any], name: str) -> int:

@@ -115,7 +115,7 @@ def encode_message(message: Message, profile: Profile) -> bytes:
 
 def _key(profile: Profile) -> str:
     d, info = profile.messages, profile.info
-    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.hosted}|{d.tool_images}|{hash(profile.unreadable)}"
+    return f"{SLOT}|{info.provider}|{info.id}|{info.vision}|{d.reasoning}|{d.unsigned}|{d.hosted}|{d.tool_images}|{hash(profile.unreadable)}"
 
 
 def _marker(dialect: MessagesDialect) -> bytes:
@@ -231,8 +231,9 @@ def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any
             case TextBlock():
                 items.append({"type": "text", "text": block.text})
             case ThinkingBlock():
-                if block.signature and dialect.reasoning:
-                    items.append({"type": "thinking", "thinking": block.thinking, "signature": block.signature})
+                if dialect.reasoning and (block.signature or dialect.unsigned):
+                    signed = {"signature": block.signature} if block.signature else {}
+                    items.append({"type": "thinking", "thinking": block.thinking, **signed})
             case RedactedThinkingBlock():
                 if position in opaque:
                     items.append(opaque[position])

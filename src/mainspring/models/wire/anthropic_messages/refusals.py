@@ -15,6 +15,7 @@ from mainspring.models.wire.anthropic_messages.thinking import listed_efforts
 _MAX_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
 _PREFILL = re.compile(r"prefill|must end with a user message")
 _SIGNED = re.compile(r"signature|thinking.{0,40}\bblocks?\b|\bblocks?\b.{0,40}thinking", re.DOTALL)
+_UNSIGNED = re.compile(r"thinking.{0,60}must be passed back", re.DOTALL)
 _HOSTED = re.compile(
     r"server_tool_use|mcp_tool_|srvtoolu|compaction|caller|(search|fetch|execution|advisor)_tool_result"
 )
@@ -49,6 +50,8 @@ def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:
         yield _changed(profile, prefill=False)
     if "prefix_mismatch_behavior" in text and not profile.messages.drop_unbound:
         yield _changed(profile, drop_unbound=True)
+    if _UNSIGNED.search(text):
+        yield _changed(profile, unsigned=True)
     if "max_tokens" not in text and _SIGNED.search(text):
         yield _changed(profile, reasoning=False)
     if _HOSTED.search(text):

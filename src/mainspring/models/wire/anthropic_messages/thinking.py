@@ -120,7 +120,8 @@ def _goes_on_unthought(request: ModelRequest, profile: Profile) -> bool:
             return False
         known = is_own(message, profile) and profile.messages.reasoning
         return not known or not any(
-            isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and block.signature)
+            isinstance(block, RedactedThinkingBlock)
+            or (isinstance(block, ThinkingBlock) and (block.signature or profile.messages.unsigned))
             for block in message.content
         )
     return False
