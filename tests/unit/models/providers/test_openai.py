@@ -1,0 +1,95 @@
+"""OpenAI over either of its protocols."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mainspring.errors import AuthenticationError, ErrorCode, ProviderConfigError
+from mainspring.messages import Message
+from mainspring.models import HttpModel, LLMClient, ModelProvider, create_model, default_registry, is_model_error
+from mainspring.models.port import ModelRequest
+from mainspring.models.providers.responses_style import only_responses
+from tests.unit.models.responses_wire import completed, sse, text_item
+from tests.unit.models.server import chunked, plain, serve
+
+ASK = ModelRequest([Message.user("Hi")], session_id="s1", thinking="low")
+
+
+def made(spec: str, **settings: Any) -> HttpModel:
+    model = create_model(spec, api_key="k", **settings)
+    assert isinstance(model, HttpModel)
+    return model
+
+
+@pytest.mark.covers("PRV-06")
+@pytest.mark.parametrize(
+    ("model", "settings", "protocol"),
+    [
+        ("gpt-5-mini", {}, "chat_completions"),
+        ("gpt-5-mini", {"api": "responses"}, "responses"),
+        ("gpt-5-mini", {"api": "Chat"}, "chat_completions"),
+        ("gpt-5.3-codex", {}, "responses"),
+        ("o3-pro-2025-06-10", {}, "responses"),
+        ("gpt-5-pro", {"api": "chat"}, "chat_completions"),
+        ("o4-mini-deep-research", {}, "responses"),
+        ("computer-use-preview", {"api": ""}, "responses"),
+    ],
+)
+def test_chat_completions_unless_the_model_takes_only_responses(
+    model: str, settings: dict[str, Any], protocol: str
+) -> None:
+    assert made(f"openai:{model}", **settings)._protocol.name == protocol
+
+
+def test_names_that_only_look_alike() -> None:
+    for name in ("gpt-4o", "gpt-5", "prose-writer", "gemini-2.5-pro", "my-o3-production", "approval"):
+        assert not only_responses(name)
+
+
+@pytest.mark.covers("STR-12", "CAC-09", "MOD-36")
+async def test_a_request_over_responses() -> None:
+    async with serve(chunked(sse(completed(text_item("Hello"))))) as server:
+        answer = await made("openai:gpt-5-mini", api="responses", base_url=f"{server.url}/v1/responses").complete(ASK)
+
+    assert answer.text == "Hello"
+    assert server.requests[0].target == "/v1/responses"
+    assert server.requests[0].headers["authorization"] == "Bearer k"
+    body = json.loads(server.requests[0].body)
+    assert body["reasoning"]["effort"] == "low"
+    assert "prompt_cache_key" not in body  # Nothing is known of this host.
+    own = made("openai:gpt-5-mini", api="responses").profile
+    assert own.responses.prompt_cache_key
+    assert own.responses.strict_tools is False
+    assert made("openai:gpt-4o", api="responses").profile.responses.efforts == ()
+
+
+@pytest.mark.covers("PRV-31", "PRV-32")
+async def test_a_bad_key_and_a_bad_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = plain(b'{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}', "401 Unauthorized")
+    async with serve(refusal) as server:
+        with pytest.raises(AuthenticationError):
+            await made("openai", api="responses", base_url=server.url).complete(ASK)
+    with pytest.raises(ProviderConfigError, match="must be chat, responses or auto"):
+        made("openai", api="soap")
+    with pytest.raises(ProviderConfigError, match="unknown: developer_role"):
+        made("openai", api="responses", dialect={"developer_role": True})
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = await LLMClient({"provider": "openai", "api": "responses"}).invoke("Hi")
+    assert is_model_error(result)
+    assert result.error is ErrorCode.PROVIDER_NOT_CONFIGURED
+
+
+@pytest.mark.covers("PRV-32")
+@pytest.mark.parametrize("error", [KeyError("x"), ConnectionRefusedError("connection refused")])
+async def test_an_error_of_the_constructor_is_a_result(error: Exception) -> None:
+    registry = default_registry()
+
+    def broken(config: object) -> ModelProvider:
+        raise error
+
+    registry.register("openai", build=broken)
+    result = await LLMClient("openai:m", registry=registry).invoke("Hi")
+
+    assert is_model_error(result)
+    assert result.error in (ErrorCode.UNKNOWN, ErrorCode.NETWORK_ERROR)
