@@ -227,7 +227,7 @@ class Subagents(Plug):
             if running is not None:
                 result = await _wind_up(child, running, request.behavior.resolved().abort_grace)
             raise
-        except Exception as failed:  # noqa: BLE001 - whatever a child does, its parent goes on
+        except Exception as failed:  # whatever a child does, its parent goes on
             error = failed
         finally:
             stats = child.stats(result, status)
