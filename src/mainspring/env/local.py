@@ -10,7 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mainspring.env import disk
 from mainspring.env.connections import LocalConnection, connect
@@ -46,6 +46,7 @@ class LocalEnv:
     Attributes:
         variables: Set for every program, over anything else.
         jobs: See `ExecutionEnv`.
+        scratch: See `ExecutionEnv`.
         guard: See `ExecutionEnv`.
     """
 
@@ -80,6 +81,7 @@ class LocalEnv:
         self._hidden = tuple(hidden_variables)
         self._locks = PathLocks()
         self.jobs = Jobs()
+        self.scratch: dict[str, Any] = {}
         self._max_processes = max_processes
         self._reachable = tuple(reachable)
         self._running: set[Running | LocalConnection] = set()

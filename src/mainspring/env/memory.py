@@ -6,6 +6,7 @@ import errno
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import Jobs
@@ -39,6 +40,7 @@ class MemoryEnv:
     Attributes:
         commands: Every command that was run, in order.
         jobs: See `ExecutionEnv`.
+        scratch: See `ExecutionEnv`.
         guard: See `ExecutionEnv`.
     """
 
@@ -70,6 +72,7 @@ class MemoryEnv:
         self._answers: Script | Mapping[str, Answer] = {} if run is None else run
         self._locks = PathLocks()
         self.jobs = Jobs()
+        self.scratch: dict[str, Any] = {}
         self._pages = pages or {}
         for path, target in (links or {}).items():
             self._tree.link(path, target)

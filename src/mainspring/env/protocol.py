@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -199,9 +199,11 @@ class ExecutionEnv(Protocol):
     Attributes:
         guard: Tells whether a search may show what is in a file, by its real path; a policy sets it. Files that a call names
             are not asked about here, since that call was permitted.
+        scratch: What tools keep for as long as the environment lives, by their own keys.
     """
 
     guard: Callable[[str], bool] | None
+    scratch: dict[str, Any]
 
     @property
     def jobs(self) -> Jobs:

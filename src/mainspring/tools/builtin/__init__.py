@@ -1,14 +1,19 @@
-"""The built-in tools: files, search and shell. Each can be used alone: ``await read_file(ctx, path="x")``."""
+"""The built-in tools: files, search, shell, web, lists and questions. Each can be used alone: ``await read_file(ctx, path="x")``."""
 
-from mainspring.tools.builtin.catalog import CLASSIC_ALIASES, builtin_tools
+from typing import Any
+
+from mainspring.tools.builtin.catalog import CLASSIC_ALIASES, SAMPLES, builtin_tools
 from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, read_file, write_file
 from mainspring.tools.builtin.search import glob, grep, list_files
+from mainspring.tools.builtin.talk import ask_user, present_plan
 from mainspring.tools.builtin.terminal import jobs, shell
+from mainspring.tools.builtin.todos import todo_read, todo_write
 from mainspring.tools.builtin.web import fetch
 
 __all__ = [
     "CLASSIC_ALIASES",
     "apply_patch",
+    "ask_user",
     "builtin_tools",
     "edit",
     "fetch",
@@ -17,7 +22,19 @@ __all__ = [
     "jobs",
     "list_files",
     "multi_edit",
+    "present_plan",
     "read_file",
     "shell",
+    "todo_read",
+    "todo_write",
     "write_file",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The examples, which are made of functions when somebody asks for them."""
+    if name in SAMPLES:
+        from mainspring.tools.builtin import samples
+
+        return getattr(samples, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

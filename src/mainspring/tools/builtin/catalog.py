@@ -1,4 +1,4 @@
-"""The built-in tools as a list."""
+"""The built-in tools as lists."""
 
 from __future__ import annotations
 
@@ -8,14 +8,38 @@ from types import MappingProxyType
 
 from mainspring.tools.tool import Tool
 
-NAMES = ("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell")
-"""In the order in which a model is told of them."""
+NAMES = (
+    *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
+    "todo_write",
+)
+"""What a model is offered, in the order in which it is told of them."""
 
-CLASSIC_ALIASES: Mapping[str, str] = MappingProxyType({"read": "read_file", "write": "write_file", "bash": "shell"})
+MORE = ("apply_patch", "todo_read", "ask_user", "present_plan")
+"""What it is offered only where somebody says so: another way to edit, and what needs somebody to answer."""
+
+SAMPLES = ("hello", "greet", "search_books")
+"""Examples."""
+
+CLASSIC_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "read": "read_file",
+        "write": "write_file",
+        "list": "list_files",
+        "bash": "shell",
+        "task": "spawn",
+        "todowrite": "todo_write",
+        "todoread": "todo_read",
+        "webfetch": "fetch",
+    }
+)
 """Names that other programs use, with ours; the command understands them where it takes the name of a tool."""
 
 
-def builtin_tools() -> list[Tool]:
-    """All built-in tools."""
+def builtin_tools(*, every: bool = False) -> list[Tool]:
+    """The built-in tools.
+
+    Args:
+        every: Also those that are offered only by name, and the examples.
+    """
     package = sys.modules[__name__.rpartition(".")[0]]  # It exports them; importing them here would tie them together.
-    return [getattr(package, name) for name in NAMES]
+    return [getattr(package, name) for name in ((*NAMES, *MORE, *SAMPLES) if every else NAMES)]

@@ -1,0 +1,73 @@
+"""`ask_user`: a question to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.tools.builtin.talk.seam import Option, Question, interaction_of, nobody
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+MOST_OPTIONS = 10
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    text = arguments["question"].strip()
+    if not text:
+        return ToolResult(output="The question is empty.", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
+    somebody = interaction_of(ctx)
+    if somebody is None:
+        return nobody(
+            "Decide by what you know and say what you assumed, or end with the question if that would be wrong."
+        )
+    options = tuple([Option(o["label"], o.get("description", "")) for o in arguments.get("options", ())])
+    reply = await somebody.ask(Question(text, options, bool(arguments.get("multiple", False))))
+    if reply is None:
+        return ToolResult(
+            output="The user gave no answer. Do not ask again; go on by what you know, or end with the question.",
+            title="no answer",
+            metadata={"answered": False},
+        )
+    lines = [f"The user chose: {', '.join(reply.chosen)}."] if reply.chosen else []
+    if reply.text.strip() or not lines:
+        lines.append(f"The user says: {reply.text.strip() or '(nothing)'}")
+    facts = {"answered": True, "chosen": list(reply.chosen), "text": reply.text}
+    return ToolResult(output="\n".join(lines), title=text[:120], metadata=facts)
+
+
+def _access(_: Mapping[str, Any]) -> list[Access]:
+    return []
+
+
+ask_user = Tool(
+    name="ask_user",
+    description=(
+        "Ask the user a question that you cannot answer yourself and whose answer changes what you do. Offer options where "
+        "there are few; the user may always answer in other words."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "question": {"type": "string"},
+            "options": {
+                "type": "array",
+                "maxItems": MOST_OPTIONS,
+                "items": {
+                    "type": "object",
+                    "properties": {"label": {"type": "string"}, "description": {"type": "string"}},
+                    "required": ["label"],
+                    "additionalProperties": False,
+                },
+            },
+            "multiple": {"type": "boolean", "default": False, "description": "Several options may be chosen."},
+        },
+        "required": ["question"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Question",
+    source="builtin",
+    concurrency_safe=False,
+    access=_access,
+)
+"""Ask the user a question."""

@@ -1,0 +1,69 @@
+"""`present_plan`: a plan that the user approves or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.tools.builtin.talk.seam import Plan, Review, interaction_of, nobody
+from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+_TOLD = {
+    "approve": "The user approved the plan. Carry it out.",
+    "revise": "The user wants the plan changed. Change it and present it again.",
+    "reject": "The user rejected the plan. Do not carry it out; ask or stop.",
+}
+
+
+async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+    plan = Plan(arguments["plan"].strip(), arguments.get("title", "").strip())
+    if not plan.text:
+        return ToolResult(output="The plan is empty.", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
+    somebody = interaction_of(ctx)
+    if somebody is None:
+        return nobody(
+            "The plan is not approved. End with the plan as your answer, so that it can be read and started later."
+        )
+    review = await somebody.review(plan) or Review("reject", "(no answer)")
+    text = _TOLD[review.decision]
+    if review.feedback.strip():
+        text += f"\nThe user says: {review.feedback.strip()}"
+    return ToolResult(
+        output=text,
+        title=f"plan: {review.decision}",
+        metadata={
+            "decision": review.decision,
+            "approved": review.decision == "approve",
+            "feedback": review.feedback,
+            "plan": plan.text,
+            "title": plan.title,
+        },
+    )
+
+
+def _access(_: Mapping[str, Any]) -> list[Access]:
+    return []
+
+
+present_plan = Tool(
+    name="present_plan",
+    description=(
+        "Show the user a plan for their approval before you change anything: what will be done, in which files, in what "
+        "order, and how it will be checked."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "plan": {"type": "string", "description": "The plan, in Markdown."},
+            "title": {"type": "string", "default": ""},
+        },
+        "required": ["plan"],
+        "additionalProperties": False,
+    },
+    execute=_execute,
+    label="Plan",
+    source="builtin",
+    concurrency_safe=False,
+    access=_access,
+)
+"""Show the user a plan."""

@@ -1,0 +1,35 @@
+"""The examples."""
+
+import pytest
+
+import mainspring.tools.builtin as builtin
+from mainspring.env import MemoryEnv
+from mainspring.tools import ToolContext, parse_arguments
+from mainspring.tools.builtin.samples import greet, hello, search_books
+
+
+@pytest.mark.covers("OPT-02")
+async def test_hello_and_greet() -> None:
+    ctx = ToolContext(env=MemoryEnv())
+    assert (await hello(ctx)).text == "Hello! Tools work."
+    assert (await greet(ctx, name="Ada", language="fr")).text == "Bonjour, Ada!"
+    assert parse_arguments(greet.input_schema, '{"name": ""}').error is not None
+
+
+@pytest.mark.covers("TOL-23")
+async def test_a_tool_of_a_domain_has_a_typed_schema() -> None:
+    properties = search_books.input_schema["properties"]
+    assert properties["limit"]["minimum"] == 1
+    assert properties["limit"]["maximum"] == 20
+    assert "fiction" in str(properties["subject"])
+    assert parse_arguments(search_books.input_schema, '{"subject": "cooking"}').error is not None
+    ctx = ToolContext(env=MemoryEnv())
+    found = await search_books(ctx, query="the of", since=1965)
+    assert found.text == "The Left Hand of Darkness (fiction, 1969)\n(1 found)"
+    assert (await search_books(ctx, subject="history", limit=1)).text == "The Guns of August (history, 1962)\n(2 found)"
+
+
+def test_what_is_none_of_them_is_told() -> None:
+    assert builtin.hello is hello
+    with pytest.raises(AttributeError, match="no attribute 'helo'"):
+        getattr(builtin, "helo")  # noqa: B009 - a name that is not there

@@ -1,0 +1,52 @@
+"""`todo_write` and `todo_read`."""
+
+import pytest
+
+from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.tools import ToolContext, ToolErrorCode
+from mainspring.tools.builtin import todo_read, todo_write
+from mainspring.tools.builtin.todos import TODOS, EnvTodos
+
+LIST = [{"content": "read"}, {"content": "write", "status": "in_progress"}, {"content": "test", "status": "completed"}]
+SHOWN = "[ ] read\n[>] write\n[x] test\n(1 pending, 1 in progress, 1 completed)"
+
+
+@pytest.mark.covers("OPT-12", "OPT-02")
+async def test_a_list_is_kept_for_its_session_and_found_again_later(local_env: LocalEnv) -> None:
+    """Another process: a new store and a new context on the same files."""
+    for session in ("s1", "../../etc/x", ""):
+        ctx = ToolContext(env=MemoryEnv(), session_id=session, extra={TODOS: EnvTodos(local_env)})
+        assert (await todo_write(ctx, todos=LIST)).text == SHOWN
+        later = ToolContext(env=MemoryEnv(), session_id=session, extra={TODOS: EnvTodos(local_env)})
+        assert (await todo_read(later)).text == SHOWN
+    other = ToolContext(env=MemoryEnv(), session_id="s2", extra={TODOS: EnvTodos(local_env)})
+    assert (await todo_read(other)).text == "(nothing to do)"
+    assert {e.kind for e in await local_env.list_dir("todos")} == {"file"}
+    assert [e.name for e in await local_env.list_dir(".")] == ["todos"]
+
+
+async def test_without_a_store_it_lives_as_long_as_the_environment() -> None:
+    env = MemoryEnv()
+    await todo_write(ToolContext(env=env, session_id="a"), todos=LIST)
+    assert (await todo_read(ToolContext(env=env, session_id="a"))).text == SHOWN
+    assert (await todo_read(ToolContext(env=env, session_id="b"))).text == "(nothing to do)"
+    assert env.files == {}
+
+
+async def test_a_list_is_replaced_whole() -> None:
+    ctx = ToolContext(env=MemoryEnv())
+    await todo_write(ctx, todos=LIST)
+    assert (await todo_write(ctx, todos=[])).text == "(nothing to do)"
+    refused = await todo_write(ctx, todos=[{"content": "  "}])
+    assert refused.code == ToolErrorCode.VALIDATION_ERROR
+
+
+async def test_trouble_with_the_file_is_told_and_harmless(local_env: LocalEnv) -> None:
+    await local_env.write_bytes("todos/default.json", b"{broken")
+    ctx = ToolContext(env=MemoryEnv(), extra={TODOS: EnvTodos(local_env)})
+    assert (await todo_read(ctx)).text == "(nothing to do)"
+    await local_env.write_bytes("blocked", b"")
+    ctx = ToolContext(env=MemoryEnv(), extra={TODOS: EnvTodos(local_env, "blocked/todos")})
+    result = await todo_write(ctx, todos=LIST)
+    assert result.code == ToolErrorCode.IO_ERROR
+    assert "Go on without it" in result.text
