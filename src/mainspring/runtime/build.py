@@ -28,6 +28,7 @@ from mainspring.runtime.model_choice import Choice, choose_model
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.prompt import system_prompt
+from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug
@@ -103,7 +104,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     permissions = permissions_of(settings, options.rules, cwd, on_deny=options.on_deny)
     offered = builtin_tools()
     if options.tools is not None:
-        offered = chosen(offered, options.tools)
+        offered = chosen(builtin_tools(every=True), options.tools)
     choice = await choose_model(settings, environ)
     small = choice.model.info.tools == "union"
     if small and options.tools is None:
@@ -113,7 +114,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             report(
                 Notice(f"it may read here; to let it write or run: {' '.join(f'--allow {name}' for name in missing)}")
             )
-    for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools()]):
+    for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools(every=True)]):
         report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     plugs: list[Plug] = [] if small else [Memory.of_folder(cwd, home_of(settings), trusted=is_trusted(cwd, settings))]
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
@@ -128,7 +129,9 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             execution=env,
             permissions=permissions,
             plugs=plugs if session is None else [*plugs, FileRecorder(session), SessionPlug(session)],
+            extra=services(settings.home),
         )
+        tell_of_ends(agent)
     except BaseException:
         if session is not None:
             session.close()

@@ -34,7 +34,17 @@ def environ(home: Path) -> dict[str, str]:
 def test_tools_are_listed_with_their_schemas() -> None:
     found = {tool.name: tool for tool in list_tools()}
 
-    assert set(found) == {"read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell"}
+    assert set(found) > {
+        "read_file",
+        "write_file",
+        "edit",
+        "multi_edit",
+        "glob",
+        "grep",
+        "list_files",
+        "shell",
+        "apply_patch",
+    }
     assert found["read_file"].input_schema["properties"]["path"]
     assert all(tool.summary for tool in found.values())
 

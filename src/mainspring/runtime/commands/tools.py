@@ -17,6 +17,7 @@ from mainspring.models import ModelInfo, ModelRequest, ModelResponse
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.build import chosen, load, permissions_of
 from mainspring.runtime.options import Place, Rules
+from mainspring.runtime.services import services
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 
@@ -61,7 +62,7 @@ def list_tools() -> list[ToolView]:
             description=tool.description,
             input_schema=tool.input_schema,
         )
-        for tool in builtin_tools()
+        for tool in builtin_tools(every=True)
     ]
 
 
@@ -90,22 +91,25 @@ async def call_tool(
         ConfigError: If there is no such tool, or the settings are broken.
     """
     cwd, settings = load(place, {}, environ)
-    [tool] = chosen(builtin_tools(), [name])
+    [tool] = chosen(builtin_tools(every=True), [name])
     env = LocalEnv(cwd)
     try:
         permissions = permissions_of(settings, rules, cwd, mode="allow")
-        return await _call(tool, arguments, env, permissions, signal or CancelToken())
+        return await _call(tool, arguments, env, permissions, services(settings.home), signal or CancelToken())
     finally:
         await env.aclose()
 
 
-async def _call(tool: Tool, arguments: str, env: LocalEnv, permissions: Any, signal: CancelToken) -> CallResult:
+async def _call(
+    tool: Tool, arguments: str, env: LocalEnv, permissions: Any, extra: dict[str, Any], signal: CancelToken
+) -> CallResult:
     agent = Agent(
         _OneCall(tool.name, arguments),
         tools=[tool],
         execution=env,
         permissions=permissions,
         behavior=Behavior(max_turns=1, retry=None),
+        extra=extra,
     )
     end: ToolExecutionEnd | None = None
     async with agent.stream("call", signal=signal) as run:
