@@ -50,8 +50,11 @@ _KNOWN = {
     "multi_edit": _Known("make several replacements in a file"),
 }
 _FIRST = ("read_file", "list_files", "grep")
-_LAST = ("write_file", "edit", "shell", "glob", "multi_edit")
-CHANGING = frozenset({"write_file", "edit", "multi_edit", "shell"})
+_LAST = (
+    *("write_file", "edit", "shell", "glob", "multi_edit", "apply_patch", "fetch", "jobs"),
+    *("todo_write", "todo_read", "ask_user", "present_plan"),
+)
+CHANGING = frozenset({"write_file", "edit", "multi_edit", "apply_patch", "shell"})
 """Tools after which the same call may give another result."""
 
 _Example = tuple[str, list[tuple[str, dict[str, Any], str]], str]
