@@ -189,6 +189,7 @@ class TurnAfter(Hook):
     """
 
     event = "turn:after"
+    kept = True
     mutable = ("continue_with",)
     when = "After each model call, failed ones too, before its calls are looked at."
     __slots__ = ("continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
@@ -215,6 +216,7 @@ class UsageUpdate(Hook):
     """Tokens of one model call, and of the run so far. ``purpose`` is that of a side call, and empty for the turn's own."""
 
     event = "usage"
+    kept = True
     when = "After each model call, before `turn:after`; after each side call."
     __slots__ = ("purpose", "total", "turn", "usage")
 
@@ -253,6 +255,7 @@ class StreamEnd(Hook):
     """The answer's text is complete; comes only where there is text."""
 
     event = "stream:end"
+    kept = True
     when = "When an answer with text is complete."
     __slots__ = ("text", "turn_id")
 

@@ -138,7 +138,7 @@ async def _sequential(run: Run, calls: Sequence[ToolUseBlock], answers: Answers)
 
 async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -> None:
     entries: list[_Call] = []
-    answers.counts = _frozen(run)
+    answers.counts = _counts(run, answers)
     for call in calls:
         if run.signal.cancelled:
             return
@@ -182,8 +182,8 @@ async def _steered(run: Run, answers: Answers) -> bool:
     return bool(answers.steering)
 
 
-def _frozen(run: Run) -> Mapping[str, int]:
-    return MappingProxyType(dict(run.counts))
+def _counts(run: Run, answers: Answers) -> Mapping[str, int]:
+    return MappingProxyType(dict(run.counts)) if answers.counts is None else answers.counts
 
 
 async def _preflight(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
@@ -217,7 +217,7 @@ def _label(run: Run, call: ToolUseBlock) -> str:
 async def _gate(run: Run, call: ToolUseBlock, answers: Answers) -> _Call | None:
     if not run.bus.has(ToolGate):
         return None
-    gate = ToolGate(call, run.turn_id, answers.counts or _frozen(run), approved=call.id in answers.given)
+    gate = ToolGate(call, run.turn_id, _counts(run, answers), approved=call.id in answers.given)
     await run.emit(gate)
     if gate.block:
         reason = gate.block if isinstance(gate.block, str) else gate.reason
@@ -247,7 +247,7 @@ async def _check(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
         await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
     arguments = parsed.value
     if bus.has(ToolBefore):
-        counts = answers.counts or _frozen(run)
+        counts = _counts(run, answers)
         before = await run.emit(ToolBefore(call, run.turn_id, copy.deepcopy(arguments), parsed.coercions, counts))
         if before.input != arguments:
             parsed = parse_arguments(tool.input_schema, before.input)
@@ -336,7 +336,7 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
                 output_bytes=output_bytes(block.content),
                 seconds=seconds,
                 metadata=result.metadata,
-                tool_counts=answers.counts or _frozen(run),
+                tool_counts=_counts(run, answers),
             )
         )
     bus.publish(ToolExecutionEnd(call, block, result.title, seconds))

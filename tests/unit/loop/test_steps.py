@@ -65,7 +65,11 @@ async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None
     assert ran == ["1", "bad"], "no tool ran again"
     assert untouched.requests == []
     assert [encode_message(m) for m in again.messages] == [encode_message(m) for m in live.messages]
-    assert (second.run_id, second.stats.seconds, second.stats.tool_counts) == (first.run_id, first.stats.seconds, first.stats.tool_counts)
+    assert (second.run_id, second.stats.seconds, second.stats.tool_counts) == (
+        first.run_id,
+        first.stats.seconds,
+        first.stats.tool_counts,
+    )
 
 
 @pytest.mark.covers("TST-10")
