@@ -13,12 +13,19 @@ _T = TypeVar("_T")
 _BRIDGE = "mainspring.models.langchain"
 
 
+def chat_model(value: object) -> Any:
+    """The chat model of LangChain that this is, or that it has bound options to; ``None`` if it is neither."""
+    module = sys.modules.get("langchain_core.language_models.chat_models")
+    if module is not None:
+        for candidate in (value, getattr(value, "bound", None)):
+            if isinstance(candidate, module.BaseChatModel):
+                return candidate
+    return None
+
+
 def is_chat_model(value: object) -> bool:
     """Whether this is a chat model of LangChain, with or without options bound to it."""
-    module = sys.modules.get("langchain_core.language_models.chat_models")
-    if module is None:
-        return False
-    return isinstance(value, module.BaseChatModel) or isinstance(getattr(value, "bound", None), module.BaseChatModel)
+    return chat_model(value) is not None
 
 
 def is_message(value: object) -> bool:

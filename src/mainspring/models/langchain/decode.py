@@ -25,12 +25,11 @@ class LangChainDecoder:
         profile: The model that answers.
     """
 
-    __slots__ = ("_decoder", "_places", "_tokens")
+    __slots__ = ("_decoder", "_tokens")
 
     def __init__(self, profile: Profile) -> None:
         self._decoder = ChatDecoder(profile)
         self._tokens: Counter[str] = Counter()
-        self._places: dict[object, int] = {}  # numbers of calls whose index is a text
 
     @property
     def draft(self) -> Any:
@@ -43,7 +42,7 @@ class LangChainDecoder:
         delta = self._delta(chunk.content, chunk.additional_kwargs)
         if pieces is None:
             pieces = [*chunk.tool_calls, *chunk.invalid_tool_calls]
-        delta.tool_calls = [self._call(piece) for piece in pieces] or None
+        delta.tool_calls = [_call(piece) for piece in pieces] or None
         reason = next((chunk.response_metadata[r] for r in _REASONS if chunk.response_metadata.get(r)), None)
         choice = Choice(delta=delta, finish_reason=str(reason) if reason else None)
         if not hasattr(chunk, "tool_call_chunks"):
@@ -69,12 +68,6 @@ class LangChainDecoder:
         delta.reasoning_details = [found for b in blocks if (found := _thought(as_object(b) or {}))] or None
         return delta
 
-    def _call(self, piece: Mapping[str, Any]) -> CallDelta:
-        index = piece.get("index")
-        if index is not None and not isinstance(index, int):
-            index = self._places.setdefault(index, len(self._places))
-        return CallDelta(piece.get("id"), index, FunctionDelta(piece.get("name"), piece.get("args")))
-
     def _usage(self, told: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """All counts so far: those of chunks add up. Parts of the prompt that were cached are in its sum."""
         if not told:
@@ -95,6 +88,10 @@ class LangChainDecoder:
             },
             "completion_tokens_details": {"reasoning_tokens": count["reasoning"]},
         }
+
+
+def _call(piece: Mapping[str, Any]) -> CallDelta:
+    return CallDelta(piece.get("id"), piece.get("index"), FunctionDelta(piece.get("name"), piece.get("args")))
 
 
 def _thought(block: dict[str, Any]) -> dict[str, Any] | None:

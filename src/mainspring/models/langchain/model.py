@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelError, ModelTimeoutError
 from mainspring.events import StreamEvent
+from mainspring.models import foreign
 from mainspring.models.catalog import look_up
 from mainspring.models.classify import classify_exception
 from mainspring.models.collect import collect
@@ -39,7 +40,7 @@ class LangChainModel:
 
     def __init__(self, chat_model: Any, *, info: ModelInfo | None = None) -> None:
         self.chat_model = chat_model
-        self._bare = getattr(chat_model, "bound", chat_model)
+        self._bare = foreign.chat_model(chat_model) or chat_model
         self._info = info or _info(self._bare)
         self._profile = Profile(self._info, type(self._bare).__name__)
 
