@@ -98,7 +98,9 @@ class Agent(CoreAgent):
             installed.append(CallbacksPlug(callbacks))
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
-            self._subagents.bind(AgentHost(self, self._inherited, lambda: self._policies.over_limit()))
+            self._subagents.bind(
+                AgentHost(self, Agent, self._inherited, lambda: self._policies.over_limit())
+            )
         self._asked: ModelProvider | None = None
         super().__init__(
             _model(model, provider),
