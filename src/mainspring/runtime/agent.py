@@ -94,13 +94,12 @@ class Agent(CoreAgent):
             installed.append(spawning)
         if not any(isinstance(p, Assistance) for p in installed):
             installed.append(Assistance())
+        installed.append(TokenNotices())
         if callbacks is not None:
             installed.append(CallbacksPlug(callbacks))
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
-            self._subagents.bind(
-                AgentHost(self, Agent, self._inherited, lambda: self._policies.over_limit())
-            )
+            self._subagents.bind(AgentHost(self, Agent, self._inherited, lambda: self._policies.over_limit()))
         self._asked: ModelProvider | None = None
         super().__init__(
             _model(model, provider),

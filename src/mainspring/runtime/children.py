@@ -20,21 +20,27 @@ class AgentHost:
 
     Args:
         parent: The agent.
+        make: The class of sub-agents: the public Agent, also where the parent is of a class of its own.
         inherited: Gives what its run has.
         over_limit: Gives the limit that its run has reached, if it has.
     """
 
     def __init__(
-        self, parent: Agent, inherited: Callable[[], Inherited], over_limit: Callable[[], RunStatus | None]
+        self,
+        parent: Agent,
+        make: type[Agent],
+        inherited: Callable[[], Inherited],
+        over_limit: Callable[[], RunStatus | None],
     ) -> None:
         self.parent = parent
+        self._make = make
         self.inherited = inherited
         self.over_limit = over_limit
 
     def make_child(self, request: ChildRequest) -> Agent:
         """A sub-agent in the same environment, under the same names of tools, on the same bill."""
         parent = self.parent
-        return type(parent)(
+        return self._make(
             request.model,
             name=request.name,
             system=request.system,

@@ -180,7 +180,7 @@ class Subagents(Plug):
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
             raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
         has = self._host.inherited()
-        tools = _restricted(has.tools, definition, options.get("tools"))
+        tools = _restricted(has.tools, definition, self._own_names(options.get("tools")))
         behavior = options.get("behavior") or Behavior()
         child = self._tree.next_child(name, task, self.depth + 1)
         system, model = options.get("system"), options.get("model")
@@ -192,6 +192,12 @@ class Subagents(Plug):
             behavior=behavior.over(definition.behavior).over(_for_child(has)),
             plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
         )
+
+    def _own_names(self, names: Sequence[str] | None) -> list[str] | None:
+        """Names of tools as we know them: a model knows some by an alias."""
+        assert self._agent is not None
+        own = {alias: name for name, alias in self._agent.tool_aliases.items()}
+        return None if names is None else [own.get(name, name) for name in names]
 
     def _plugs(self, may_spawn: bool) -> list[Plug]:
         assert self._agent is not None

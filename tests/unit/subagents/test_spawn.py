@@ -55,12 +55,15 @@ async def test_a_child_can_be_restricted_by_its_kind_and_by_the_call() -> None:
     strict = kind(
         "strict", "x", system="Only count.", tools=("count", "look", "gone"), behavior=Behavior(max_output_tokens=99)
     )
-    one = parent(spawn("go", "strict", tools=["count"]), "done", kinds=[strict], tools=[look, count], system="Parent.")
+    one = parent(
+        spawn("go", "strict", tools=["sum"]), "done", kinds=[strict], tools=[look, count], system="Parent.",
+        tool_aliases={"count": "sum"},
+    )  # fmt: skip
     await one.run("go")
 
     request = requests_of(strict)[0]
     assert (request.system, request.max_output_tokens) == ("Only count.", 99)
-    assert [t.name for t in request.tools] == ["count"]
+    assert [t.name for t in request.tools] == ["sum"]
 
 
 @pytest.mark.covers("SUB-02")
@@ -327,6 +330,16 @@ async def test_sub_agents_can_be_started_from_code_too() -> None:
     assert (result.text, result.status, result.error) == ("much", "completed", None)
     with pytest.raises(ToolError, match="no kind of sub-agent 'other'"):
         await subagents.spawn("go", "other")
+
+
+async def test_children_of_an_agent_of_ones_own_class_are_plain_agents() -> None:
+    class Mine(Agent):
+        def __init__(self, name: str, *script: Any) -> None:
+            super().__init__(ScriptedModel(*script), name=name, execution=MemoryEnv({}), subagents=True)
+
+    one = Mine("mine", spawn("go"), "child's", "done")
+    await one.run("go")
+    assert results(one)[0].text == "child's"
 
 
 def test_a_plug_serves_one_agent_and_needs_one_that_makes_children() -> None:
