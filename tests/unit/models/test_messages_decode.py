@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.errors import (
@@ -541,7 +541,8 @@ SHAPED = st.builds(
 )
 
 
-@given(st.lists(EVENTS | SHAPED, max_size=8))
+@settings(max_examples=40)
+@given(st.lists(EVENTS | SHAPED, max_size=5))
 def test_no_events_break_it(events: list[Any]) -> None:
     try:
         made = read(sse(*[json.dumps(event) for event in [begin(), *events, *end()]]))

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.messages import (
@@ -707,6 +707,7 @@ MESSAGES = (
 
 
 @pytest.mark.covers("CAC-04")
+@settings(max_examples=60)
 @given(history=st.lists(MESSAGES, max_size=8), cut=st.integers(0, 8), system=WORDS)
 def test_any_history_becomes_a_valid_request(history: list[Message], cut: int, system: str) -> None:
     scratch = Scratch()
