@@ -46,7 +46,8 @@ class TokenBucket:
     async def take(self, amount: float) -> None:
         """Wait until there is enough, and take it."""
         async with self._turn:
-            while (missing := min(amount, self._size) - self._filled()) > 0:
+            # A little is forgiven: a wait for the last rounding error would never end.
+            while (missing := min(amount, self._size) - self._filled()) > 1e-6:
                 await self._sleep(missing / self._rate)
             self._level -= amount
 
