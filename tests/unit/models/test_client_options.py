@@ -1,0 +1,379 @@
+"""What can be chosen for a single call, answers by a schema, and the helpers around the client."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import mainspring.models as models
+from mainspring.errors import (
+    AgentAbortedError,
+    AuthenticationError,
+    ContextExceededError,
+    ErrorCode,
+    ModelError,
+    NetworkError,
+    RateLimitedError,
+)
+from mainspring.messages import ImageBlock, Message, TextBlock, Usage
+from mainspring.models import (
+    PROVIDER_REGISTRY,
+    Failure,
+    HttpModel,
+    LLMClient,
+    ModelRequest,
+    ProviderConfig,
+    ProviderRegistry,
+    Reply,
+    RetryConfig,
+    RetryContext,
+    RetryInfo,
+    RetryOptions,
+    ScriptedModel,
+    Success,
+    complete,
+    create_anthropic_adapter,
+    create_openai_compat_adapter,
+    error_kind,
+    error_response,
+    extract_text,
+    extract_token_usage,
+    is_model_error,
+    is_model_success,
+    map_error_to_code,
+    success_response,
+    with_retry,
+)
+
+
+class Made:
+    """A registry that remembers what it made models of."""
+
+    def __init__(self, *script: Any) -> None:
+        self.configs: list[ProviderConfig] = []
+        self.models: list[ScriptedModel] = []
+        self.registry = ProviderRegistry("mine")
+        self._script = script or ("Hi",)
+        self.registry.register("mine", build=self._build)
+
+    def _build(self, config: ProviderConfig) -> ScriptedModel:
+        self.configs.append(config)
+        self.models.append(ScriptedModel(*self._script, loop=True, provider="mine", model=config.model or "m"))
+        return self.models[-1]
+
+    @property
+    def request(self) -> ModelRequest:
+        return self.models[-1].requests[-1].request
+
+
+@pytest.mark.covers("MOD-33")
+async def test_a_call_has_options_of_its_own() -> None:
+    made = Made()
+    client = LLMClient({"provider": "mine", "apiKey": "old"}, registry=made.registry)
+
+    result = await client.invoke(
+        "Hi",
+        temperature=0.5,
+        max_tokens=100,
+        reasoning_effort="high",
+        session_id="s1",
+        timeout=5.0,
+        api_key="new",
+        base_url="http://h/v1",
+        api_version="2030-01-01",
+        deployment="d1",
+    )
+
+    assert isinstance(result, Success)
+    request, config = made.request, made.configs[-1]
+    assert (request.temperature, request.max_output_tokens, request.thinking) == (0.5, 100, "high")
+    assert (request.session_id, request.timeout) == ("s1", 5.0)
+    assert (config.api_key, config.base_url) == ("new", "http://h/v1")
+    assert config.extra == {"api_version": "2030-01-01", "deployment": "d1"}
+    await client.invoke("Hi")
+    assert (made.configs[-1].api_key, made.configs[-1].base_url, made.configs[-1].extra) == ("old", None, {})
+    await client.invoke("Hi")
+    assert len(made.configs) == 2
+
+
+@pytest.mark.covers("MOD-33")
+async def test_an_option_that_does_not_exist_or_does_not_fit_is_a_failure() -> None:
+    misspelt = await LLMClient(ScriptedModel("Hi")).invoke("Hi", temprature=1)
+    ready = await LLMClient(ScriptedModel("Hi")).invoke("Hi", api_key="k")
+
+    assert isinstance(misspelt, Failure)
+    assert "temprature" in misspelt.message
+    assert isinstance(ready, Failure)
+    assert ready.error is ErrorCode.PROVIDER_NOT_CONFIGURED
+    assert "api_key cannot be chosen" in ready.message
+
+
+async def test_few_models_are_kept_and_the_others_closed() -> None:
+    made = Made()
+    client = LLMClient({"provider": "mine"}, registry=made.registry)
+    for number in range(9):
+        await client.invoke("Hi", model=f"m{number % 5}")
+
+    assert len(made.configs) == 9
+    assert client.get_model_name() == ""
+
+
+@pytest.mark.covers("MOD-35")
+async def test_the_key_is_asked_for_by_the_providers_name() -> None:
+    asked: list[str] = []
+
+    async def key(provider: str) -> str:
+        asked.append(provider)
+        return f"key-{len(asked)}"
+
+    made = Made()
+    client = LLMClient("mine:m1", registry=made.registry, get_api_key=key)
+    await client.invoke("Hi")
+    await client.invoke("Hi")
+    source = made.configs[0].api_key
+
+    assert (len(made.configs), client.get_model_name()) == (1, "m1")
+    assert [await source(), await source()] == ["key-1", "key-2"]  # the model asks before each request
+    assert asked == ["mine", "mine"]
+    await client.invoke("Hi", api_key="own")
+    assert made.configs[-1].api_key == "own"
+
+
+@pytest.mark.covers("MOD-34")
+async def test_complete_gives_one_message() -> None:
+    message = await complete(ScriptedModel(Reply("Hello", usage=Usage(1, 2))), "Hi", system="Be kind")
+
+    assert (message.role, message.text, message.usage, message.stop_reason) == (
+        "assistant",
+        "Hello",
+        Usage(1, 2),
+        "end_turn",
+    )
+    made = Made(AuthenticationError("no"))
+    with pytest.raises(AuthenticationError):
+        await complete("mine:m", [Message.user("Hi")], registry=made.registry)
+    retried = ScriptedModel(NetworkError("gone"), "Back")
+    assert (await complete(retried, "Hi", retry_config=RetryConfig(base_delay_ms=1))).text == "Back"
+
+
+# --- answers by a schema -----------------------------------------------------------------------------------------------
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
+
+
+@dataclass
+class City:
+    city: str
+    days: int = 1
+
+
+class PydanticCity(BaseModel):
+    city: str
+    days: int = 1
+
+
+@pytest.mark.covers("MOD-37")
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (CITY, {"city": "Oslo", "days": 2}),
+        (City, City("Oslo", 2)),
+        (PydanticCity, PydanticCity(city="Oslo", days=2)),
+    ],
+)
+@pytest.mark.parametrize("text", ['{"city":"Oslo","days":2}', ' ```json\n{"city":"Oslo","days":2}\n``` '])
+async def test_an_answer_is_read_by_its_schema(schema: Any, value: Any, text: str) -> None:
+    model = ScriptedModel(text)
+
+    result = await LLMClient(model).structured("Where?", schema)
+
+    assert isinstance(result, Success)
+    assert (result.result.value, result.result.problems) == (value, ())
+    sent = model.requests[0].request.schema
+    assert sent is not None
+    assert "city" in str(sent)
+
+
+@pytest.mark.covers("MOD-37", "ERR-08")
+@pytest.mark.parametrize("schema", [CITY, City, PydanticCity])
+@pytest.mark.parametrize("text", ["Oslo, of course.", '{"city": 5}', '{"days": 1}', "", "[" * 5000])
+async def test_what_does_not_fit_is_text(schema: Any, text: str) -> None:
+    result = await LLMClient(ScriptedModel(text)).structured("Where?", schema)
+
+    assert isinstance(result, Success)
+    assert (result.result.value, result.result.text) == (None, text)
+    assert result.result.problems
+
+
+async def test_a_schema_that_is_none_and_a_failed_call_are_failures() -> None:
+    assert isinstance(await LLMClient(ScriptedModel("x")).structured("Hi", object), Failure)
+    assert isinstance(await LLMClient(ScriptedModel(ModelError("no"))).structured("Hi", City), Failure)
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("MOD-14", "MOD-12", "MOD-13")
+def test_results_can_be_made_by_hand() -> None:
+    good = success_response({"a": 1}, "fine")
+    bad = error_response("RATE_LIMITED", "slow down", 1500)
+
+    assert (good.success, good.result, good.message) == (True, {"a": 1}, "fine")
+    assert (bad.success, bad.error, bad.message, bad.retry_after) == (False, ErrorCode.RATE_LIMITED, "slow down", 1.5)
+    assert error_response(ErrorCode.UNKNOWN, "x").retry_after is None
+    assert is_model_success(good)
+    assert is_model_error(bad)
+
+
+@pytest.mark.covers("MOD-38")
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (None, "none"),
+        (ValueError("a bug"), "none"),
+        (ContextExceededError("long"), "context_exceeded"),
+        (Exception("prompt is too long: 9 tokens > 8 maximum"), "context_exceeded"),
+        (NetworkError("gone"), "provider_error"),
+        (ModelError("odd"), "provider_error"),
+        (ConnectionResetError(), "provider_error"),
+        (Exception("429 too many requests"), "provider_error"),
+        (asyncio.CancelledError(), "aborted"),
+        (KeyboardInterrupt(), "aborted"),
+        (AgentAbortedError("stop"), "aborted"),
+    ],
+)
+def test_errors_fold_to_what_is_done_about_them(error: BaseException | None, kind: str) -> None:
+    assert error_kind(error) == kind
+
+
+def test_an_error_or_its_text_has_a_code() -> None:
+    assert map_error_to_code("Invalid API key") is ErrorCode.AUTHENTICATION_ERROR
+    assert map_error_to_code(RateLimitedError("x")) is ErrorCode.RATE_LIMITED
+    assert map_error_to_code(TimeoutError()) is ErrorCode.TIMEOUT
+
+
+@pytest.mark.covers("MOD-40")
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hi", "Hi"),
+        ([{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "no"}, "b"], "ab"),
+        ([TextBlock("a"), ImageBlock("image/png", "x"), TextBlock("b")], "ab"),
+        ({"type": "output_text", "text": "a"}, "a"),
+        ({"role": "assistant", "content": [{"text": "a"}]}, "a"),
+        (Message.assistant("a"), "a"),
+        ([], ""),
+        (None, ""),
+        (5, ""),
+        ([{"type": "image_url", "image_url": {}}], ""),
+    ],
+)
+def test_text_is_found_in_any_content(content: Any, text: str) -> None:
+    assert extract_text(content) == text
+
+
+class Answer:
+    def __init__(self, usage: Any) -> None:
+        self.usage = usage
+
+
+@pytest.mark.covers("MOD-30", "MOD-29")
+@pytest.mark.parametrize(
+    ("source", "usage"),
+    [
+        ({"usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}, Usage(10, 5)),
+        ({"usage": {"input_tokens": 10, "output_tokens": 5}}, Usage(10, 5)),
+        # Anthropic counts its cache beside the input.
+        ({"usage": {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}}, Usage(10, 5, 100, 20)),
+        ({"prompt_tokens": 130, "completion_tokens": 5, "total_tokens": 135, "cache_read_input_tokens": 100}, Usage(30, 5, 100)),
+        ({"token_usage": {"prompt_tokens": 1, "completion_tokens": 2}}, Usage(1, 2)),
+        ({"llmOutput": {"tokenUsage": {"promptTokens": 1, "completionTokens": 2, "totalTokens": 3}}}, Usage(1, 2)),
+        ({"response_metadata": {"token_usage": {"prompt_tokens": 1, "completion_tokens": 2}}}, Usage(1, 2)),
+        ({"usage_metadata": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, "input_token_details": {"cache_read": 4}}}, Usage(6, 5, 4)),
+        ({"usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 3, "cachedContentTokenCount": 4}}, Usage(6, 8, 4, 0, 3)),
+        (Answer(Answer({"input_tokens": 1, "output_tokens": 2})), Usage(1, 2)),
+        ({}, None),
+        (None, None),
+        ("text", None),
+    ],
+)  # fmt: skip
+def test_counts_are_found_wherever_they_stand(source: Any, usage: Usage | None) -> None:
+    assert extract_token_usage(source) == usage
+
+
+async def test_options_of_retrying_are_one_value() -> None:
+    slept: list[float] = []
+    told: list[RetryContext] = []
+    left: list[Exception] = [NetworkError("a"), NetworkError("b")]
+
+    async def sleep(seconds: float, signal: object) -> bool:
+        slept.append(seconds)
+        return True
+
+    async def call() -> str:
+        if left:
+            raise left.pop(0)
+        return "done"
+
+    options = RetryOptions(RetryConfig(base_delay_ms=500, max_delay_ms=60_000, jitter=0), told.append, sleep=sleep)
+
+    assert await with_retry(call, options) == "done"
+    assert slept == [0.5, 1.0]
+    assert [(t.attempt, t.delay_ms) for t in told] == [(1, 500), (2, 1000)]
+    assert RetryContext is RetryInfo
+
+
+@pytest.mark.covers("RET-04")
+def test_longer_waits_can_be_configured() -> None:
+    patient = RetryConfig(max_delay_ms=60_000, jitter=0)
+
+    assert [models.calculate_delay(n, patient) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+# --- what the package exports ------------------------------------------------------------------------------------------
+
+NAMED_BY_SOURCES = """
+    ModelProvider ModelRequest ModelResponse ModelInfo ModelResult Success Failure ModelErrorCode TokenUsage ProviderConfig
+    is_model_success is_model_error success_response error_response map_error_to_code extract_token_usage extract_text
+    PROVIDER_REGISTRY ProviderRegistry get_provider_factory is_provider_supported get_supported_providers create_model
+    create_model_provider LLMClient ModelCallbacks complete with_retry is_retryable_error calculate_delay extract_retry_after
+    RetryConfig RetryContext RetryOptions create_anthropic_adapter create_openai_compat_adapter
+    build_anthropic_system_param normalize_message FallbackModel RateLimitedModel classify_error
+""".split()
+
+
+@pytest.mark.covers("PKG-17")
+def test_every_name_that_is_promised_is_exported() -> None:
+    providers = models.get_supported_providers()
+    names = [*NAMED_BY_SOURCES, *(f"create_{provider}_client" for provider in providers)]
+
+    assert [name for name in names if name not in models.__all__] == []
+    assert all(getattr(models, name) is not None for name in names)
+    assert sorted(PROVIDER_REGISTRY) == providers
+    with pytest.raises(TypeError):
+        PROVIDER_REGISTRY["x"] = None  # type: ignore[index]
+
+
+@pytest.mark.covers("PKG-17", "PRV-01", "PRV-03")
+async def test_a_provider_can_be_made_by_its_own_function() -> None:
+    openai = await models.create_openai_client({"apiKey": "k", "model": "gpt-5"})
+    local = await models.create_local_client(ProviderConfig(model="llama"))
+
+    assert (openai.provider, openai.model, local.provider, local.model) == ("openai", "gpt-5", "local", "llama")
+    assert models.create_openai_client.__name__ == "create_openai_client"
+    with pytest.raises(ModelError) as caught:
+        await models.create_compatible_client({})
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+
+
+@pytest.mark.covers("PKG-17", "MOD-02")
+def test_adapters_are_made_at_once() -> None:
+    claude = create_anthropic_adapter({"api_key": "k", "model": "claude-sonnet-4-5"})
+    other = create_openai_compat_adapter(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
+
+    assert isinstance(claude, HttpModel)
+    assert (claude.provider, claude.model) == ("anthropic", "claude-sonnet-4-5")
+    assert isinstance(other, HttpModel)
+    assert (other.profile.base_url, other.info.vision) == ("http://h/v1", False)
