@@ -196,14 +196,9 @@ def _results(
     if options.require_read_before_edit:
         guard = ReadBeforeEdit(conversation.reads, history, env)
         yield GUARD, {ToolPermit: guard.permit, ToolStart: guard.start, ToolTransform: guard.transform}
-    if options.dedup_reads and names_files:
-        hidden: list[Callable[[str], bool]] = [lambda call_id: _host_clears(model)]
-        if options.compact_strategy == "tail":
-            hidden.append(conversation.tail(options.compact_threshold, options.compact_keep_turns).hides)
-        if options.elide_stale_reads:
-            hidden.append(conversation.stale().hides)
-        dedup = DedupReads(conversation.reads, history, env.cwd, lambda call_id: any(h(call_id) for h in hidden))
-        yield READS, {ToolTransform: dedup.transform}
+    if options.dedup_reads and names_files and not _host_clears(model):
+        dedup = DedupReads(conversation.reads, history, env.cwd)
+        yield READS, {TurnBefore: dedup.before, ToolTransform: dedup.transform}
     if options.persist_dir and options.persist_threshold is not None:
         folder = os.path.join(env.cwd, os.path.expanduser(options.persist_dir))
         persist = PersistResults(folder, options.persist_threshold, options.persist_exclude_tools)

@@ -236,7 +236,6 @@ def test_whatever_the_history_only_old_results_change_and_enough_of_them(
         assert isinstance(after, Message)
         assert after.id == before.id
         for old, new in zip(before.tool_results, after.tool_results, strict=True):
-            assert policy.hides(old.tool_use_id) == (new is not old)
             assert new is old or (new.text.startswith("[Result of look left out") and len(new.text) < _bytes(old))
     first = next(
         (i for i, m in enumerate(history) if m is hook.messages[i] and any(_bytes(b) > 110 for b in results([m]))), cut

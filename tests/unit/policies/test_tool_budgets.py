@@ -69,6 +69,22 @@ async def test_calls_of_one_answer_cannot_pass_together(execution: Any) -> None:
     assert errors == [False, False, False, True, True, True, True, True]
 
 
+@pytest.mark.covers("TEX-25")
+@pytest.mark.parametrize("mode", ["block", "steer"])
+async def test_a_run_that_takes_up_a_pause_begins_anew(mode: Any) -> None:
+    made = agent(look(), [look(), look()], "done", tools=tools(), tool_budgets={"look": ToolBudget(1, mode)})
+
+    def pause(hook: ToolGate) -> None:
+        if hook.tool_counts:
+            hook.pause = "may it?"
+
+    assert (await made.run("go", hooks={ToolGate: pause})).status == "paused"
+    assert (await made.run()).status == "completed"
+
+    assert [r.is_error for r in results(made.messages)] == [False, False, mode == "block"]
+    assert words(made.messages) == ["go", *([STEER] if mode == "steer" else [])]
+
+
 @pytest.mark.covers("HOK-40")
 async def test_a_call_that_an_application_refuses_takes_nothing_of_the_budget() -> None:
     made = agent(look(size=1), look(), look(), "done", tools=tools(), tool_budgets={"look": 1})

@@ -55,11 +55,6 @@ class TailStubs:
         self._turns: deque[int] = deque(maxlen=self._keep)
         self._sizes: deque[tuple[int, int]] = deque()
         self._bytes = 0
-        self._ids: set[str] = set()
-
-    def hides(self, call_id: str) -> bool:
-        """Whether the result of a call is left out."""
-        return call_id in self._ids
 
     def transform(self, hook: ContextTransform) -> None:
         """The handler of `context:transform`; belongs before all others."""
@@ -88,11 +83,7 @@ class TailStubs:
     def _cut(self) -> None:
         full = len(self._turns) == self._keep
         cut = (self._turns[0] if self._turns else len(self._seen)) if full else 0
-        for message in self._seen[len(self._view) : cut]:
-            stubbed = with_stubs(message)
-            self._view.append(stubbed)
-            if stubbed is not message:
-                self._ids.update(changed_results(message, stubbed))
+        self._view += [with_stubs(message) for message in self._seen[len(self._view) : cut]]
         while self._sizes and self._sizes[0][0] < cut:
             self._bytes -= self._sizes.popleft()[1]
 
@@ -134,14 +125,6 @@ class TailCompactor:
 def with_stubs(message: AgentMessage) -> AgentMessage:
     """The message with a line in place of each result that is longer than the line; itself if there is none."""
     return _mapped(message, _stub)
-
-
-def changed_results(before: AgentMessage, after: AgentMessage) -> list[str]:
-    """The calls whose result differs between two forms of a message."""
-    if not isinstance(before, Message) or not isinstance(after, Message):
-        return []
-    pairs = zip(before.tool_results, after.tool_results, strict=True)
-    return [a.tool_use_id for a, b in pairs if a is not b]
 
 
 def _stub(block: ToolResultBlock) -> ToolResultBlock:

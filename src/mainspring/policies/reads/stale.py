@@ -33,11 +33,6 @@ class ElideStaleReads:
         self._fresh: dict[str, list[tuple[int, str, Version]]] = {}
         self._stale: dict[int, dict[str, str]] = {}
         self._made: dict[int, tuple[AgentMessage, AgentMessage]] = {}
-        self._ids: set[str] = set()
-
-    def hides(self, call_id: str) -> bool:
-        """Whether the result of a call is left out."""
-        return call_id in self._ids
 
     def transform(self, hook: ContextTransform) -> None:
         """The handler of `context:transform`; belongs before those of the application."""
@@ -55,7 +50,7 @@ class ElideStaleReads:
     def _follow(self, history: Sequence[AgentMessage]) -> None:
         start = self._trail.advance(history)
         if start is None:
-            for seen in (self._fresh, self._stale, self._made, self._ids):
+            for seen in (self._fresh, self._stale, self._made):
                 seen.clear()
         for i, block, call in results(history, start or 0):
             for version in versions(block.details, call.input if call else {}):
@@ -70,7 +65,6 @@ class ElideStaleReads:
     def _drop(self, at: int, call_id: str, path: str) -> None:
         self._stale.setdefault(at, {})[call_id] = TEXT.format(name=shown(path, self._cwd))
         self._made.pop(at, None)
-        self._ids.add(call_id)
 
 
 def _without(message: AgentMessage, texts: dict[str, str]) -> AgentMessage:

@@ -113,7 +113,7 @@ class ReadState:
         self._trail = Trail()
         self._known: dict[tuple[str, str], FileRead] = {}
         self._noted: dict[tuple[str, str], tuple[str, FileRead]] = {}
-        self._shown: dict[tuple[str, Part], tuple[str, str]] = {}
+        self._shown: dict[tuple[str, Part], str] = {}
 
     def follow(self, messages: Sequence[AgentMessage]) -> None:
         """Take in what the history has got since."""
@@ -127,8 +127,8 @@ class ReadState:
                 self._known[key] = version.read
                 if self._noted.get(key, ("",))[0] == block.tool_use_id:
                     del self._noted[key]
-                if version.is_read and UNCHANGED not in block.details and isinstance(block.content, str):
-                    self._shown[version.path, version.read.part] = (block.tool_use_id, block.content)
+                if version.is_read and UNCHANGED not in block.details:
+                    self._shown[version.path, version.read.part] = block.tool_use_id
 
     def note(self, call_id: str, version: Version) -> None:
         """A call that is just over says something about a file."""
@@ -140,9 +140,6 @@ class ReadState:
         noted = self._noted.get(key)
         return noted[1] if noted else self._known.get(key)
 
-    def shown(self, version: Version, text: str) -> str | None:
-        """The call whose result stands in the history with just this text of this part of this version."""
-        if version.read.hash is None:
-            return None
-        call_id, earlier = self._shown.get((version.path, version.read.part), ("", ""))
-        return call_id if call_id and earlier == text else None
+    def shown(self, version: Version) -> str | None:
+        """The last call that showed this part of this version of a file."""
+        return None if version.read.hash is None else self._shown.get((version.path, version.read.part))
