@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError, RateLimitedError
-from mainspring.events import SpanContext, ToolGate
+from mainspring.events import HOOKS, ModelErrorHook, SpanContext, ToolGate
 from mainspring.loop import Behavior
 from mainspring.messages import Usage
 from mainspring.models import RetryConfig
@@ -51,7 +51,8 @@ class Told:
     def __init__(self, *names: str) -> None:
         self.log: list[tuple[str, tuple[Any, ...]]] = []
         wanted = names or (*SPANNED[:8], "on_spinner_start", "on_spinner_stop")
-        self.callbacks = AgentCallbacks(**{name: self._writer(name) for name in wanted})
+        callbacks: dict[str, Any] = {name: self._writer(name) for name in wanted}
+        self.callbacks = AgentCallbacks(**callbacks)
 
     def _writer(self, name: str) -> Callable[..., None]:
         return lambda *arguments: self.log.append((name.removeprefix("on_"), arguments))
@@ -175,7 +176,7 @@ async def test_a_failure_is_told_once_in_fields_and_the_end_comes_all_the_same()
 async def test_a_failure_that_a_handler_mends_is_none() -> None:
     told = Told()
     one = agent(told, NetworkError("cut", retryable=False), "fine", behavior=NO_RETRY)
-    one.on("model:error", lambda hook: hook.retry())
+    one.on(ModelErrorHook, lambda hook: hook.retry())
     await one.run("go")
     assert told.of("error") == []
     assert told.names.count("llm_start") == 2
@@ -305,7 +306,7 @@ async def test_without_callbacks_nothing_is_registered() -> None:
     empty = agent(AgentCallbacks(), "x")
     assert empty.bus.observers == plain.bus.observers == ()
     for event in ("turn:before", "model:error"):
-        assert not empty.bus.has(__import__("mainspring.events", fromlist=["HOOKS"]).HOOKS[event])
+        assert not empty.bus.has(HOOKS[event])
 
 
 @pytest.mark.covers("HOK-09")

@@ -56,8 +56,9 @@ async def test_events_come_back_as_they_were() -> None:
     assert [(e.call.name, e.result.text, e.result.is_error) for e in back if isinstance(e, ToolExecutionEnd)] == [
         (e.call.name, e.result.text, e.result.is_error) for e in own if isinstance(e, ToolExecutionEnd)
     ]
-    mine, theirs = back[-1], own[-1]
-    assert isinstance(mine, AgentEnd)
+    mine: Any = back[-1]
+    theirs: Any = own[-1]
+    assert type(mine) is type(theirs) is AgentEnd
     assert [m.text for m in mine.messages] == [m.text for m in theirs.messages]
     assert (mine.status, mine.error) == ("completed", None)
     assert mine.messages[1].usage == Usage(output_tokens=3)
