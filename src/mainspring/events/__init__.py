@@ -92,6 +92,7 @@ from mainspring.events.model import (
     ToolCallEnd,
     ToolCallStart,
 )
+from mainspring.events.oauth_hook import OAuthRefresh
 from mainspring.events.output_hook import OutputHook
 from mainspring.events.span import RandomBytes, SpanContext
 from mainspring.events.stream import EventStream
@@ -157,6 +158,7 @@ __all__ = [
     "ModelErrorHook",
     "ModelRetry",
     "Observer",
+    "OAuthRefresh",
     "OutputHook",
     "RandomBytes",
     "RunPause",

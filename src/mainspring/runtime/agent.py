@@ -21,6 +21,7 @@ from mainspring.runtime.assist import Assistance
 from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
 from mainspring.runtime.policies import RunPolicies
+from mainspring.runtime.token_notices import TokenNotices
 from mainspring.subagents import Child, Inherited, Subagents
 from mainspring.tools import LazyTool, Tool, tool
 

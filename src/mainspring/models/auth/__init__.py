@@ -4,7 +4,7 @@ before it is used.
 
 from mainspring.models.auth.azure import SCOPE, AzureCli, EntraId, KeyVaultSecret
 from mainspring.models.auth.login import device_login, login
-from mainspring.models.auth.oauth import OAuthClient, OAuthCredential, Refreshed, listening
+from mainspring.models.auth.oauth import OAuthClient, OAuthCredential
 from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile
 from mainspring.models.auth.resolver import (
     ApiKey,
@@ -15,6 +15,7 @@ from mainspring.models.auth.resolver import (
     KeyFunction,
 )
 from mainspring.models.auth.tokens import Token, TokenCredential
+from mainspring.models.refreshed import Refreshed, listen, listening
 
 __all__ = [
     "SCOPE",
@@ -35,6 +36,7 @@ __all__ = [
     "TokenCredential",
     "TokenFile",
     "device_login",
+    "listen",
     "listening",
     "login",
 ]

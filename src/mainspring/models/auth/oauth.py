@@ -7,9 +7,8 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -21,6 +20,7 @@ from mainspring.models.auth.tokens import EARLY, Token, TokenCredential
 from mainspring.models.classify import classify_error
 from mainspring.models.file_lock import locked
 from mainspring.models.json_values import as_number, as_object
+from mainspring.models.refreshed import OnRefresh, Refreshed, listener
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport
 from mainspring.models.transport_errors import host_of
@@ -30,38 +30,6 @@ LIMITS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
 
 _MAX_BODY = 256 * 1024
 _logger = logging.getLogger(__name__)
-
-
-class Refreshed(Struct, frozen=True):
-    """A token was renewed.
-
-    Attributes:
-        provider: Name of the provider.
-        account: Id of the account, where it is known.
-        expires: When the new token ends, in seconds since 1970; ``None`` is unknown.
-        reason: ``expired`` if its end was near, ``refused`` if the host did not take the old one.
-    """
-
-    provider: str
-    account: str = ""
-    expires: float | None = None
-    reason: str = "expired"
-
-
-OnRefresh = Callable[[Refreshed], Awaitable[object] | object]
-"""Told of a renewed token; may be async. What it raises is no reason to fail a request, and is dropped."""
-
-_listener: ContextVar[OnRefresh | None] = ContextVar("mainspring_oauth_listener", default=None)
-
-
-@contextmanager
-def listening(callback: OnRefresh) -> Generator[None]:
-    """While inside, ``callback`` is told of each token that a request made from here renews."""
-    before = _listener.set(callback)
-    try:
-        yield
-    finally:
-        _listener.reset(before)
 
 
 class OAuthClient(Struct, frozen=True):
@@ -246,11 +214,11 @@ class OAuthCredential(TokenCredential):
         return tokens
 
     async def _announce(self, refreshed: Refreshed) -> None:
-        for listener in (self.on_refresh, _listener.get()):
-            if listener is None:
+        for callback in (self.on_refresh, listener()):
+            if callback is None:
                 continue
             try:
-                told = listener(refreshed)
+                told = callback(refreshed)
                 if inspect.isawaitable(told):
                     await told
             except Exception:  # A listener must not cost the token that was just given.

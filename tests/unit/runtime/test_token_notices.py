@@ -1,0 +1,45 @@
+"""A run tells of the tokens that its own requests had renewed."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent
+from mainspring.events import OAuthRefresh
+from mainspring.models.auth import OAuthTokens, TokenFile
+from mainspring.models.refreshed import listener
+from mainspring.models.registry import create_model
+from mainspring.testing import MemoryEnv, ScriptedModel
+from tests.unit.models.auth.test_oauth import given
+from tests.unit.models.responses_wire import completed, sse, text_item
+from tests.unit.models.server import Received, chunked, serve
+
+
+@pytest.mark.covers("PRV-29")
+async def test_a_renewed_token_fires_oauth_refresh_on_the_run_that_needed_it(tmp_path: Path) -> None:
+    file = TokenFile(tmp_path / "codex.json")
+    file.write(OAuthTokens("old", "refresh-1", time.time() - 5, "acc-1"))
+
+    def host(request: Received) -> Any:
+        if request.target == "/oauth/token":
+            return given(access_token="new", expires_in=3600)
+        return chunked(sse(completed(text_item("Hello"))))
+
+    heard: list[tuple[str, str, str]] = []
+    deaf: list[OAuthRefresh] = []
+    async with serve(host) as server:
+        model = create_model("codex", base_url=server.url, tokenFile=str(file.path), issuer=server.url)
+        agent = Agent(model, execution=MemoryEnv({}))
+        agent.on(OAuthRefresh, lambda hook: heard.append((hook.provider, hook.account, hook.reason)))
+        other = Agent(ScriptedModel("ok"), execution=MemoryEnv({}))
+        other.on(OAuthRefresh, deaf.append)
+
+        await other.run("Hi")
+        await agent.run("Hi")
+        await agent.run("Hi again")
+
+    assert heard == [("codex", "acc-1", "expired")]
+    assert deaf == []
+    assert listener() is None
