@@ -336,7 +336,7 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
                 output_bytes=output_bytes(block.content),
                 seconds=seconds,
                 metadata=result.metadata,
-                tool_counts=_counts(run, answers),
+                tool_counts=MappingProxyType(dict(run.counts)),
             )
         )
     bus.publish(ToolExecutionEnd(call, block, result.title, seconds))

@@ -41,9 +41,9 @@ async def look(key: str) -> str:
 @tool
 async def stubborn() -> str:
     """Go on in spite of a cancellation."""
-    for _ in range(20):
+    for _ in range(6):
         try:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
         except asyncio.CancelledError:
             continue
     return "done after all"
@@ -96,7 +96,7 @@ async def test_a_tool_that_ignores_the_abort_is_abandoned() -> None:
     started = asyncio.Event()
     one = agent(Script(call("stubborn"), say("never")), tools=[stubborn], behavior=QUICK)
     one.subscribe(lambda e: started.set() if e.type == "tool_execution_start" else None)
-    assert await stopped(one, started) < 1
+    assert await stopped(one, started) < 0.25
     paired(one.messages)
     assert "Aborted" in said(one.messages[-1]).tool_results[0].text
 
@@ -174,7 +174,7 @@ async def test_the_limit_of_seconds_holds_whatever_the_run_waits_for(where: str)
     started = time.monotonic()
     behavior = Behavior(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_ms=9000, jitter=0))
     result = await one.run("go", behavior=behavior)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 0.25
     assert (result.status, result.error, ended) == ("max_seconds", None, [("max_seconds", None)])
     paired(one.messages)
     if where == "model":
