@@ -10,6 +10,7 @@ from mainspring.messages.content import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.messages.images import image_marker, sanitize_stored_tool_results
 from mainspring.messages.message import (
     AgentMessage,
     CustomMessage,
@@ -45,6 +46,8 @@ __all__ = [
     "convert_to_llm",
     "decode_message",
     "encode_message",
+    "image_marker",
+    "sanitize_stored_tool_results",
     "strip_surrogates",
     "utc_now",
 ]

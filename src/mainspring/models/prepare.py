@@ -33,6 +33,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolSpec,
     ToolUseBlock,
+    image_marker,
 )
 from mainspring.models.json_values import as_object
 
@@ -176,7 +177,7 @@ class _Receiver:
     def seen(self, block: ImageBlock) -> ImageBlock | TextBlock:
         """The image, or the text that stands for it."""
         if not self.vision:
-            return TextBlock(f"[{block.media_type} image left out: this model takes no images]")
+            return TextBlock(image_marker(block))
         if self.unreadable and image_key(block) in self.unreadable:
             return TextBlock(f"[{block.media_type} image left out: the provider could not read it]")
         return block
