@@ -119,12 +119,9 @@ class RunPolicies:
         self._limits = limits = SpendingLimits(
             run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
         )
-        yield SPENDING, {AgentDone: limits.done}
-        limited = run != Budget() or session != Budget()
-        if limited:
+        yield SPENDING, {UsageUpdate: limits.usage, AgentDone: limits.done}
+        if run != Budget() or session != Budget():
             yield SPENDING, {TurnBefore: limits.before}
-        if limited or self._session.above is not None:  # else nobody asks before the run is over
-            yield SPENDING, {UsageUpdate: limits.usage}
 
 
 class _Conversation:

@@ -125,7 +125,7 @@ async def test_a_sub_agent_may_have_a_budget_of_its_own() -> None:
     parent = agent(reply(), reply(call=False), tools=[look(spawn)])
 
     assert (await parent.run("go")).status == "completed"
-    assert parent.ledger.turns == 4
+    assert (parent.ledger.turns, parent.ledger.tokens) == (4, 40)
 
 
 async def test_what_was_spent_is_known_without_any_limit() -> None:

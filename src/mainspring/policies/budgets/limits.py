@@ -44,7 +44,7 @@ class SpendingLimits:
         self._own = Ledger(ledger)
 
     def usage(self, hook: UsageUpdate) -> None:
-        """The handler of `usage`; without it everything is entered when the run is over."""
+        """The handler of `usage`."""
         self._own.add(hook.usage, turns=0 if hook.purpose else 1)
 
     async def before(self, hook: TurnBefore) -> None:
@@ -63,7 +63,7 @@ class SpendingLimits:
     def done(self, hook: AgentDone) -> None:
         """The handler of `agent:done`: enters what is missing, such as a call that broke off, and the time.
 
-        The run's usage holds that of its sub-agents, and so does its ledger.
+        The run's ledger holds what its sub-agents spent; so does the run's usage, where they are its own (`spawn`).
         """
         cost = hook.usage.cost.total if hook.usage.cost else self._ledger.cost
         tokens, turns = hook.usage.total_tokens - self._ledger.tokens, hook.turns - self._own.turns
