@@ -1,0 +1,155 @@
+"""Tools under other names at the model, and nowhere else."""
+
+from typing import Any
+
+import pytest
+
+from mainspring.env import MemoryEnv
+from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError
+from mainspring.events import ToolBefore, ToolCallEnd, ToolCallStart, ToolExecutionStart, ToolGate
+from mainspring.loop import Behavior, CoreAgent
+from mainspring.messages import Message
+from mainspring.models import AliasedModel, ModelRequest, Scratch
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.tools import tool, wire_names
+
+
+@tool
+async def shell(command: str) -> str:
+    """Run a command."""
+    return f"ran {command}"
+
+
+@tool
+async def read_file(path: str) -> str:
+    """Read a file."""
+    return f"text of {path}"
+
+
+ALIASES = {"shell": "bash", "read_file": "shell", "missing": "gone"}
+
+
+def made(*script: Any, aliases: Any = ALIASES, **options: Any) -> tuple[CoreAgent, ScriptedModel]:
+    model = ScriptedModel(*script)
+    return CoreAgent(model, env=MemoryEnv({}), tools=[shell, read_file], tool_aliases=aliases, **options), model
+
+
+def names(message: Any) -> list[str]:
+    """Every name of a tool in a message."""
+    return [b.name for b in message.content if hasattr(b, "name")]
+
+
+@pytest.mark.covers("TDF-16", "TDF-17")
+async def test_the_model_and_nobody_else_sees_the_other_names() -> None:
+    seen: list[tuple[str, str]] = []
+    agent, model = made([Call("bash", {"command": "ls"}, "1"), Call("shell", {"path": "a"}, "2")], "done")
+    agent.on(ToolGate, lambda ctx: seen.append((ctx.name, ctx.display_name)))
+    agent.on(ToolBefore, lambda ctx: seen.append((ctx.name, ctx.display_name)))
+    labels: list[str] = []
+    async with agent.stream("go") as run:
+        async for event in run:
+            match event:
+                case ToolCallStart(name=name):
+                    assert name in ("shell", "read_file")
+                    assert names(event.partial)[-1] == name
+                case ToolCallEnd(call=call):
+                    assert call.name in ("shell", "read_file")
+                case ToolExecutionStart(label=label):
+                    labels.append(label)
+                case _:
+                    pass
+    assert seen == [("shell", "bash")] * 2 + [("read_file", "shell")] * 2
+    assert labels == ["bash", "shell"]
+    answer, results = agent.messages[1:3]
+    assert names(answer) == names(results) == ["shell", "read_file"]
+    assert isinstance(results, Message)
+    assert [r.text for r in results.tool_results] == ["ran ls", "text of a"]
+    assert [t.name for t in model.requests[0].request.tools] == ["bash", "shell"]
+    assert [names(m) for m in model.requests[1].messages] == [[], ["bash", "shell"], ["bash", "shell"]]
+
+
+@pytest.mark.covers("TDF-18")
+async def test_other_aliases_leave_what_is_stored_intact() -> None:
+    agent, model = made([Call("bash", {"command": "ls"}, "1")], "done", "again")
+    await agent.run("go")
+    before = agent.messages
+    agent.tool_aliases = {"shell": "execute"}
+    await agent.run("go on")
+    assert agent.messages[: len(before)] == before
+    assert [names(m) for m in model.requests[-1].messages if names(m)] == [["execute"], ["execute"]]
+    assert [t.name for t in model.requests[-1].request.tools] == ["execute", "read_file"]
+
+
+@pytest.mark.covers("TDF-16")
+async def test_what_broke_off_is_kept_under_the_tools_own_name() -> None:
+    cut = Reply("wait", calls=[Call("bash", {"command": "ls"}, "1")], pieces=3, cut_after=4)
+    agent, _ = made(cut, behavior=Behavior(retry=None))
+    with pytest.raises(AgentProviderError):
+        await agent.run("go")
+    assert names(agent.messages[1]) == ["shell"]
+
+    agent, _ = made(Reply("", calls=[Call("bash", {"command": "ls"}, "1")], pieces=9, delta_delay=0.01))
+
+    def stop(event: Any) -> None:
+        if event.type == "message_update" and event.event.type == "toolcall_delta":
+            agent.abort()
+
+    agent.subscribe(stop)
+    with pytest.raises(AgentAbortedError):
+        await agent.run("go")
+    assert names(agent.messages[1]) == ["shell"]
+
+
+@pytest.mark.covers("TDF-16")
+async def test_the_tools_own_name_works_too_and_a_choice_is_translated() -> None:
+    agent, _ = made(Call("read_file", {"path": "a"}, "1"), "done", aliases={"read_file": "read"})
+    assert (await agent.run("go")).stats.tool_counts == {"read_file": 1}
+    model = ScriptedModel("ok")
+    aliased = AliasedModel(model, {"shell": "bash"})
+    await aliased.complete(ModelRequest(messages=[Message.user("go")], tools=[shell.spec], tool_choice="shell"))
+    assert model.requests[0].request.tool_choice == "bash"
+    assert (aliased.provider, aliased.model, aliased.info) == (model.provider, model.model, model.info)
+    await aliased.aclose()
+
+
+async def test_a_message_is_translated_once() -> None:
+    scratch, history = Scratch(), [Message.user("go")]
+    model = ScriptedModel("a", Call("bash", {"command": "ls"}, "1"), "c", "d")
+    aliased = AliasedModel(model, {"shell": "bash"})
+    for _ in range(2):
+        history.append((await aliased.complete(ModelRequest(messages=history, scratch=scratch))).message)
+    other = AliasedModel(model, {"shell": "bash"})
+    await other.complete(ModelRequest(messages=history, scratch=scratch))
+    await other.complete(ModelRequest(messages=[*history, Message.user("more")], scratch=scratch))
+    third, fourth = [list(seen.request.messages) for seen in model.requests[2:]]
+    assert names(third[2]) == ["bash"]
+    assert all(a is b for a, b in zip(third, fourth, strict=False)), "so that what was encoded stays valid"
+
+
+@pytest.mark.covers("TDF-16")
+@pytest.mark.parametrize(
+    ("aliases", "text"),
+    [
+        ({"shell": "read_file"}, "know both shell and read_file as 'read_file'"),
+        ({"shell": "x", "read_file": "x"}, "know both shell and read_file as 'x'"),
+        ({"shell": "not a name"}, "must be 1 to 128 letters"),
+    ],
+)
+def test_names_that_clash_are_refused_at_construction(aliases: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        made(aliases=aliases)
+    with pytest.raises(ConfigError, match=text):
+        wire_names(["shell", "read_file"], aliases)
+
+
+async def test_names_that_clash_with_the_tools_of_one_run_are_refused() -> None:
+    @tool
+    async def bash() -> str:
+        """Something else."""
+        return ""
+
+    agent, _ = made("ok")
+    with pytest.raises(ConfigError, match="know both"):
+        await agent.run("go", tools=[shell, bash])
+    assert not agent.running
+    assert (await agent.run("go")).text == "ok"
