@@ -1,0 +1,261 @@
+"""Providers that speak Chat Completions: github, openrouter, cerebras, and hosts that a factory makes."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ErrorCode, ModelError, NetworkError, ProviderConfigError
+from mainspring.messages import Message
+from mainspring.models import (
+    Dialect,
+    HttpModel,
+    ModelRequest,
+    ProviderConfig,
+    ProviderRegistry,
+    create_model,
+    create_model_provider,
+    default_registry,
+    get_provider_factory,
+)
+from mainspring.models.auth.github import GitHubCli
+from mainspring.models.credentials import KEY_VARIABLES
+from mainspring.models.providers.compatible import openai_compatible
+from tests.unit.models.server import plain, serve
+from tests.unit.models.wire import chunk, sse
+
+ASK = ModelRequest([Message.user("Hi")])
+
+
+def http(model: Any) -> HttpModel:
+    assert isinstance(model, HttpModel)
+    return model
+
+
+async def key_of(model: Any) -> Any:
+    return await http(model)._key()
+
+
+# --- what all of them do alike -----------------------------------------------------------------------------------------
+
+HOSTED = [
+    ("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
+    ("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1", "gpt-oss-120b"),
+    ("github", "GITHUB_TOKEN", "https://models.github.ai/inference", "gpt-4o-mini"),
+    ("gemini", "GOOGLE_API_KEY", "https://generativelanguage.googleapis.com/v1beta", "gemini-2.0-flash-exp"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing on it but what a test puts there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.mark.covers("PRV-24", "PRV-25", "PRV-18", "PRV-32")
+@pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
+async def test_a_valid_configuration_makes_a_model_with_its_defaults(
+    name: str, variable: str, url: str, model: str
+) -> None:
+    for config in ({"provider": name, "apiKey": "k"}, {"api_key": "k"}, ProviderConfig(provider=name, api_key="k")):
+        made = http(await get_provider_factory(name)(config))
+        assert (made.provider, made.model, made.profile.base_url) == (name, model, url)
+        assert await key_of(made) == "k"
+    other = http(
+        create_model(f"{name}:org/some-model", api_key="k", base_url="https://gateway.example/v1", max_output_tokens=5)
+    )
+    assert (other.model, other.profile.max_output_tokens) == ("org/some-model", 5)
+    assert other.profile.base_url == "https://gateway.example/v1"
+
+
+@pytest.mark.covers("PRV-05", "PRV-32", "PRV-36")
+@pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
+async def test_the_key_comes_from_the_environment_where_nothing_is_configured(
+    name: str, variable: str, url: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert variable in KEY_VARIABLES[name]
+    monkeypatch.setenv(variable, " from-environment\n")
+    empties: list[dict[str, Any]] = [{}, {"api_key": ""}, {"api_key": "  ", "base_url": "", "model": ""}]
+    for empty in empties:
+        made = http(create_model(name, **empty))
+        assert await key_of(made) == "from-environment"
+        assert (made.model, made.profile.base_url) == (model, url)
+    assert await key_of(create_model(name, api_key="own")) == "own"
+    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
+        create_model(f"{name}:m", base_url="https://gateway.example/v1")
+
+
+@pytest.mark.covers("PRV-32", "PRV-04", "PRV-34", "PRV-36")
+@pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
+async def test_what_is_missing_is_named(
+    name: str, variable: str, url: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, " ")
+    for config in ({}, {"api_key": ""}):
+        with pytest.raises(ProviderConfigError, match=variable) as caught:
+            await create_model_provider({"provider": name, **config})
+        assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+        assert f"providers.{name}.apiKey" in caught.value.message
+
+
+@pytest.mark.covers("PRV-32")
+@pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
+async def test_a_wrong_setting_and_a_key_that_fails_are_errors_of_ours(
+    name: str, variable: str, url: str, model: str
+) -> None:
+    class Odd(BaseException):
+        """Not even an `Exception`: it is not ours to swallow."""
+
+    def broken() -> str:
+        raise RuntimeError("vault is sealed")
+
+    def odd() -> str:
+        raise Odd
+
+    with pytest.raises(ProviderConfigError, match="must begin with http"):
+        create_model(name, api_key="k", base_url="not-a-url")
+    with pytest.raises(ProviderConfigError, match="unknown: strem"):
+        create_model(name, api_key="k", dialect={"strem": 1})
+    with pytest.raises(ProviderConfigError, match="vault is sealed"):
+        await create_model(name, api_key=broken).complete(ASK)
+    with pytest.raises(Odd):
+        await create_model(name, api_key=odd).complete(ASK)
+
+
+@pytest.mark.covers("PRV-31", "STR-12")
+@pytest.mark.parametrize("name", ["openrouter", "cerebras", "github"])
+async def test_it_answers_over_http_and_fails_with_the_right_code(name: str) -> None:
+    answer = plain(sse(chunk({"content": "Hi"}), chunk({}, "stop")), **{"content-type": "text/event-stream"})
+    refused = plain(b'{"error": {"message": "Bad credentials"}}', "401 Unauthorized")
+    async with serve(answer, refused) as server:
+        model = create_model(f"{name}:m", base_url=server.url, api_key="secret-key")
+        found = [e.type async for e in model.stream(ASK)]
+        with pytest.raises(ModelError, match="Bad credentials") as caught:
+            await model.complete(ASK)
+
+    assert found == ["start", "text_start", "text_delta", "text_end", "done"]
+    assert caught.value.code is ErrorCode.AUTHENTICATION_ERROR
+    assert "secret-key" not in caught.value.message
+    assert server.requests[0].target == "/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer secret-key"
+    with pytest.raises(NetworkError):
+        await create_model(f"{name}:m", base_url="http://127.0.0.1:1/v1").complete(ASK)
+
+
+# --- what each does of its own -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("CAC-06", "CAC-07", "PRV-24", "PRV-25")
+def test_only_openrouter_hands_cache_breakpoints_on() -> None:
+    def accepts(spec: str, **settings: Any) -> Dialect:
+        return http(create_model(spec, api_key="k", **settings)).profile.dialect
+
+    assert accepts("openrouter").cache_breakpoints
+    assert not accepts("openrouter", dialect={"cache_breakpoints": False}).cache_breakpoints
+    for spec in ("cerebras", "github", "local", "compatible:m"):
+        assert not accepts(spec, base_url="http://h/v1").cache_breakpoints
+    assert accepts("compatible:m", base_url="http://h/v1", dialect={"cache_breakpoints": True}).cache_breakpoints
+    assert accepts("cerebras").max_tokens_field == "max_completion_tokens"
+
+
+def gh(folder: Path, script: str) -> Path:
+    """A ``gh`` that does what a test wants; it notes how it was called."""
+    program = folder / "gh"
+    notes = folder / "calls"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys, time\nopen({str(notes)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n{script}\n"
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return notes
+
+
+@pytest.mark.covers("PRV-17")
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script with a first line")
+async def test_a_token_comes_from_settings_environment_or_command_line(
+    nothing_on_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = gh(nothing_on_path, "print('from-gh')")
+    model = create_model("github")
+
+    assert not notes.exists()  # Nothing is asked before the first request.
+    assert await key_of(model) == {"authorization": "Bearer from-gh"}
+    assert await key_of(model) == {"authorization": "Bearer from-gh"}
+    assert notes.read_text() == "auth token --secure-storage\n"
+    http(model)._credential.reject({"authorization": "Bearer from-gh"})  # pyright: ignore[reportOptionalMemberAccess, reportFunctionMemberAccess]
+    await key_of(model)
+    assert notes.read_text().count("\n") == 2
+    monkeypatch.setenv("GITHUB_TOKEN", "from-environment")
+    assert await key_of(create_model("github")) == "from-environment"
+    assert await key_of(create_model("github", api_key="own")) == "own"
+    assert notes.read_text().count("\n") == 2
+
+
+@pytest.mark.covers("PRV-17", "PRV-31")
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script with a first line")
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("sys.exit('no oauth token found')", "gave none: no oauth token found"),
+        ("print()", "gave none: exit code 0"),
+        ("time.sleep(60)", r"did not answer within 0\.3 s"),
+    ],
+)
+async def test_without_a_token_the_three_ways_are_named(nothing_on_path: Path, script: str, why: str) -> None:
+    ways = r"providers\.github\.apiKey.*GITHUB_TOKEN.*`gh auth token --secure-storage`"
+    with pytest.raises(ProviderConfigError, match=f"is not installed.*{ways}") as caught:
+        create_model("github")
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+    gh(nothing_on_path, script)
+    with pytest.raises(ProviderConfigError, match=f"{why}.*{ways}") as caught:
+        await GitHubCli(timeout=0.3 if "sleep" in script else 15)()
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+
+
+@pytest.mark.covers("PRV-18", "PRV-35")
+@pytest.mark.parametrize(
+    ("org", "url"),
+    [
+        ("", "https://models.github.ai/inference"),
+        ("acme", "https://models.github.ai/orgs/acme/inference"),
+        ("a/../b", "https://models.github.ai/orgs/a%2F..%2Fb/inference"),
+    ],
+)
+async def test_an_organisation_has_its_own_endpoint(org: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "t")
+    model = http(await create_model_provider({"provider": "github", "org": org}))
+
+    assert model.profile.base_url == url
+    assert model.profile.headers["x-github-api-version"] == "2022-11-28"
+    assert await key_of(model) == "t"
+
+
+@pytest.mark.covers("PRV-26")
+async def test_a_factory_makes_providers_for_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = ProviderRegistry("acme")
+    registry.register(
+        "acme",
+        build=openai_compatible("acme", "https://api.acme.example/v1", key_variables=("ACME_KEY",), model="acme-1"),
+    )
+    registry.register("open", build=openai_compatible("open", "http://box:8000/v1", accepts=Dialect(stop=False)))
+    with pytest.raises(ProviderConfigError, match=r"ACME_KEY.*providers\.acme\.apiKey"):
+        create_model("acme:acme-2", registry=registry)
+    monkeypatch.setenv("ACME_KEY", "k")
+    named, default = (http(create_model(spec, registry=registry)) for spec in ("acme:acme-2", "acme"))
+
+    assert (named.provider, named.model, default.model) == ("acme", "acme-2", "acme-1")
+    assert named.profile.base_url == "https://api.acme.example/v1"
+    assert await key_of(named) == "k"
+    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
+        create_model("acme", registry=registry, base_url="https://evil.example/v1")
+    free = http(create_model("open:m", registry=registry))
+    assert (await key_of(free), free.profile.dialect.stop) == ("not-needed", False)
+    assert await key_of(create_model("open:m", registry=registry, api_key="own")) == "own"
+    with pytest.raises(ProviderConfigError, match="Provider open needs a model"):
+        create_model("open", registry=registry)
+    assert "acme" not in default_registry()

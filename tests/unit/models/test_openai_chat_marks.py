@@ -1,0 +1,175 @@
+"""Cache breakpoints over Chat Completions, and what of a request belongs to hosts that are not OpenAI."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ModelTimeoutError
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models import HttpModel
+from mainspring.models.port import ModelRequest, Scratch
+from mainspring.models.profile import Dialect
+from mainspring.models.transport import Timeouts
+from mainspring.models.wire.openai_chat import ChatCompletions, encode_request
+from tests.unit.models.server import serve
+from tests.unit.models.wire import body, chunk, message, profile
+
+PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
+MARK = {"type": "ephemeral"}
+MARKING = profile(Dialect(cache_breakpoints=True))
+LOOK = ToolSpec("look", "Looks.", {"type": "object"})
+NOW = ToolSpec("now", "Tells the time.", {"type": "object"})
+
+
+def own(*blocks: Any) -> Message:
+    return Message.assistant(blocks, provider="host", model="m1")
+
+
+def marks(value: Any) -> int:
+    return json.dumps(value).count('"cache_control"')
+
+
+@pytest.mark.covers("CAC-06", "CAC-01", "CAC-05")
+def test_three_prefixes_end_with_a_breakpoint() -> None:
+    sent = body(
+        [Message.user("Hi"), own(TextBlock("Yes?")), Message.user("Look")],
+        MARKING,
+        system="Be kind.",
+        tools=[LOOK, NOW],
+    )
+
+    assert [t.get("cache_control") for t in sent["tools"]] == [None, MARK]
+    system, *_, last = sent["messages"]
+    assert system["content"] == [{"type": "text", "text": "Be kind.", "cache_control": MARK}]
+    assert last["content"] == [{"type": "text", "text": "Look", "cache_control": MARK}]
+    assert marks(sent) == 3
+    assert marks(body([Message.user("Hi")], MARKING, system="Be kind.", tools=[LOOK], cache=False)) == 0
+    assert marks(body([], MARKING, system="Be kind.")) == 1
+
+
+@pytest.mark.covers("CAC-07")
+def test_a_host_of_which_nothing_is_known_gets_none() -> None:
+    assert marks(body([Message.user("Hi")], system="Be kind.", tools=[LOOK])) == 0
+
+
+@pytest.mark.covers("CAC-06", "CAC-04")
+@pytest.mark.parametrize(
+    ("last", "place"),
+    [
+        ([Message.user([TextBlock("Hi"), PIXEL])], "part"),
+        ([Message.user([ToolResultBlock("c1", "look", "A")])], "message"),
+        ([Message.user([ToolResultBlock("c1", "look", (PIXEL,))])], "part"),
+        ([Message.user([ToolResultBlock("c1", "look", "A")]), own(TextBlock("So"))], "message"),
+        ([Message.user([ToolResultBlock("c1", "look", "A")]), Message.user(" ")], "message"),
+    ],
+)
+def test_the_last_one_stands_on_the_last_item(last: list[Message], place: str) -> None:
+    asked = own(ThinkingBlock("Hm", "reasoning"), ToolUseBlock("c1", "look", {}))
+    sent = body([Message.user("Hi"), asked, *last], MARKING)["messages"]
+
+    assert marks(sent) == marks(sent[-1]) == 1
+    if place == "part":
+        assert sent[-1]["content"][-1]["cache_control"] == MARK
+    else:
+        assert sent[-1]["cache_control"] == MARK
+
+
+def test_a_call_still_without_its_result_gets_its_breakpoint_where_it_can_be_told() -> None:
+    sent = body([Message.user("Hi"), own(ToolUseBlock("c1", "look", {}))], MARKING)["messages"]
+
+    assert sent[-1]["role"] == "tool"
+    assert marks(sent) == 0
+
+
+@pytest.mark.covers("CAC-06", "CAC-04", "CAC-10")
+def test_the_kept_bytes_hold_no_breakpoint() -> None:
+    scratch, plain = Scratch(), Scratch()
+    history: list[Message] = []
+    for turn in range(50):
+        history.append(Message.user(f"Question {turn}"))
+        history.append(own(TextBlock("Looking."), ToolUseBlock(f"c{turn}", "look", {"at": str(turn)})))
+        history.append(Message.user([ToolResultBlock(f"c{turn}", "look", (TextBlock("Seen"), PIXEL))]))
+        fields: dict[str, Any] = {"system": "Be kind.", "tools": [LOOK]}
+        marked = encode_request(ModelRequest(history, scratch=scratch, **fields), MARKING)
+        bare = encode_request(ModelRequest(history, scratch=plain, cache=False, **fields), MARKING)
+        assert marked.count(b'"cache_control"') == 3
+        assert unmarked(json.loads(marked)) == unmarked(json.loads(bare))
+        history.append(own(TextBlock(f"Answer {turn}")))
+
+
+def unmarked(sent: Any) -> Any:
+    """The same without breakpoints, and with parts of text alone as a text."""
+    if isinstance(sent, list):
+        return [unmarked(value) for value in sent]
+    if not isinstance(sent, dict):
+        return sent
+    fields = {k: unmarked(v) for k, v in sent.items() if k != "cache_control"}
+    content = fields.get("content")
+    if isinstance(content, list) and [p.get("type") for p in content] == ["text"]:
+        fields["content"] = content[0]["text"]
+    return fields
+
+
+@pytest.mark.covers("CAC-11", "CAC-08")
+def test_counts_of_openrouter_are_read() -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "total_tokens": 120,
+        "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+        "cost": 0.002,
+    }
+    counts = message(chunk({"content": "Hi"}, "stop"), chunk(usage=usage)).usage
+
+    assert counts is not None
+    assert (counts.input_tokens, counts.cache_read, counts.cache_write) == (10, 60, 30)
+    assert (counts.output_tokens, counts.reasoning_tokens, counts.total_tokens) == (20, 5, 120)
+    assert counts.cost is not None
+    assert counts.cost.total == pytest.approx(0.002)
+
+
+@pytest.mark.covers("PRV-27", "PRV-28")
+def test_images_of_results_follow_in_a_message_of_the_user_or_are_named() -> None:
+    asked = own(ToolUseBlock("c1", "shot", {}))
+    shot = Message.user([ToolResultBlock("c1", "shot", (TextBlock("Here"), PIXEL))])
+    result, shown = body([Message.user("Hi"), asked, shot])["messages"][2:]
+
+    assert result["content"] == "Here\n[the image follows in the next user message]"
+    assert (shown["role"], shown["content"][0]["text"]) == ("user", "Image from the result of shot:")
+    assert shown["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL.data}"
+    [blind] = body([Message.user("Hi"), asked, shot], profile(vision=False))["messages"][2:]
+    assert blind["content"] == "Here\n[image/png image left out: this model takes no images]"
+    [none] = body([Message.user("Hi"), asked, shot], profile(Dialect(tool_images=False)))["messages"][2:]
+    assert none["content"] == "Here\n[an image was left out: this host takes none here]"
+
+
+@pytest.mark.covers("OPT-11", "MOD-36")
+def test_reasoning_content_is_read_and_goes_back_to_its_model_only() -> None:
+    told = message(chunk({"reasoning_content": "Hm"}), chunk({"content": "Hi"}, "stop"))
+    assert (told.thinking, told.text) == ("Hm", "Hi")
+    [sent] = body([told])["messages"]
+    [foreign] = body([told], profile(model="m2"))["messages"]
+
+    assert sent == {"role": "assistant", "content": "Hi", "reasoning_content": "Hm"}
+    assert foreign == {"role": "assistant", "content": "Hi"}
+
+
+@pytest.mark.covers("OPT-11", "MOD-33")
+async def test_a_request_has_its_own_time_limit() -> None:
+    async with serve([10.0]) as server:
+        using = profile()
+        model = HttpModel(
+            using.__class__(using.info, server.url), ChatCompletions(), timeouts=Timeouts(first_byte=None, idle=None)
+        )
+        with pytest.raises(ModelTimeoutError):
+            await model.complete(ModelRequest([Message.user("Hi")], timeout=0.1))
