@@ -234,9 +234,14 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.permissions import Permissions as Permissions
     from mainspring.policies.thinking import ThinkingDecay as ThinkingDecay
+    from mainspring.presets import Preset as Preset
+    from mainspring.presets import compose_presets as compose_presets
     from mainspring.runtime.agent import Agent as Agent
     from mainspring.runtime.agent import create_agent as create_agent
+    from mainspring.runtime.callbacks import AgentCallbacks as AgentCallbacks
     from mainspring.sessions import Session as Session
+    from mainspring.subagents import AgentDefinition as AgentDefinition
+    from mainspring.subagents import Subagents as Subagents
     from mainspring.tools import (
         Tool as Tool,
     )
@@ -273,8 +278,11 @@ _HOMES = {
     "policies.compaction": "Compactor",
     "policies.permissions": "Permissions",
     "policies.thinking": "ThinkingDecay",
+    "presets": "Preset compose_presets",
     "runtime.agent": "Agent create_agent",
+    "runtime.callbacks": "AgentCallbacks",
     "sessions": "Session",
+    "subagents": "AgentDefinition Subagents",
     "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",
 }
 _EXPORTS = {name: f"mainspring.{home}" for home, names in _HOMES.items() for name in names.split()}
