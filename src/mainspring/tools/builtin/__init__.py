@@ -3,7 +3,7 @@
 from typing import Any
 
 from mainspring.tools.builtin.catalog import CLASSIC_ALIASES, SAMPLES, builtin_tools
-from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, read_file, write_file
+from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, parse_outcomes, read_file, write_file
 from mainspring.tools.builtin.search import glob, grep, list_files
 from mainspring.tools.builtin.talk import ask_user, present_plan
 from mainspring.tools.builtin.terminal import jobs, shell
@@ -22,6 +22,7 @@ __all__ = [
     "jobs",
     "list_files",
     "multi_edit",
+    "parse_outcomes",
     "present_plan",
     "read_file",
     "shell",

@@ -2,8 +2,30 @@
 
 from mainspring.tools.builtin.files.apply_patch import apply_patch
 from mainspring.tools.builtin.files.edit import edit
+from mainspring.tools.builtin.files.hunks import (
+    APPROVE_HUNK,
+    Approve,
+    Hunk,
+    Outcome,
+    Outcomes,
+    format_outcomes,
+    parse_outcomes,
+)
 from mainspring.tools.builtin.files.multi_edit import multi_edit
 from mainspring.tools.builtin.files.read_file import read_file
 from mainspring.tools.builtin.files.write_file import write_file
 
-__all__ = ["apply_patch", "edit", "multi_edit", "read_file", "write_file"]
+__all__ = [
+    "APPROVE_HUNK",
+    "Approve",
+    "Hunk",
+    "Outcome",
+    "Outcomes",
+    "apply_patch",
+    "edit",
+    "format_outcomes",
+    "multi_edit",
+    "parse_outcomes",
+    "read_file",
+    "write_file",
+]

@@ -114,6 +114,7 @@ def _result(found: Found, edits: Sequence[Edit], outcome: _Outcome, links: int) 
             "replacements": count,
             "lines": [list(span) for c in changes for span in c.lines],
             "notes": [c.note for c in changes],
+            "edits": [{"lines": [list(span) for span in c.lines], "note": c.note, "done": c.is_done} for c in changes],
             "diff": outcome.diff.text,
             "added": added,
             "removed": removed,

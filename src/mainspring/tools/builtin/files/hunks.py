@@ -1,0 +1,111 @@
+"""Edits that somebody decides on one by one, and the text that tells what became of each."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from mainspring.tools.builtin.files.plan import Edit
+from mainspring.tools.tool import ToolContext
+
+APPROVE_HUNK = "approve_hunk"
+"""Key in `ToolContext.extra` of an `Approve`; without one every edit is made."""
+
+Fate = Literal["applied", "denied", "failed", "skipped", "unchanged"]
+"""What became of an edit: ``skipped`` because another failed, ``unchanged`` because the text was there already."""
+
+_HEAD = re.compile(r"Edited (?P<path>.+): (?P<applied>\d+)/(?P<total>\d+) applied(?P<rest>(?: · \d+ [a-z]+)*)")
+_LINE = re.compile(rf"(\d+)\. ({'|'.join(get_args(Fate))})(?:: (.*))?")
+
+
+class Hunk(Struct, frozen=True):
+    """An edit to decide on.
+
+    Attributes:
+        path: The file, as the call names it.
+        number: Which edit of the call, from 1.
+        total: How many the call has.
+        old: The text that goes.
+        new: The text that comes.
+        every: Whether all places are meant.
+    """
+
+    path: str
+    number: int
+    total: int
+    old: str
+    new: str
+    every: bool = False
+
+
+Answer = bool | str
+"""Whether an edit is made; a text is a no with its reason."""
+
+Approve = Callable[[Hunk], Answer | Awaitable[Answer]]
+"""Decides on an edit."""
+
+
+class Outcome(Struct, frozen=True):
+    """What became of one edit; ``note`` says why or where, in one line."""
+
+    fate: Fate
+    note: str = ""
+
+
+class Outcomes(Struct, frozen=True):
+    """What became of all edits of a call, in their order."""
+
+    path: str
+    hunks: tuple[Outcome, ...]
+
+    @property
+    def applied(self) -> int:
+        """How many were made."""
+        return sum(hunk.fate == "applied" for hunk in self.hunks)
+
+
+def format_outcomes(outcomes: Outcomes) -> str:
+    """The body of a result: ``Edited <path>: N/M applied · K denied · …``, and a line for each edit."""
+    counts = Counter(hunk.fate for hunk in outcomes.hunks)
+    others = [f" · {counts[fate]} {fate}" for fate in get_args(Fate)[1:] if counts[fate]]
+    head = f"Edited {outcomes.path}: {counts['applied']}/{len(outcomes.hunks)} applied{''.join(others)}"
+    lines = [
+        f"{number}. {hunk.fate}" + (f": {' '.join(hunk.note.split())}" if hunk.note.strip() else "")
+        for number, hunk in enumerate(outcomes.hunks, 1)
+    ]
+    return "\n".join([head, *lines])
+
+
+def parse_outcomes(text: str) -> Outcomes | None:
+    """What `format_outcomes` told, from the text of a result; ``None`` if it does not begin with such a body."""
+    head, *lines = text.split("\n")
+    match = _HEAD.fullmatch(head)
+    if match is None:
+        return None
+    hunks: list[Outcome] = []
+    for line in lines[: int(match["total"])]:
+        found = _LINE.fullmatch(line)
+        if found is None or int(found[1]) != len(hunks) + 1:
+            return None
+        hunks.append(Outcome(_fate(found[2]), found[3] or ""))
+    outcomes = Outcomes(match["path"], tuple(hunks))
+    return outcomes if len(hunks) == int(match["total"]) and outcomes.applied == int(match["applied"]) else None
+
+
+def _fate(text: str) -> Fate:
+    return next(fate for fate in get_args(Fate) if fate == text)
+
+
+async def decide(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> list[Answer]:
+    """The answer for each edit, asked one after the other."""
+    approve: Approve = ctx.extra[APPROVE_HUNK]
+    answers: list[Answer] = []
+    for number, edit in enumerate(edits, 1):
+        answer = approve(Hunk(path, number, len(edits), edit.old, edit.new, edit.every))
+        answers.append(await answer if inspect.isawaitable(answer) else answer)
+    return answers

@@ -1,0 +1,103 @@
+"""`multi_edit` where somebody decides on each edit."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import MemoryEnv
+from mainspring.tools import ToolContext, ToolErrorCode
+from mainspring.tools.builtin import multi_edit, parse_outcomes
+from mainspring.tools.builtin.files import APPROVE_HUNK, Hunk, Outcome, Outcomes, format_outcomes
+from mainspring.tools.builtin.files.hunks import Fate
+
+FILE = "one\ntwo\nthree\nfour\n"
+
+
+def edits(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{"old_string": old, "new_string": new} for old, new in pairs]
+
+
+async def gated(answers: list[Any], *pairs: tuple[str, str]) -> tuple[Any, bytes, list[Hunk]]:
+    env, asked = MemoryEnv({"a.txt": FILE}), list[Hunk]()
+
+    async def approve(hunk: Hunk) -> Any:
+        asked.append(hunk)
+        return answers[hunk.number - 1]
+
+    ctx = ToolContext(env=env, extra={APPROVE_HUNK: approve})
+    return await multi_edit(ctx, path="a.txt", edits=edits(*pairs)), env.files["a.txt"], asked
+
+
+@pytest.mark.covers("TOL-14")
+async def test_what_is_denied_is_left_out_and_told() -> None:
+    result, after, asked = await gated(
+        [True, "not the second", True, False], ("one", "1"), ("two", "2"), ("three", "3\n3"), ("four", "4")
+    )
+    assert after == b"1\ntwo\n3\n3\nfour\n"
+    assert result.text == (
+        "Edited a.txt: 2/4 applied · 2 denied\n1. applied: line 1\n2. denied: not the second\n3. applied: line 3\n4. denied"
+    )
+    assert not result.is_error
+    assert parse_outcomes(result.text) == Outcomes(
+        "a.txt",
+        (
+            Outcome("applied", "line 1"),
+            Outcome("denied", "not the second"),
+            Outcome("applied", "line 3"),
+            Outcome("denied"),
+        ),
+    )
+    assert asked[1] == Hunk("a.txt", 2, 4, "two", "2")
+
+
+@pytest.mark.covers("TOL-14")
+async def test_what_is_approved_is_still_made_whole_or_not_at_all() -> None:
+    result, after, _ = await gated([True, False, True], ("one", "1"), ("two", "2"), ("2", "II"))
+    assert after == FILE.encode()
+    assert result.text.startswith(
+        "Edited a.txt: 0/3 applied · 1 denied · 1 failed · 1 skipped\n1. skipped\n2. denied\n3. failed: Edit 2 of 2 failed"
+    )
+    assert result.is_error
+    assert [h.fate for h in (parse_outcomes(result.text) or Outcomes("", ())).hunks] == ["skipped", "denied", "failed"]
+
+
+@pytest.mark.covers("TOL-14")
+async def test_if_nothing_is_approved_nothing_is_touched() -> None:
+    result, after, _ = await gated([False, "no"], ("one", "1"), ("two", "2"))
+    assert (after, result.code) == (FILE.encode(), ToolErrorCode.PERMISSION_DENIED)
+    assert result.text.startswith("Edited a.txt: 0/2 applied · 2 denied\n1. denied\n2. denied: no\n")
+
+
+async def test_an_edit_that_was_made_before_is_unchanged() -> None:
+    result, _, _ = await gated([True, True], ("one", "1"), ("2 was two already", "two\nthree\nfour"))
+    assert "unchanged" in result.text or result.is_error
+
+
+async def test_a_plain_function_may_decide_and_without_one_all_are_made() -> None:
+    env = MemoryEnv({"a.txt": FILE})
+    ctx = ToolContext(env=env, extra={APPROVE_HUNK: lambda hunk: hunk.new != "1"})
+    assert (await multi_edit(ctx, path="a.txt", edits=edits(("one", "1"), ("two", "2")))).text.startswith(
+        "Edited a.txt: 1/2 applied · 1 denied"
+    )
+    plain = await multi_edit(ToolContext(env=env), path="a.txt", edits=edits(("one", "1"), ("three", "3")))
+    assert plain.text == "Edited a.txt: 2 edits, 2 replacements (+2 -2 lines)."
+    assert parse_outcomes(plain.text) is None
+
+
+@pytest.mark.covers("TOL-14")
+@given(
+    st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1),
+    st.lists(st.tuples(st.sampled_from(get_args(Fate)), st.text()), min_size=1),
+    st.text(),
+)
+def test_every_body_can_be_parsed_again(path: str, hunks: list[tuple[Fate, str]], behind: str) -> None:
+    outcomes = Outcomes(path, tuple([Outcome(fate, " ".join(note.split())) for fate, note in hunks]))
+    assert parse_outcomes(format_outcomes(outcomes)) == outcomes
+    assert parse_outcomes(f"{format_outcomes(outcomes)}\n{behind}") == outcomes
+
+
+@given(st.text())
+def test_other_text_is_no_body(text: str) -> None:
+    assert parse_outcomes(text) is None
