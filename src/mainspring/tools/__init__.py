@@ -5,6 +5,15 @@ from mainspring.tools.arguments import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
 from mainspring.tools.outcome import error_result, failure, output_bytes, told
 from mainspring.tools.registry import ToolRegistry
+from mainspring.tools.response import (
+    AssistRequest,
+    ErrorResponse,
+    SuccessResponse,
+    ToolResponse,
+    error_response,
+    success_response,
+    to_tool_response,
+)
 from mainspring.tools.running import run_tool
 from mainspring.tools.tool import (
     Access,
@@ -21,25 +30,32 @@ from mainspring.tools.tool import (
 
 __all__ = [
     "Access",
+    "AssistRequest",
     "Attachment",
+    "ErrorResponse",
     "Execute",
     "LazyTool",
     "ParsedArguments",
     "Scope",
+    "SuccessResponse",
     "Tool",
     "ToolContext",
     "ToolErrorCode",
     "ToolOutput",
     "ToolRegistry",
+    "ToolResponse",
     "ToolResult",
     "as_result",
     "define_tool",
+    "error_response",
     "error_result",
     "failure",
     "output_bytes",
     "told",
     "parse_arguments",
     "run_tool",
+    "success_response",
+    "to_tool_response",
     "tool",
     "wire_names",
 ]
