@@ -197,6 +197,18 @@ async def test_a_file_that_changed_since_must_be_read_again() -> None:
     assert env.files["a.py"] == b"1 more\n"
 
 
+@pytest.mark.covers("GRD-02")
+async def test_looking_at_what_is_no_text_is_enough() -> None:
+    env = MemoryEnv({"a.bin": b"\0\1\2"})
+    made = agent(
+        write("a.bin", "x"), read("a.bin"), write("a.bin", "x"), "done", env=env, require_read_before_edit=True
+    )
+
+    await made.run("go")
+
+    assert [r.is_error for r in results(made.messages)] == [True, False, False]
+
+
 @pytest.mark.covers("GRD-03")
 async def test_edits_chain_in_turns_and_within_an_answer() -> None:
     env = project(a__py="one two three\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mainspring.env.paths import shown
 from mainspring.events import ToolPermit, ToolStart, ToolTransform
 from mainspring.messages import AgentMessage
-from mainspring.policies.reads.state import ReadState, versions
+from mainspring.policies.reads.state import FileRead, ReadState, Version, versions
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -54,8 +54,12 @@ class ReadBeforeEdit:
 
     def transform(self, hook: ToolTransform) -> None:
         """The handler of `tool:transform`: what a call wrote or showed is known from now on."""
-        for version in versions(hook.result.metadata, hook.input):
+        facts = hook.result.metadata
+        for version in versions(facts, hook.input):
             self._state.note(hook.call_id, version)
+        path = facts.get("path")
+        if isinstance(path, str) and "hash" not in facts and not hook.result.is_error:  # an image, or binary
+            self._state.note(hook.call_id, Version(path, FileRead(None), is_read=True))
 
     async def _refusal(self, path: str) -> str:
         try:
