@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.events import SessionEnd, SessionStart
 from mainspring.events.oauth_hook import OAuthRefresh
-from mainspring.models.refreshed import Refreshed, listen
+from mainspring.models.auth.refreshed import Refreshed, listen
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

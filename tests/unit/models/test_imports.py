@@ -6,7 +6,17 @@ from types import ModuleType
 
 import pytest
 
-HEAVY = ("httpx2", "aiohttp", "jsonschema", "pydantic", "requests", "xllamacpp", "rich")
+HEAVY = (
+    "httpx2",
+    "aiohttp",
+    "jsonschema",
+    "pydantic",
+    "requests",
+    "xllamacpp",
+    "rich",
+    "azure.identity",
+    "foundry_local_sdk",
+)
 
 
 def loaded_by(code: str) -> set[str]:
@@ -22,6 +32,9 @@ def loaded_by(code: str) -> set[str]:
         "import mainspring.models",
         "from mainspring.models import *",
         "from mainspring.models import create_model\ncreate_model('openai:gpt-5-mini', api_key='k')",
+        "from mainspring.models import create_model\ncreate_model('azure:x', endpoint='https://r.azure.com', api_key='k')",
+        "from mainspring.models import create_model\ncreate_model('codex', tokenFile='x'), create_model('foundry')",
+        "from mainspring.models.auth import *",
         "from mainspring.models import classify_error, ScriptedModel, replay_exchange, LLMClient, detect_local_servers",
     ],
 )

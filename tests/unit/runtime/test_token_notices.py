@@ -9,7 +9,7 @@ import pytest
 from mainspring import Agent
 from mainspring.events import OAuthRefresh
 from mainspring.models.auth import OAuthTokens, TokenFile
-from mainspring.models.refreshed import listener
+from mainspring.models.auth.refreshed import listener
 from mainspring.models.registry import create_model
 from mainspring.testing import MemoryEnv, ScriptedModel
 from tests.unit.models.auth.test_oauth import given

@@ -2,41 +2,44 @@
 before it is used.
 """
 
-from mainspring.models.auth.azure import SCOPE, AzureCli, EntraId, KeyVaultSecret
-from mainspring.models.auth.login import device_login, login
-from mainspring.models.auth.oauth import OAuthClient, OAuthCredential
-from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile
-from mainspring.models.auth.resolver import (
-    ApiKey,
-    CredentialResolver,
-    EnvironmentKey,
-    FirstOf,
-    FunctionKey,
-    KeyFunction,
-)
-from mainspring.models.auth.tokens import Token, TokenCredential
-from mainspring.models.refreshed import Refreshed, listen, listening
+from __future__ import annotations
 
-__all__ = [
-    "SCOPE",
-    "ApiKey",
-    "AzureCli",
-    "CredentialResolver",
-    "EntraId",
-    "EnvironmentKey",
-    "FirstOf",
-    "FunctionKey",
-    "KeyFunction",
-    "KeyVaultSecret",
-    "OAuthClient",
-    "OAuthCredential",
-    "OAuthTokens",
-    "Refreshed",
-    "Token",
-    "TokenCredential",
-    "TokenFile",
-    "device_login",
-    "listen",
-    "listening",
-    "login",
-]
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.models.auth.azure import SCOPE as SCOPE
+    from mainspring.models.auth.azure import AzureCli as AzureCli
+    from mainspring.models.auth.azure import EntraId as EntraId
+    from mainspring.models.auth.azure import KeyVaultSecret as KeyVaultSecret
+    from mainspring.models.auth.flows import device_login as device_login
+    from mainspring.models.auth.flows import login as login
+    from mainspring.models.auth.oauth import OAuthClient as OAuthClient
+    from mainspring.models.auth.oauth import OAuthCredential as OAuthCredential
+    from mainspring.models.auth.oauth_tokens import OAuthTokens as OAuthTokens
+    from mainspring.models.auth.oauth_tokens import TokenFile as TokenFile
+    from mainspring.models.auth.refreshed import Refreshed as Refreshed
+    from mainspring.models.auth.refreshed import listen as listen
+    from mainspring.models.auth.refreshed import listening as listening
+    from mainspring.models.auth.resolver import ApiKey as ApiKey
+    from mainspring.models.auth.resolver import CredentialResolver as CredentialResolver
+    from mainspring.models.auth.resolver import EnvironmentKey as EnvironmentKey
+    from mainspring.models.auth.resolver import FirstOf as FirstOf
+    from mainspring.models.auth.resolver import FunctionKey as FunctionKey
+    from mainspring.models.auth.resolver import KeyFunction as KeyFunction
+    from mainspring.models.auth.tokens import Token as Token
+    from mainspring.models.auth.tokens import TokenCredential as TokenCredential
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "azure": "SCOPE AzureCli EntraId KeyVaultSecret",
+        "flows": "device_login login",
+        "oauth": "OAuthClient OAuthCredential",
+        "oauth_tokens": "OAuthTokens TokenFile",
+        "refreshed": "Refreshed listen listening",
+        "resolver": "ApiKey CredentialResolver EnvironmentKey FirstOf FunctionKey KeyFunction",
+        "tokens": "Token TokenCredential",
+    },
+)

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
 from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile, expiry
+from mainspring.models.auth.refreshed import OnRefresh, Refreshed, listener
 from mainspring.models.auth.tokens import EARLY, Token, TokenCredential
 from mainspring.models.classify import classify_error
 from mainspring.models.file_lock import locked
 from mainspring.models.json_values import as_number, as_object
-from mainspring.models.refreshed import OnRefresh, Refreshed, listener
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport
 from mainspring.models.transport_errors import host_of
