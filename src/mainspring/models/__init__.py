@@ -89,6 +89,10 @@ if TYPE_CHECKING:
     from mainspring.models.traffic import replay_exchange as replay_exchange
     from mainspring.models.transport import Timeouts as Timeouts
     from mainspring.models.transport import Transport as Transport
+    from mainspring.models.transport_memory import MemoryResponse as MemoryResponse
+    from mainspring.models.transport_memory import MemoryTransport as MemoryTransport
+    from mainspring.models.transport_recording import RecordingTransport as RecordingTransport
+    from mainspring.models.transport_recording import ReplayTransport as ReplayTransport
     from mainspring.models.usage import TokenUsage as TokenUsage
     from mainspring.models.usage import extract_token_usage as extract_token_usage
     from mainspring.models.wire.anthropic_messages import build_anthropic_system_param as build_anthropic_system_param
@@ -125,6 +129,8 @@ __all__, __getattr__ = exports(
         "structured": "Structured parse_structured",
         "traffic": "replay_exchange",
         "transport": "Timeouts Transport",
+        "transport_memory": "MemoryResponse MemoryTransport",
+        "transport_recording": "RecordingTransport ReplayTransport",
         "usage": "TokenUsage extract_token_usage",
         "wire.anthropic_messages": "build_anthropic_system_param normalize_message",
     },

@@ -76,6 +76,10 @@ class HttpModel:
         """The profile as it is now: what the host refused has been taken out."""
         return self._profile
 
+    def through(self, transport: Transport) -> HttpModel:
+        """The same model over another transport: one that records, say, or replays."""
+        return HttpModel(self._profile, self._protocol, self._credential, transport=transport, timeouts=self._timeouts)
+
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.model} at {self._profile.base_url}>"
 

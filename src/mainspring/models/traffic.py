@@ -10,7 +10,8 @@ from mainspring.events import Done
 from mainspring.messages import Message, Usage
 from mainspring.models.answer import AnswerReader
 from mainspring.models.classify import classify_error
-from mainspring.models.json_values import as_object
+from mainspring.models.exchanges import api_of
+from mainspring.models.json_values import as_int, as_object
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireDecoder
@@ -31,6 +32,10 @@ _DECODERS: dict[str, Callable[[Profile], WireDecoder]] = {
 """Decoder of each ``api`` of a recording."""
 
 
+UNSUPPORTED = "unsupported_api"
+"""Reason of the error that stands for a recording of another protocol."""
+
+
 def supported_apis() -> list[str]:
     """The values of ``api`` that can be decoded, sorted."""
     return sorted(_DECODERS)
@@ -48,7 +53,15 @@ def replay_exchange(exchange: Mapping[str, Any], *, file: str = "") -> dict[str,
         (code, reason, status, message, retryable, retry_after); what is not there is empty or ``None``. After an error the
         rest is what had arrived before it.
     """
-    message, error = decode_exchange(exchange)
+    return _result(file, *decode_exchange(exchange))
+
+
+def failed_exchange(error: ModelError, *, file: str = "") -> dict[str, Any]:
+    """The same for an exchange that could not even be read."""
+    return _result(file, None, error)
+
+
+def _result(file: str, message: Message | None, error: ModelError | None) -> dict[str, Any]:
     return {
         "file": file,
         "text": message.text if message else "",
@@ -64,18 +77,23 @@ def replay_exchange(exchange: Mapping[str, Any], *, file: str = "") -> dict[str,
 
 
 def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelError | None]:
-    """The message of a recorded exchange, and the error it ended with."""
-    api = str(exchange.get("api") or "")
+    """The message of a recorded exchange, and the error it ended with.
+
+    Never raises: an exchange of another protocol, or one that is none, is an error with the reason ``unsupported_api``.
+    """
     provider = str(exchange.get("provider") or "")
-    response = as_object(exchange.get("response")) or {}
-    status = int(response.get("status") or 200)
-    body = str(response.get("body_text") or "").encode("utf-8", "replace")
-    if status >= 300:
-        return None, classify_error(status, response.get("headers"), body, provider=provider)
+    asked, response = as_object(exchange.get("request")) or {}, as_object(exchange.get("response")) or {}
+    api = str(exchange.get("api") or api_of(str(asked.get("path") or "")))
+    status = as_int(response.get("status")) or 200
     make = _DECODERS.get(api)
     if make is None:
-        return None, ModelError(f"Recordings of {api!r} cannot be decoded; known are {', '.join(supported_apis())}")
-    sent = as_object((as_object(exchange.get("request")) or {}).get("body")) or {}
+        text = f"Recordings of {api!r} cannot be decoded; known are {', '.join(supported_apis())}"
+        failed = status if status >= 300 else None
+        return None, ModelError(text, reason=UNSUPPORTED, status=failed, provider=provider)
+    body = str(response.get("body_text") or "").encode("utf-8", "replace")
+    if status >= 300:
+        return None, classify_error(status, as_object(response.get("headers")), body, provider=provider)
+    sent = as_object(asked.get("body")) or {}
     reader = AnswerReader(make(Profile(ModelInfo(str(sent.get("model") or ""), provider), "recorded")))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:

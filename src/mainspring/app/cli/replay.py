@@ -7,14 +7,16 @@ import json
 
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.frame import framed
-from mainspring.runtime.commands.replay import replay_traffic
+from mainspring.runtime.commands.replay import Tally, replay_traffic
 
 
 def run(options: argparse.Namespace) -> int:
     """Decode recordings; the exit code."""
 
     def work(console: Console) -> int:
+        tally = Tally()
         for result in replay_traffic(options.paths):
+            tally.add(result)
             if options.json:
                 console.data(json.dumps(result))
                 continue
@@ -22,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
             calls = ", ".join(f"{call['name']}({json.dumps(call['arguments'])})" for call in result["tool_calls"])
             told = f"error {error['code']}: {error['message']}" if error else f"{result['text']} {calls}".strip()
             console.answer(f"{result['file']}: {one_line(told)}\n")
+        console.say(str(tally))
         return 0
 
     return framed(options, work)

@@ -1,0 +1,90 @@
+"""Exchanges with a host as they are written down: without keys, one JSON object each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from mainspring.models.json_values import as_list, as_object
+from mainspring.redact import redact_keys
+
+APIS = (
+    ("chat_completions", re.compile(r"/chat/completions/?$")),
+    ("responses", re.compile(r"/responses/?$")),
+    ("messages", re.compile(r"/messages/?$|:(stream)?rawpredict$", re.IGNORECASE)),
+    ("stream_generate_content", re.compile(r":streamGenerateContent$")),
+    ("generate_content", re.compile(r":generateContent$")),
+)
+"""How the paths of each protocol end."""
+
+_KEPT = re.compile(
+    r"content-type$|retry-after|.*ratelimit|.*request-id$|anthropic-(version|beta)$|x-should-retry$|date$"
+)
+"""The headers that are written down; any other may hold something that nobody else should see."""
+
+_SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization")
+_SECRET_QUERY = re.compile(r"key|token|secret|sig|code", re.IGNORECASE)
+
+
+def api_of(path: str) -> str:
+    """The protocol that a path belongs to; empty if it is none of ours."""
+    path = path.partition("?")[0]
+    return next((name for name, pattern in APIS if pattern.search(path)), "")
+
+
+def secrets_of(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys in the headers of a request."""
+    values = [value for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
+    return tuple([part for value in values for part in value.split() if len(part) >= 8])
+
+
+def request_part(method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """A request as it is written down: ``method``, ``host``, ``path``, ``headers``, ``body``."""
+    parts = urlsplit(url)
+    query = [(k, "removed" if _SECRET_QUERY.search(k) else v) for k, v in parse_qsl(parts.query)]
+    path = f"{parts.path}?{urlencode(query)}" if query else parts.path
+    text = redact_keys(body.decode("utf-8", "replace"), *secrets_of(headers))
+    try:
+        value: Any = json.loads(text) if text else None
+    except ValueError:
+        value = text
+    return {
+        "method": method,
+        "host": parts.netloc.rpartition("@")[2],
+        "path": path,
+        "headers": _kept(headers),
+        "body": value,
+    }
+
+
+def response_part(
+    status: int, headers: Mapping[str, str], body: Sequence[bytes], secrets: tuple[str, ...], *, cut: bool
+) -> dict[str, Any]:
+    """An answer as it is written down: ``status``, ``headers``, ``body_text``, and ``cut`` where it broke off."""
+    text = redact_keys(b"".join(body).decode("utf-8", "replace"), *secrets)
+    part: dict[str, Any] = {"status": status, "headers": _kept(headers), "body_text": text}
+    return {**part, "cut": True} if cut else part
+
+
+def same_request(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether two requests ask the same, wherever the host is."""
+    return all(recorded.get(name) == asked.get(name) for name in ("method", "path", "body"))
+
+
+def difference(recorded: object, asked: object, path: str = "body") -> str:
+    """The first place where two values of JSON differ; empty if they do not."""
+    one, other = as_object(recorded), as_object(asked)
+    if one is not None and other is not None:
+        pairs = [(f"{path}.{key}", one.get(key), other.get(key)) for key in [*one, *(k for k in other if k not in one)]]
+    elif len(ones := as_list(recorded)) == len(others := as_list(asked)) > 0:
+        pairs = [(f"{path}[{at}]", a, b) for at, (a, b) in enumerate(zip(ones, others, strict=True))]
+    else:
+        return "" if recorded == asked else f"{path} is {str(asked)[:80]!r}, recorded was {str(recorded)[:80]!r}"
+    return next((found for where, a, b in pairs if (found := difference(a, b, where))), "")
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items() if _KEPT.match(name.lower())}
