@@ -154,3 +154,34 @@ def test_the_installed_script_is_the_same(command: Command) -> None:
     done = subprocess.run([str(script), "--version"], capture_output=True, text=True, check=True)
 
     assert done.stdout == command.run("--version").out
+
+
+@pytest.mark.covers("BYD-12", "OPT-05")
+def test_a_conversation_is_named_found_and_gone_on_with_by_its_name(command: Command) -> None:
+    command.server.script += ["Badgers dig.", "They do.", "Still.", "In a copy.", "By title."]
+    assert command.run("-p", "what do badgers do?", "--session-id", "badgers-1").code == 0
+    assert command.run("-p", "really?", "--session-id", "badgers-1").code == 0
+
+    [hit] = json.loads(command.run("sessions", "search", "BADGERS dig", "--json").out)
+    assert hit["session"]["id"] == "badgers-1"
+    assert command.run("sessions", "search", "walrus").code == 1
+    assert command.run("sessions", "name", "badgers-1", "About", "badgers").code == 0
+    assert command.run("-p", "and now?", "--session", "about badgers").code == 0
+    assert len(command.server.requests[-1]["messages"]) == 6
+
+    assert command.run("-p", "elsewhere", "--session", "About badgers", "--fork").code == 0
+    assert len(command.server.requests[-1]["messages"]) == 8
+    known = json.loads(command.run("sessions", "--json").out)
+    assert len(known) == 2
+    assert "elsewhere" not in command.run("sessions", "show", "badgers-1").out
+
+    assert command.run("sessions", "rm", "badgers-1").code == 0
+    assert command.run("-p", "x", "--session", "badgers-1").code == 2
+    assert command.run("sessions", "purge", "--keep", "1").out == ""
+
+
+def test_the_conversation_must_be_named_once(command: Command) -> None:
+    assert command.run("-p", "x", "--continue", "--session-id", "a").code == 2
+    assert command.run("-p", "x", "--fork").code == 2
+    assert command.run("-p", "x", "--session-id", "../a").code == 2
+    assert command.run("sessions", "search").code == 2

@@ -31,7 +31,7 @@ from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
-from mainspring.sessions import Session, SessionPlug
+from mainspring.sessions import Session, SessionPlug, find_session, store_of
 from mainspring.sessions.rewind import FileRecorder
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
@@ -225,19 +225,27 @@ def open_session(options: AskOptions, cwd: str, home: Home | None) -> Session | 
     Raises:
         SessionError: If the one to go on with does not exist or cannot be read.
     """
-    folder = home.root if home else None
     if not options.save:
         return None
-    if options.session:
-        return Session.open(options.session, home=folder, if_taken="fork")
-    if options.continued:
+    folder = home.root if home else None
+    if options.session_id and not store_of(folder).exists(options.session_id):
+        return Session.create(cwd, home=folder, id=options.session_id)
+    name = options.session or options.session_id
+    if name:
+        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_taken="fork")
+    elif options.continued:
         try:
-            return Session.latest(cwd, home=folder, if_taken="fork")
+            session = Session.latest(cwd, home=folder, if_taken="fork")
         except SessionError as error:
             raise SessionError(
                 f"--continue: {error}; leave it out to begin one, or name one with --session ID"
             ) from error
-    return Session.create(cwd, home=folder)
+    else:
+        return Session.create(cwd, home=folder)
+    if not options.fork:
+        return session
+    with session:
+        return session.fork()
 
 
 def tell_model(session: Session, agent: Agent, choice: Choice) -> None:

@@ -39,7 +39,9 @@ class AskOptions(Struct, frozen=True, kw_only=True):
         system: Instructions in place of the built-in ones.
         tools: Names of the only tools to offer; ``None`` offers all.
         continued: Whether to go on with the folder's last session.
-        session: Id of the session to go on with.
+        session: The session to go on with: its id, its title or its file.
+        session_id: Id of the session to begin, or to go on with if there is one.
+        fork: Whether to go on in a copy of it.
         save: Whether the conversation is kept.
         max_turns: Most model calls.
         max_seconds: Most seconds.
@@ -58,6 +60,8 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     continued: bool = False
     session: str | None = None
+    session_id: str | None = None
+    fork: bool = False
     save: bool = True
     max_turns: int | None = None
     max_seconds: float | None = None

@@ -29,12 +29,13 @@ from mainspring.sessions.jsonl import JsonlLog, JsonlStore
 from mainspring.sessions.memory import MemoryLog, MemoryStore
 from mainspring.sessions.plug import SessionPlug
 from mainspring.sessions.portable import find_session, import_session, raw_lines
-from mainspring.sessions.session import Session, list_sessions
+from mainspring.sessions.session import Session, list_sessions, store_of
 from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
 from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
 from mainspring.sessions.turns import SessionTurn, turns_to_messages
 
 if TYPE_CHECKING:
+    from mainspring.sessions.search import Hit, search_sessions
     from mainspring.sessions.sqlite import SqliteLog, SqliteStore
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "CompactionEntry",
     "CustomEntry",
     "Entry",
+    "Hit",
     "IntentEntry",
     "Item",
     "JsonlLog",
@@ -80,8 +82,10 @@ __all__ = [
     "list_sessions",
     "raw_lines",
     "read_transcript",
+    "search_sessions",
+    "store_of",
     "turns_to_messages",
 ]
 
 # What needs a database is loaded when it is asked for: most programs do not.
-_, __getattr__ = exports(__name__, {"sqlite": "SqliteLog SqliteStore"})
+_, __getattr__ = exports(__name__, {"search": "Hit search_sessions", "sqlite": "SqliteLog SqliteStore"})

@@ -23,7 +23,7 @@ EPILOG = """commands:
   tools list        the built-in tools
   tools call NAME 'JSON'
                     run one tool and print its result as JSON
-  sessions list     saved conversations
+  sessions list     saved conversations; also show, search WORDS, name, rm, purge
   export [SESSION]  write one as an HTML page, Markdown or JSON lines; sessions import FILE takes it back
   config show       the settings and where each comes from
   config set KEY VALUE, config unset KEY
@@ -148,7 +148,9 @@ def ask_parser() -> Parser:
     group.add_argument(
         "-c", "--continue", dest="continued", action="store_true", help="go on with this folder's last one"
     )
-    group.add_argument("--session", metavar="ID", help="go on with this one")
+    group.add_argument("--session", metavar="NAME", help="go on with this one: its id, title or file")
+    group.add_argument("--session-id", metavar="ID", help="begin one of this id, or go on with it if it is there")
+    group.add_argument("--fork", action="store_true", help="go on in a copy; the conversation itself stays as it is")
     group.add_argument("--no-session", action="store_true", help="save nothing")
     group = parser.add_argument_group("limits")
     group.add_argument("--max-turns", type=_whole, metavar="N", help="most model calls (default 50)")
@@ -197,12 +199,19 @@ def _tools() -> Parser:
 
 
 def _sessions() -> Parser:
-    parser = _noun("sessions", "List saved conversations, or take one in: sessions import FILE.")
+    parser = _noun("sessions", "Saved conversations: list, show, search, name, remove, import.")
+    actions = ("list", "show", "search", "name", "rm", "purge", "import")
+    parser.add_argument("action", nargs="?", choices=actions, default="list", help="list (default), ...")
     parser.add_argument(
-        "action", nargs="?", choices=("list", "import"), default="list", help="list (default) or import"
+        "words",
+        nargs="*",
+        metavar="WHAT",
+        help="search: words; show, rm: an id or title; name: an id and a name; import: a file of `mainspring export`",
     )
-    parser.add_argument("file", nargs="?", help="the file to import, as `mainspring export --format jsonl` writes it")
     parser.add_argument("--all", action="store_true", help="those of all folders")
+    parser.add_argument(
+        "--keep", type=_whole, default=50, metavar="N", help="purge: how many of this folder stay (default 50)"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     _add_place(parser)
     return parser
@@ -314,8 +323,11 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}; a prompt goes after -p"
         raise UsageError(f"there is no command {name!r}; {hint}", ask_parser().format_usage())
     options = ask_parser().read(arguments)
-    if options.session and options.continued:
-        raise UsageError("--continue and --session name two conversations; give one of them")
-    if options.no_session and (options.session or options.continued):
+    named = [n for n in ("session", "session_id", "continued") if getattr(options, n)]
+    if len(named) > 1:
+        raise UsageError("--continue, --session and --session-id name two conversations; give one of them")
+    if options.fork and not named:
+        raise UsageError("--fork needs the conversation to copy: add --continue or --session NAME")
+    if options.no_session and named:
         raise UsageError("--no-session saves nothing, so there is nothing to go on with; leave out one of them")
     return "ask", options

@@ -78,6 +78,8 @@ class _Run:
             tools=given.tools,
             continued=given.continued,
             session=given.session,
+            session_id=given.session_id,
+            fork=given.fork,
             save=not given.no_session,
             max_turns=given.max_turns,
             max_seconds=given.max_seconds,

@@ -3,49 +3,113 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 
 from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.frame import framed, place_of
-from mainspring.runtime.commands.export import import_file
-from mainspring.runtime.commands.sessions import saved_sessions
+from mainspring.app.export import markdown
+from mainspring.runtime.commands.export import export_transcript, import_file
+from mainspring.runtime.commands.sessions import name_session, purge_sessions, remove_session, saved_sessions, search
+
+_NEEDS = {
+    "import": "a FILE, as `mainspring export --format jsonl` writes it",
+    "search": "words to look for",
+    "rm": "the id or title of a session",
+    "name": "the id or title of a session, and its new NAME",
+}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the list, or take a session in; the exit code.
+    """Do what was asked; the exit code.
 
     Raises:
-        UsageError: If there is no file to take in.
+        UsageError: If something is missing.
     """
-    if options.action == "import":
-        if not options.file:
-            raise UsageError("sessions import needs a FILE, as `mainspring export --format jsonl` writes it")
-        return framed(options, lambda console: _import(options, console))
+    works: dict[str, Callable[[argparse.Namespace, Console], int]] = {
+        "list": _list,
+        "show": _show,
+        "search": _search,
+        "name": _name,
+        "rm": _remove,
+        "purge": _purge,
+        "import": _import,
+    }
+    needed = 2 if options.action == "name" else 1
+    if options.action in _NEEDS and len(options.words) < needed:
+        raise UsageError(f"sessions {options.action} needs {_NEEDS[options.action]}")
+    return framed(options, lambda console: works[options.action](options, console))
 
-    def work(console: Console) -> int:
-        found = saved_sessions(place_of(options), everywhere=options.all)
-        if options.json:
-            console.data(msgspec.json.encode(found).decode())
-            return 0
-        for info in found:
-            when = f"{info.updated.astimezone():%Y-%m-%d %H:%M}" if info.updated else "?"
-            where = f"  {info.cwd}" if options.all else ""
-            console.answer(f"{info.id}  {when}  {one_line(info.problem or info.title or info.preview, 80)}{where}\n")
-        if not found:
-            console.say(
-                "there are no sessions" + ("" if options.all else " of this folder; --all lists those of all folders")
-            )
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    found = saved_sessions(place_of(options), everywhere=options.all)
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
         return 0
+    for info in found:
+        where = f"  {info.cwd}" if options.all else ""
+        text = one_line(info.problem or info.title or info.preview, 80)
+        console.answer(f"{info.id}  {_time(info.updated)}  {text}{where}\n")
+    if not found:
+        console.say(
+            "there are no sessions" + ("" if options.all else " of this folder; --all lists those of all folders")
+        )
+    return 0
 
-    return framed(options, work)
+
+def _show(options: argparse.Namespace, console: Console) -> int:
+    transcript = export_transcript(" ".join(options.words) or None, place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(transcript).decode())
+    else:
+        console.answer(markdown(transcript))
+    return 0
+
+
+def _search(options: argparse.Namespace, console: Console) -> int:
+    hits = search(" ".join(options.words), place_of(options), everywhere=options.all)
+    if options.json:
+        console.data(msgspec.json.encode(hits).decode())
+        return 0
+    for hit in hits:
+        console.answer(f"{hit.session.id}  {_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}\n")
+    if not hits:
+        console.say("nothing was found" + ("" if options.all else " in this folder; --all looks through all folders"))
+    return 0 if hits else 1
+
+
+def _name(options: argparse.Namespace, console: Console) -> int:
+    name, *title = options.words
+    info = name_session(name, " ".join(title), place_of(options))
+    console.say(f"session {info.id} is called {' '.join(title)!r} now")
+    return 0
+
+
+def _remove(options: argparse.Namespace, console: Console) -> int:
+    info = remove_session(" ".join(options.words), place_of(options))
+    console.say(f"session {info.id} was removed")
+    return 0
+
+
+def _purge(options: argparse.Namespace, console: Console) -> int:
+    removed = purge_sessions(options.keep, place_of(options))
+    for info in removed:
+        console.answer(f"{info.id}\n")
+    console.say(f"{len(removed)} sessions were removed; the last {options.keep} of this folder stay")
+    return 0
 
 
 def _import(options: argparse.Namespace, console: Console) -> int:
-    session, problems = import_file(options.file, place_of(options))
+    session, problems = import_file(" ".join(options.words), place_of(options))
     for problem in problems:
         console.say(f"note: {problem}")
     console.say(f"imported; go on with: mainspring --session {session} -p ...")
     console.answer(f"{session}\n")
     return 0
+
+
+def _time(when: datetime | None) -> str:
+    return f"{when.astimezone():%Y-%m-%d %H:%M}" if when else "?"

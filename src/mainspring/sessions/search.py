@@ -1,0 +1,211 @@
+"""Looking for words in all that was ever said.
+
+An index beside the sessions keeps what was read already, so that a search reads only sessions that were written to since. The sessions
+are the truth: an index that is missing, broken or of another version is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from mainspring.errors import SessionError
+from mainspring.messages import Message, ToolUseBlock
+from mainspring.sessions.entries import UNREADABLE, IntentEntry, MessageEntry, ResultEntry, decode_entry
+from mainspring.sessions.places import make_private_folder, resolved
+from mainspring.sessions.session import Home, store_of
+from mainspring.sessions.store import SessionInfo, SessionStore
+
+_VERSION = 1
+_SHORTEST = 3  # characters of a word that the index can find; shorter ones are looked for in what it found
+_AROUND = 60
+_TABLES = f"""
+CREATE TABLE seen (session TEXT PRIMARY KEY, stamp TEXT NOT NULL);
+CREATE VIRTUAL TABLE texts USING fts5 (session UNINDEXED, entry UNINDEXED, role UNINDEXED, said UNINDEXED, text, tokenize = 'trigram');
+PRAGMA user_version = {_VERSION};
+"""
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """A place where all the words stand.
+
+    Attributes:
+        session: The session.
+        entry: The entry.
+        role: ``user``, ``assistant``, or ``tool`` for what a tool gave.
+        when: When it was said, in UTC.
+        text: The words with what stands around them, on one line.
+    """
+
+    session: SessionInfo
+    entry: str
+    role: str
+    when: datetime
+    text: str
+
+
+def search_sessions(
+    query: str,
+    cwd: str | os.PathLike[str] | None = None,
+    *,
+    home: Home | None = None,
+    everywhere: bool = False,
+    limit: int = 20,
+) -> list[Hit]:
+    """Where words were said. Blocks meanwhile.
+
+    Args:
+        query: Words, all of which must stand in one message, as parts of words too and in any case.
+        cwd: The folder whose sessions are looked through; the current one if not given.
+        home: As for `Session.create`.
+        everywhere: Whether the sessions of all folders are looked through.
+        limit: Most hits; the sessions that were used last come first.
+
+    Raises:
+        SessionError: If there are no words.
+    """
+    words = query.split()
+    if not words:
+        raise SessionError("there is nothing to look for: give some words")
+    store = store_of(home)
+    sessions = [info for info in store.list(None if everywhere else resolved(cwd)) if not info.problem]
+    hits: list[Hit] = []
+    with _Index(store) as index:
+        for info in sessions:
+            hits += index.hits(info, words, limit - len(hits))
+            if len(hits) >= limit:
+                break
+    return hits
+
+
+class _Index:
+    """What was said, by session; without the full-text search of SQLite every session is read."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._connection: sqlite3.Connection | None = None
+
+    def __enter__(self) -> _Index:
+        folder = self._store.files_folder
+        path = None if folder is None else Path(folder).parent / "search.db"
+        with suppress(sqlite3.Error, OSError):
+            self._connection = _opened(path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def hits(self, info: SessionInfo, words: list[str], limit: int) -> Iterator[Hit]:
+        """The hits of one session, the last said first."""
+        try:
+            rows = self._stored(info, words)
+        except sqlite3.Error:
+            self._connection = None  # whatever is wrong with it: the sessions are the truth
+            rows = list(_texts(self._store, info))
+        found = 0
+        for entry, role, said, text in reversed(rows):
+            where = _place(text, words)
+            if where is None:
+                continue
+            yield Hit(session=info, entry=entry, role=role, when=datetime.fromisoformat(said), text=where)
+            found += 1
+            if found >= limit:
+                return
+
+    def _stored(self, info: SessionInfo, words: list[str]) -> list[tuple[str, str, str, str]]:
+        connection = self._connection
+        if connection is None:
+            return list(_texts(self._store, info))
+        stamp = f"{info.size}:{info.updated.timestamp() if info.updated else 0}"
+        seen = connection.execute("SELECT stamp FROM seen WHERE session = ?", (info.id,)).fetchone()
+        if seen is None or seen[0] != stamp:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("DELETE FROM texts WHERE session = ?", (info.id,))
+                connection.executemany(
+                    "INSERT INTO texts (session, entry, role, said, text) VALUES (?, ?, ?, ?, ?)",
+                    ((info.id, *row) for row in _texts(self._store, info)),
+                )
+                connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (info.id, stamp))
+        long = [word.replace('"', '""') for word in words if len(word) >= _SHORTEST]
+        match, values = "", []
+        if long:
+            match, values = " AND texts MATCH ?", [" AND ".join(f'"{word}"' for word in long)]
+        query = f"SELECT entry, role, said, text FROM texts WHERE session = ?{match} ORDER BY rowid"
+        return connection.execute(query, (info.id, *values)).fetchall()
+
+
+def _opened(path: Path | None) -> sqlite3.Connection | None:
+    """The index, made anew where it is missing, broken, or of another version; ``None`` where there is no place for one."""
+    if path is None:
+        return None
+    for attempt in range(2):
+        make_private_folder(path.parent)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+        connection = sqlite3.connect(path, timeout=5.0, isolation_level=None)
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+            if version in {0, _VERSION}:
+                return connection
+        except sqlite3.DatabaseError:
+            if attempt:
+                connection.close()
+                raise
+        connection.close()
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _texts(store: SessionStore, info: SessionInfo) -> Iterator[tuple[str, str, str, str]]:
+    """Entry, role, time and text of everything that was said in a session."""
+    with closing(store.open(info.place, write=False)) as log:
+        for row in log.rows():
+            try:
+                entry = decode_entry(row.data)
+            except UNREADABLE:
+                continue
+            role, text = _said(entry)
+            if text:
+                yield entry.id, role, entry.timestamp.isoformat(), text
+
+
+def _said(entry: object) -> tuple[str, str]:
+    match entry:
+        case MessageEntry(message=message) if isinstance(message, Message):
+            return message.role, message.text
+        case IntentEntry(message=message):
+            return "assistant", "\n".join([message.text, *_arguments(message)])
+        case ResultEntry(result=result):
+            return "tool", result.text
+        case _:
+            return "", ""
+
+
+def _arguments(message: Message) -> Iterator[str]:
+    for call in message.tool_uses:
+        yield f"{call.name} {_flat(call)}"
+
+
+def _flat(call: ToolUseBlock) -> str:
+    return call.raw_input or " ".join(str(value) for value in call.input.values())
+
+
+def _place(text: str, words: Iterable[str]) -> str | None:
+    """The first of the words with what stands around it; ``None`` if one of them is missing."""
+    folded = text.casefold()
+    places = [folded.find(word.casefold()) for word in words]
+    if min(places) < 0:
+        return None
+    start = max(min(places) - _AROUND, 0)
+    piece = " ".join(text[start : min(places) + _AROUND * 2].split())
+    return f"{'…' if start else ''}{piece}{'…' if min(places) + _AROUND * 2 < len(text) else ''}"

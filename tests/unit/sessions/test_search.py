@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from mainspring import Agent
+from mainspring.env import LocalEnv
+from mainspring.errors import SessionError
+from mainspring.sessions import JsonlStore, MemoryStore, Session, SessionStore, SqliteStore, search_sessions
+from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.tools.builtin import builtin_tools
+
+pytestmark = pytest.mark.covers("BYD-12")
+
+
+@pytest.fixture(params=["jsonl", "memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
+    made = {
+        "memory": MemoryStore,
+        "sqlite": lambda: SqliteStore(tmp_path / "s.db"),
+        "jsonl": lambda: JsonlStore(tmp_path),
+    }
+    return made[request.param]()
+
+
+async def said(
+    store: SessionStore, folder: str, prompt: str, *replies: Reply, session: Session | None = None
+) -> Session:
+    session = session or Session.create(folder, home=store)
+    agent = Agent(ScriptedModel(*replies), execution=LocalEnv("/"), tools=builtin_tools(), session=session)
+    await agent.run(prompt)
+    return session
+
+
+async def test_words_are_found_in_prompts_answers_calls_and_results(store: SessionStore, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    file = tmp_path / "notes.txt"
+    file.write_text("the zebra sleeps", encoding="utf-8")
+    first = await said(store, folder, "Tell me about Ostriches", Reply("They RUN fast."))
+    second = await said(store, folder, "look", Reply(calls=[Call("read_file", {"path": str(file)})]), Reply("ok"))
+
+    for words, session, role in (
+        ("ostrich", first, "user"),
+        ("run fast", first, "assistant"),
+        ("notes.txt", second, "assistant"),
+        ("ZEBRA sleeps", second, "tool"),
+    ):
+        hit = search_sessions(words, folder, home=store)[0]
+        assert (hit.session.id, hit.role) == (session.id, role), words
+        assert hit.entry in {entry.id for entry in session.entries()}
+    assert search_sessions("giraffe", folder, home=store) == []
+
+
+async def test_short_words_and_other_scripts_are_found(store: SessionStore, tmp_path: Path) -> None:
+    await said(store, str(tmp_path), 'go to 東京タワー, "now"', Reply("はい"))
+
+    for words in ("go", "タワー", "京", '"now"', "はい", "go 東京"):
+        assert len(search_sessions(words, str(tmp_path), home=store)) == 1, words
+
+
+async def test_other_folders_are_looked_through_when_asked(store: SessionStore, tmp_path: Path) -> None:
+    session = await said(store, str(tmp_path), "the marmot", Reply("yes"))
+
+    assert search_sessions("marmot", "/elsewhere", home=store) == []
+    assert search_sessions("marmot", "/elsewhere", home=store, everywhere=True)[0].session.id == session.id
+
+
+async def test_what_was_said_since_the_last_search_is_found(store: SessionStore, tmp_path: Path) -> None:
+    session = await said(store, str(tmp_path), "first lemur", Reply("one"))
+    assert len(search_sessions("lemur", str(tmp_path), home=store)) == 1
+
+    await said(store, str(tmp_path), "second lemur", Reply("two"), session=session)
+
+    hits = search_sessions("lemur", str(tmp_path), home=store)
+    assert [hit.text for hit in hits] == ["second lemur", "first lemur"]
+    assert len(search_sessions("lemur", str(tmp_path), home=store, limit=1)) == 1
+
+
+async def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
+    opened: list[str] = []
+
+    class Counting(JsonlStore):
+        def open(self, name: str, *, write: bool = True):
+            opened.append(name)
+            return super().open(name, write=write)
+
+    store = Counting(tmp_path)
+    for text in ("one koala", "two koala", "three koala"):
+        (await said(store, str(tmp_path), text, Reply("ok"))).close()
+    search_sessions("koala", str(tmp_path), home=store)
+    opened.clear()
+
+    assert len(search_sessions("koala", str(tmp_path), home=store)) == 3
+    assert opened == []
+
+
+@pytest.mark.parametrize("content", [b"broken", b"SQLite format 3\0" + b"\0" * 3000])
+async def test_a_broken_index_is_made_anew(content: bytes, tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    await said(store, str(tmp_path), "the ocelot", Reply("ok"))
+    (tmp_path / "search.db").write_bytes(content)
+
+    assert len(search_sessions("ocelot", str(tmp_path), home=store)) == 1
+    assert (tmp_path / "search.db").stat().st_mode & 0o077 == 0
+
+
+def test_nothing_to_look_for_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match="nothing to look for"):
+        search_sessions("  ", home=JsonlStore(tmp_path))
