@@ -258,8 +258,8 @@ class Stage:
             assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in self.agent.messages]
             assert read.problems == []
             ours, theirs = self.agent.pending, read.pending
-            assert (ours and (ours.message.id, set(ours.results))) == (
-                theirs and (theirs.message.id, set(theirs.results))
+            assert (ours and (ours.message.id, set(ours.results), ours.reasons)) == (
+                theirs and (theirs.message.id, set(theirs.results), theirs.reasons)
             )
         check_hooks(self.hooks)
         assert (self.events.count("agent_start"), self.events.count("agent_end")) == (1, 1)

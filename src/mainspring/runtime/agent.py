@@ -57,7 +57,9 @@ class Agent(CoreAgent):
         messages: A history to start from.
         steps: By which runs touch the outside; for durable engines, recording and tests.
         ledger: Where what this agent spends is entered too: the `ledger` of the agent whose run started it.
-        **options: Further options of `CoreAgent`: ``convert``, ``transform``, ``extra``.
+        **options: Further options of `CoreAgent`. ``tool_aliases``: by a tool's own name the one under which the model knows it.
+            ``eager``: whether what the first run would get ready is begun now, in the background; see `warmup`. ``convert``,
+            ``transform``: what of the history goes into a request. ``extra``: handed to every tool.
 
     Raises:
         ConfigError: If no model is named, a tool name is taken, or a hook is unknown.

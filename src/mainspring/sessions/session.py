@@ -177,7 +177,8 @@ class Session(AbstractContextManager["Session"]):
         """The calls that a paused run left to be answered."""
         for calls in reversed(self.journal.history.open.values()):
             if calls.reasons is not None:
-                return Pending(calls.message, {call: block for call, (_, block) in calls.results.items()})
+                results = {call: block for call, (_, block) in calls.results.items()}
+                return Pending(calls.message, results, dict(calls.reasons))
         return None
 
     @property

@@ -1,0 +1,139 @@
+"""An approval that is stored: one process pauses and ends, others look, answer and go on. Nothing runs twice.
+
+Each step is a process of its own over the same session file. What ran is counted on disk by the tool itself; every process
+counts the requests that its model got.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Approve, Behavior, Deny
+from mainspring.events import ToolAfter, ToolPermit, ToolStart
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.sessions import Session
+from mainspring.tools import Tool, tool
+
+CALLS = [Call("act", {"key": key}, id=f"call-{key}") for key in ("free", "ask", "other", "edit")]
+ANSWERS = {"call-ask": Approve(), "call-other": Deny("not that one"), "call-edit": Approve({"key": "edited"})}
+
+
+def counting(folder: Path) -> Tool:
+    """A tool that notes on disk, beyond any kill, that it ran."""
+
+    @tool
+    async def act(key: str) -> str:
+        """Act."""
+        with (folder / "ran").open("a") as file:
+            file.write(f"{key}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return f"did {key}"
+
+    return act
+
+
+def judge(ctx: ToolPermit) -> None:
+    if ctx.input["key"] != "free":
+        ctx.pause(f"may it act on {ctx.input['key']}?")
+
+
+def die(ctx: Any) -> None:
+    if ctx.input["key"] == "ask":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def step(folder: Path, what: str, mode: str) -> None:
+    """What one process does; its last line says what it saw."""
+    if what == "begin":
+        session = Session.create(folder, home=folder / "home", id="paused")
+        model = ScriptedModel(Reply("I act", calls=CALLS))
+    else:
+        session = Session.open("paused", home=folder / "home")
+        model = ScriptedModel("all done")
+    with session:
+        agent = Agent(
+            model,
+            tools=[counting(folder)],
+            session=session,
+            execution=str(folder),
+            behavior=Behavior(tool_execution=mode),  # pyright: ignore[reportArgumentType]
+            hooks={ToolPermit: judge},
+        )
+        status = ""
+        if what == "begin":
+            status = (await agent.run("act")).status
+        elif what != "look":
+            if what.startswith("die"):
+                agent.on(ToolStart if what == "die before" else ToolAfter, die, order=200)
+            while agent.pending is not None:
+                agent.answer({c.id: ANSWERS[c.id] for c in agent.pending.calls})
+                status = (await agent.run()).status
+        pending = agent.pending
+        waiting = {c.id: pending.reasons[c.id] for c in pending.calls} if pending else {}
+        told = [r.text for m in agent.messages for r in getattr(m, "tool_results", ())]
+        sys.stdout.write(json.dumps({"status": status, "waiting": waiting, "results": told, "requests": len(model.requests)}) + "\n")
+
+
+def process(folder: Path, what: str, mode: str, *, killed: bool = False) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.e2e.test_saved_approval", str(folder), what, mode]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == (-signal.SIGKILL if killed else 0), done.stdout + done.stderr
+    return {} if killed else json.loads(done.stdout.splitlines()[-1])
+
+
+def ran(folder: Path) -> list[str]:
+    file = folder / "ran"
+    return file.read_text().split() if file.exists() else []
+
+
+QUESTIONS = {f"call-{key}": f"may it act on {key}?" for key in ("ask", "other", "edit")}
+
+
+@pytest.mark.covers("BYD-29")
+@pytest.mark.parametrize("mode", ["parallel", "sequential"])
+def test_a_run_that_paused_is_answered_by_another_process(tmp_path: Path, mode: str) -> None:
+    begun = process(tmp_path, "begin", mode)
+    first = {"call-ask": QUESTIONS["call-ask"]}
+    assert (begun["status"], begun["waiting"]) == ("paused", first if mode == "sequential" else QUESTIONS)
+    assert (begun["requests"], begun["results"]) == (1, [])
+    assert ran(tmp_path) == (["free"] if mode == "sequential" else []), "calls that run together wait together"
+
+    looked = process(tmp_path, "look", mode)
+    assert looked["waiting"] == begun["waiting"], "looking changes nothing"
+
+    ended = process(tmp_path, "answer", mode)
+    assert (ended["status"], ended["waiting"]) == ("completed", {})
+    assert ended["requests"] == 1, "the model is asked once more, with the results, and never again for the calls"
+    assert ended["results"] == ["did free", "did ask", "Permission denied: not that one", "did edited"]
+    assert sorted(ran(tmp_path)) == ["ask", "edited", "free"]
+
+
+@pytest.mark.covers("BYD-29")
+@pytest.mark.parametrize("mode", ["parallel", "sequential"])
+@pytest.mark.parametrize("moment", ["die before", "die after"])
+def test_a_process_that_is_killed_while_it_goes_on_leaves_nothing_to_run_twice(
+    tmp_path: Path, moment: str, mode: str
+) -> None:
+    process(tmp_path, "begin", mode)
+    process(tmp_path, moment, mode, killed=True)
+    before = sorted(ran(tmp_path))
+    after = process(tmp_path, "answer", mode)
+    assert after["waiting"] == {}
+    assert sorted(ran(tmp_path)) == before, "what may have run is not run again"
+    texts = dict(zip([c.id for c in CALLS], after["results"], strict=True))
+    if moment == "die before":
+        assert "Interrupted, outcome unknown" in texts["call-ask"]
+    else:
+        assert texts["call-ask"] == "did ask"
+
+
+if __name__ == "__main__":
+    asyncio.run(step(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
