@@ -267,9 +267,9 @@ async def test_a_conversation_that_is_taken_up_knows_what_it_read(tmp_path: Any)
 
 
 @pytest.mark.covers("GRD-12")
-async def test_what_is_known_goes_with_the_agent() -> None:
+def test_what_is_known_goes_with_the_agent() -> None:
     made = agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
-    await made.run("go")
+    made.run_sync("go")
     state = weakref.ref(made._policies._conversation.reads)
     assert state() is not None
 
