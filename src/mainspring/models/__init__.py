@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
     from mainspring.models.content_text import extract_text as extract_text
+    from mainspring.models.dialect_gemini import GeminiDialect as GeminiDialect
+    from mainspring.models.dialect_ollama import OllamaDialect as OllamaDialect
     from mainspring.models.factories import PROVIDER_REGISTRY as PROVIDER_REGISTRY
     from mainspring.models.factories import create_anthropic_adapter as create_anthropic_adapter
     from mainspring.models.factories import create_anthropic_client as create_anthropic_client
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from mainspring.models.fallback import Fallback as Fallback
     from mainspring.models.fallback import FallbackModel as FallbackModel
     from mainspring.models.http_model import HttpModel as HttpModel
+    from mainspring.models.langchain import LangChainModel as LangChainModel
+    from mainspring.models.langchain import from_langchain as from_langchain
     from mainspring.models.port import ModelInfo as ModelInfo
     from mainspring.models.port import ModelProvider as ModelProvider
     from mainspring.models.port import ModelRequest as ModelRequest
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from mainspring.models.port import ToolChoice as ToolChoice
     from mainspring.models.profile import Dialect as Dialect
     from mainspring.models.profile import Profile as Profile
+    from mainspring.models.providers.compatible import openai_compatible as openai_compatible
     from mainspring.models.providers.local import LocalServer as LocalServer
     from mainspring.models.providers.local import detect_local_servers as detect_local_servers
     from mainspring.models.rate_limit import RateLimitedModel as RateLimitedModel
@@ -116,6 +121,10 @@ __all__, __getattr__ = exports(
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
         "profile": "Dialect Profile",
+        "dialect_gemini": "GeminiDialect",
+        "dialect_ollama": "OllamaDialect",
+        "langchain": "LangChainModel from_langchain",
+        "providers.compatible": "openai_compatible",
         "providers.local": "LocalServer detect_local_servers",
         "rate_limit": "RateLimitedModel TokenBucket",
         "registry": "ProviderFactory ProviderRegistry create_model create_model_provider default_registry "
