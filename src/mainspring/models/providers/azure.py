@@ -87,11 +87,23 @@ def build(config: ProviderConfig) -> HttpModel:
     if api == "responses":
         url = _with_query(f"{place.root}/openai/v1", version or api_versions.AZURE_RESPONSES)
         return responses_model(
-            config, provider=NAME, model=place.deployment, base_url=url, credential=resolver, accepts=OPENAI
+            config,
+            provider=NAME,
+            model=place.deployment,
+            base_url=url,
+            credential=resolver,
+            accepts=OPENAI,
+            key_header=KEY_HEADER,
         )
     url = _with_query(f"{place.root}/openai/deployments/{quote(place.deployment)}", version or api_versions.AZURE_CHAT)
     profile = http_profile(
-        config, provider=NAME, model=place.deployment, base_url=url, path="/chat/completions", accepts=CHAT
+        config,
+        provider=NAME,
+        model=place.deployment,
+        base_url=url,
+        path="/chat/completions",
+        accepts=CHAT,
+        key_header=KEY_HEADER,
     )
     if never_reasons(NAME, place.model):
         profile = replace(profile, dialect=replace(profile.dialect, efforts=()))
@@ -170,7 +182,7 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
             vault, name = own_setting(config, "vault_url"), own_setting(config, "secret_name")
             if not (vault and name):
                 raise ProviderConfigError("auth key_vault needs vaultUrl and secretName", provider=NAME)
-            return KeyVaultSecret(vault, name, header=KEY_HEADER, client_id=client_id)
+            return KeyVaultSecret(vault, name, client_id=client_id)
         case "auto" | "key":
             return _key_or_login(config, root, auth)
         case _:
@@ -180,6 +192,8 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
 
 
 def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialResolver:
+    if isinstance(config.api_key, CredentialResolver):
+        return config.api_key
     if callable(config.api_key):
         return FunctionKey(cast("KeyFunction", config.api_key), shaped)
     logins: list[CredentialResolver] = []
@@ -189,7 +203,7 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
     if setting(key, *KEY_VARIABLES[NAME]) is None and logins:
         return logins[0] if len(logins) == 1 else FirstOf(logins)
     try:
-        return ApiKey(require_key(NAME, key, base_url=root, home=key_home(root, *URL_VARIABLES)), header=KEY_HEADER)
+        return ApiKey(require_key(NAME, key, base_url=root, home=key_home(root, *URL_VARIABLES)))
     except ProviderConfigError as error:
         raise ProviderConfigError(
             f"{error.message}; or log in with Azure's command line (`az login`), or install `mainspring[azure]` for Entra ID "
@@ -209,7 +223,7 @@ def key_home(root: str, *variables: str) -> str:
 
 def shaped(key: str) -> Given:
     """A function may give a key or a token of Entra ID, which looks like one."""
-    return {"authorization": f"Bearer {key}"} if _LIKE_TOKEN.match(key) else {KEY_HEADER: key}
+    return {"authorization": f"Bearer {key}"} if _LIKE_TOKEN.match(key) else key
 
 
 def _environment_client(auth: str) -> str | None:

@@ -141,11 +141,13 @@ def _cloud(config: ProviderConfig) -> HttpModel:
     base_url = f"{endpoint.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
     model = setting(own_setting(config, "model_deployment") or config.model) or DEPLOYMENT
     credential: CredentialResolver
-    if callable(config.api_key):
+    if isinstance(config.api_key, CredentialResolver):
+        credential = config.api_key
+    elif callable(config.api_key):
         credential = FunctionKey(cast("KeyFunction", config.api_key), shaped)
     else:
         home = key_home(base_url, ENDPOINT_VARIABLE)
-        credential = ApiKey(require_key(NAME, given_key(config), base_url=base_url, home=home), header=KEY_HEADER)
+        credential = ApiKey(require_key(NAME, given_key(config), base_url=base_url, home=home))
     if chosen_api(config, "responses" if only_responses(model) else "chat") == "responses":
         return responses_model(
             config,
@@ -154,9 +156,16 @@ def _cloud(config: ProviderConfig) -> HttpModel:
             base_url=base_url,
             credential=credential,
             accepts=ResponsesDialect(strict_tools=False),
+            key_header=KEY_HEADER,
         )
     profile = http_profile(
-        config, provider=NAME, model=model, base_url=base_url, path="/chat/completions", accepts=Dialect()
+        config,
+        provider=NAME,
+        model=model,
+        base_url=base_url,
+        path="/chat/completions",
+        accepts=Dialect(),
+        key_header=KEY_HEADER,
     )
     return HttpModel(profile, ChatCompletions(), credential, timeouts=timeouts(config))
 

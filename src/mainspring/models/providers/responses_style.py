@@ -13,7 +13,6 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential, HttpModel
 from mainspring.models.providers.common import http_profile, never_reasons, own_setting, timeouts
-from mainspring.models.transport import Transport
 from mainspring.models.wire.openai_responses import Responses
 
 Api = Literal["chat", "responses"]
@@ -60,7 +59,7 @@ def responses_model(
     credential: Credential | None,
     accepts: ResponsesDialect,
     headers: Mapping[str, str] | None = None,
-    transport: Transport | None = None,
+    key_header: str = "authorization",
 ) -> HttpModel:
     """A model at a host that speaks Responses.
 
@@ -68,8 +67,15 @@ def responses_model(
         ProviderConfigError: If a setting is wrong.
     """
     profile = http_profile(
-        config, provider=provider, model=model, base_url=base_url, path="/responses", accepts=accepts, headers=headers
+        config,
+        provider=provider,
+        model=model,
+        base_url=base_url,
+        path="/responses",
+        accepts=accepts,
+        headers=headers,
+        key_header=key_header,
     )
     if never_reasons(provider, config.known_as or model):
         profile = replace(profile, responses=replace(profile.responses, efforts=()))
-    return HttpModel(profile, Responses(), credential, transport=transport, timeouts=timeouts(config))
+    return HttpModel(profile, Responses(), credential, timeouts=timeouts(config))

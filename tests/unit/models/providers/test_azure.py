@@ -21,7 +21,7 @@ from mainspring.models import (
     is_model_error,
 )
 from mainspring.models import api_versions as versions
-from mainspring.models.auth import AzureCli, EntraId, FirstOf, KeyVaultSecret
+from mainspring.models.auth import ApiKey, AzureCli, EntraId, FirstOf, KeyVaultSecret
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers import azure
 from mainspring.models.providers.azure import deployment_map
@@ -56,8 +56,11 @@ def url_of(model: ModelProvider) -> str:
     return made._protocol.url(made.profile)
 
 
-async def given(model: ModelProvider) -> Any:
-    return await http(model)._key()
+async def given(model: ModelProvider) -> dict[str, str]:
+    """The headers that open the door."""
+    made = http(model)
+    headers = made._headers(made.profile, await made._key())
+    return {name: headers[name] for name in ("api-key", "authorization") if name in headers}
 
 
 # --- where it is -------------------------------------------------------------------------------------------------------
@@ -242,6 +245,11 @@ async def test_a_function_gives_a_key_or_a_token() -> None:
     for key, header in (("k", {"api-key": "k"}), (token, {"authorization": f"Bearer {token}"})):
         model = create_model("azure", endpoint=ROOT, deployment="d", api_key=lambda key=key: key)
         assert await given(model) == header
+    source = ApiKey("own")
+    for api in ("chat", "responses"):
+        model = http(create_model("azure", endpoint=ROOT, deployment="d", api_key=source, api=api))
+        assert model._credential is source
+        assert await given(model) == {"api-key": "own"}
 
 
 # --- over the wire -----------------------------------------------------------------------------------------------------

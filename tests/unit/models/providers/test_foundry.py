@@ -10,6 +10,7 @@ import pytest
 from mainspring.errors import ErrorCode, ModelNotFoundError, ProviderConfigError
 from mainspring.messages import Message
 from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model, create_model_provider, is_model_error
+from mainspring.models.auth import ApiKey
 from mainspring.models.port import FREE, ModelRequest
 from mainspring.models.providers.foundry import FoundryModel
 from tests.unit.models.responses_wire import completed, text_item
@@ -193,10 +194,14 @@ async def test_key_and_endpoint_may_come_from_the_environment(monkeypatch: pytes
 
     assert isinstance(model, HttpModel)
     assert model.profile.base_url == "https://p.services.ai.azure.com/openai/v1"
-    assert await model._key() == {"api-key": "from-environment"}
+    assert model._headers(model.profile, await model._key())["api-key"] == "from-environment"
     config.api_key = lambda: "asked"
     model = await create_model_provider(config)
     assert isinstance(model, HttpModel)
-    assert await model._key() == {"api-key": "asked"}
+    assert model._headers(model.profile, await model._key())["api-key"] == "asked"
+    config.api_key = ApiKey("resolved")
+    model = await create_model_provider(config)
+    assert isinstance(model, HttpModel)
+    assert model._headers(model.profile, await model._key())["api-key"] == "resolved"
     with pytest.raises(ProviderConfigError, match="not sent elsewhere"):
         create_model("foundry", mode="cloud", projectEndpoint="https://gateway.example")
