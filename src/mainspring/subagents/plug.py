@@ -86,6 +86,7 @@ class Subagents(Plug):
         self.max_characters = max_characters
         self.depth = 0
         self._tree = _Tree(limit)
+        self._above: Subagents | None = None
         self._host: Host | None = None
         self._agent: CoreAgent | None = None
         self._children: dict[str, Child] = {}
@@ -124,7 +125,7 @@ class Subagents(Plug):
             max_characters=self.max_characters,
         )
         child.depth = self.depth + 1
-        child._tree = self._tree
+        child._tree, child._above = self._tree, self
         return child
 
     @property
@@ -218,7 +219,7 @@ class Subagents(Plug):
                 status = "aborted"
                 raise AgentError(f"the sub-agent was stopped before it began: {child.signal.reason}")
             child.agent = agent = self._host.make_child(request)
-            connect(child, agent, self._agent, self._host.over_limit)
+            connect(child, agent, self._agent, self.over_limit)
             if bus.has(SpawnBefore):
                 before = await bus.emit(SpawnBefore(child.id, child.name, child.depth, child.task, agent))
                 child.task = before.task
@@ -253,6 +254,12 @@ class Subagents(Plug):
         elif bus.has(SpawnComplete):
             text = result.text if result else ""
             await bus.emit(SpawnComplete(*known, text=text, status=stats.status, stats=stats))
+
+    def over_limit(self) -> RunStatus | None:
+        """The limit that was reached by the run that starts sub-agents here, or by one of those above it."""
+        reached = self._host.over_limit() if self._host is not None else None
+        above = self._above
+        return reached or (above.over_limit() if above is not None else None)
 
     def _place(self) -> asyncio.Semaphore:
         """One of the places for sub-agents that run at once; for each event loop anew, as runs may have their own."""

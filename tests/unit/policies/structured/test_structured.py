@@ -10,7 +10,7 @@ from mainspring.env import MemoryEnv
 from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
 from mainspring.events import OutputHook, TextDelta, ToolGate
 from mainspring.loop import Behavior
-from mainspring.messages import Message
+from mainspring.messages import Message, Usage
 from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.runtime.agent import Agent
@@ -233,3 +233,19 @@ async def test_text_still_streams() -> None:
     assert "".join(pieces) == "thinking aloud"
     assert len(pieces) == 5
     assert result.output == Person("Ann", 4)
+
+
+@pytest.mark.covers("AGT-42", "AGT-33")
+async def test_figures_of_a_run_with_an_answer_and_a_sub_agent() -> None:
+    spawn = Reply(calls=[Call("spawn", {"task": "help"})], usage=Usage(output_tokens=1))
+    last = Reply(calls=[give(ANN)], usage=Usage(output_tokens=4))
+    one = agent(spawn, Reply("helped", usage=Usage(output_tokens=2)), last, subagents=True)
+    result = await one.run("go")
+    stats = result.stats
+    assert (stats.turns, stats.usage.output_tokens) == (2, 7)
+    assert [u.output_tokens for u in stats.turn_usage] == [1, 4]
+    assert stats.seconds > 0
+    assert stats.tool_counts == {"spawn": 1, OUTPUT_TOOL: 1}
+    assert stats.output == Person("Ann", 4)
+    assert [(c.turns, c.usage.output_tokens) for c in stats.children] == [(1, 2)]
+    assert OUTPUT_TOOL not in [t.name for t in requests(one)[1].tools]  # the form is for the answer, not for helpers
