@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mainspring.errors import (
     AuthenticationError,
@@ -466,3 +468,51 @@ def test_the_decoder_knows_when_an_answer_is_complete() -> None:
     assert (decoder.complete, decoder.ended) == (False, False)
     reader.feed(sse(FULL[-1]))
     assert (decoder.complete, decoder.ended) == (True, True)
+
+
+JUNK = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.just([]) | st.just({}) | st.just([{"type": 1}])
+)
+
+
+def changed(event_: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
+    """An event with some of its fields left out or replaced by anything, at any depth."""
+    made: dict[str, Any] = {}
+    for name, value in event_.items():
+        match data.draw(st.sampled_from(["keep"] * 12 + ["drop", "junk"])):
+            case "keep":
+                made[name] = changed(value, data) if isinstance(value, dict) else value
+            case "junk":
+                made[name] = data.draw(JUNK)
+            case _:
+                pass
+    return made
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_whatever_a_host_sends_is_an_answer_or_a_model_error(data: st.DataObject) -> None:
+    order = data.draw(st.lists(st.sampled_from(FULL), max_size=25))
+    sent = [changed(e, data) for e in [*order, FULL[-1]]]
+    reader = AnswerReader(ResponsesDecoder(profile()))
+    events = [*reader.feed(sse(*sent)), *reader.finish()]
+
+    assert reader.error is not None or events[-1].type == "done"
+    kinds = [e.type for e in events]
+    if reader.error is None:
+        for kind in ("text", "thinking", "toolcall"):
+            assert kinds.count(f"{kind}_start") == kinds.count(f"{kind}_end")
+        assert events[-1].partial.content
+
+
+@given(data=st.data())
+def test_leaving_out_or_repeating_events_never_makes_up_or_doubles_anything(data: st.DataObject) -> None:
+    """Each event of the middle may be missing or come twice (pieces only be there or not); the end tells all."""
+    told = [e["item"] for e in FULL if e["type"].endswith("item.done")]
+    sent: list[dict[str, Any]] = []
+    for e in FULL[:-1]:
+        times = 1 if e["type"].endswith(".delta") else data.draw(st.integers(0, 2))
+        sent += [e] * times
+    last = message(*sent, completed(*told, usage=USAGE))
+
+    assert (last.thinking, last.text, calls(last)) == ("Let me look.", "Hello", [("call_a", "look", {"at": "x"})])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -98,6 +97,7 @@ class EntraId(TokenCredential):
     Args:
         scope: What the token is for.
         client_id: Id of a managed identity; by default Azure's own chain of sources is tried.
+        managed: Whether to take the machine's managed identity and nothing else.
         credential: A credential of ``azure.identity`` to use instead.
         clock: Seconds since 1970.
     """
@@ -107,19 +107,21 @@ class EntraId(TokenCredential):
         scope: str = SCOPE,
         *,
         client_id: str | None = None,
+        managed: bool = False,
         credential: Any = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(self._ask, clock=clock)
         self._scope = scope
         self._client_id = client_id
+        self._managed = managed
         self._source = credential
 
     async def _ask(self, refused: str | None) -> Token:
         return await asyncio.to_thread(self._get)
 
     def _get(self) -> Token:
-        source = self._source = self._source or identity(self._client_id)
+        source = self._source = self._source or identity(self._client_id, managed=self._managed)
         try:
             token = source.get_token(self._scope)
         except Exception as error:
@@ -188,16 +190,20 @@ class KeyVaultSecret:
         return str(value)
 
 
-def identity(client_id: str | None = None) -> Any:
-    """A credential of ``azure.identity``: of one managed identity, or the first of Azure's own chain that works.
+def identity(client_id: str | None = None, *, managed: bool = False) -> Any:
+    """A credential of ``azure.identity``: a managed identity, or the first of Azure's own chain that works.
+
+    Args:
+        client_id: Id of the managed identity, where a machine has several; naming one asks for it.
+        managed: Whether to take the managed identity and nothing else.
 
     Raises:
         ProviderConfigError: If the extra ``azure`` is not installed.
     """
     package = _import("azure.identity")
-    if client_id:
-        return package.ManagedIdentityCredential(client_id=client_id)
-    return package.DefaultAzureCredential(managed_identity_client_id=os.environ.get("AZURE_CLIENT_ID") or None)
+    if managed or client_id:
+        return package.ManagedIdentityCredential(**({"client_id": client_id} if client_id else {}))
+    return package.DefaultAzureCredential()
 
 
 def _import(name: str) -> Any:

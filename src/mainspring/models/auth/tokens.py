@@ -29,6 +29,9 @@ class Token(Struct, frozen=True):
     expires: float | None = None
     headers: Mapping[str, str] = {}
 
+    def __repr__(self) -> str:
+        return f"<Token expires={self.expires}>"
+
     def fresh(self, now: float, early: float = EARLY) -> bool:
         """Whether it can still be used."""
         return self.expires is None or now < self.expires - early

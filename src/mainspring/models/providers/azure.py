@@ -7,7 +7,6 @@ to deployments. The configuration wins over the environment.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from typing import cast
@@ -176,8 +175,10 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
     match auth:
         case "cli":
             return AzureCli()
-        case "entra" | "managed_identity":
-            return EntraId(client_id=client_id or _environment_client(auth))
+        case "entra":
+            return EntraId(client_id=client_id)
+        case "managed_identity":
+            return EntraId(client_id=client_id or setting(None, "AZURE_CLIENT_ID"), managed=True)
         case "key_vault":
             vault, name = own_setting(config, "vault_url"), own_setting(config, "secret_name")
             if not (vault and name):
@@ -224,10 +225,6 @@ def key_home(root: str, *variables: str) -> str:
 def shaped(key: str) -> Given:
     """A function may give a key or a token of Entra ID, which looks like one."""
     return {"authorization": f"Bearer {key}"} if _LIKE_TOKEN.match(key) else key
-
-
-def _environment_client(auth: str) -> str | None:
-    return os.environ.get("AZURE_CLIENT_ID") or None if auth == "managed_identity" else None
 
 
 def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:

@@ -155,6 +155,7 @@ async def test_entra_gives_a_token_for_azures_models() -> None:
     assert asked == [("default", ("https://cognitiveservices.azure.com/.default",))]
     assert SCOPE == "https://cognitiveservices.azure.com/.default"
     assert await EntraId(client_id="c")() == {"authorization": "Bearer managed-token"}
+    assert await EntraId(managed=True)() == {"authorization": "Bearer managed-token"}
 
 
 async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:

@@ -116,3 +116,7 @@ def test_one_credential_serves_several_event_loops() -> None:
     credential = TokenCredential(fetch)
 
     assert asyncio.run(credential.token()).value == asyncio.run(credential.token()).value == "t"
+
+
+def test_a_token_does_not_show() -> None:
+    assert "secret" not in repr(Token("secret", 5.0, {"x": "secret"}))
