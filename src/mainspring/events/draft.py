@@ -6,7 +6,7 @@ joined, and a partial message built, only when somebody reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -48,17 +48,19 @@ class Draft:
 
     Attributes:
         usage: Token counts as far as they were told; set by the decoder.
+        count: Gives the counts when a message is made, for decoders that hear of them with every piece.
         provider: Name of the provider, for the finished message.
         model: Id of the model, for the finished message.
         tool_names: Names that stand for those of tools in partial messages; set by whoever renames tools in the events.
     """
 
-    __slots__ = ("_blocks", "_chunks", "_log", "model", "provider", "tool_names", "usage")
+    __slots__ = ("_blocks", "_chunks", "_log", "count", "model", "provider", "tool_names", "usage")
 
     def __init__(self, provider: str | None = None, model: str | None = None) -> None:
         self.provider = provider
         self.model = model
         self.usage: Usage | None = None
+        self.count: Callable[[], Usage | None] | None = None
         self.tool_names: Mapping[str, str] = {}
         self._blocks: list[ContentBlock] = []  # what each block is, or will be filled into
         self._chunks: list[list[str] | None] = []  # open blocks' text; None once a block is finished
@@ -148,6 +150,8 @@ class Draft:
 
     def message(self, reason: StopReason | None = None, error: str | None = None) -> Message:
         """The message as it stands; open blocks show what has arrived of them."""
+        if self.count is not None:
+            self.usage = self.count()
         content = [
             block if chunks is None else _filled(block, chunks)
             for block, chunks in zip(self._blocks, self._chunks, strict=True)

@@ -7,13 +7,14 @@ import json
 import msgspec
 
 from mainspring.events import Draft, StreamEvent
-from mainspring.messages import ImageBlock
+from mainspring.messages import ImageBlock, Usage
 from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.json_values import as_list, as_object, to_json
+from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.usage import priced
 from mainspring.models.wire.gemini.calls import CallAssembly
-from mainspring.models.wire.gemini.chunks import Candidate, Chunk, Part, decode_chunk, loose_chunk
+from mainspring.models.wire.gemini.chunks import Candidate, Chunk, Counts, Part, decode_chunk, loose_chunk
 
 _NUMBERED = (
     "FINISH_REASON_UNSPECIFIED",
@@ -58,6 +59,21 @@ _UNUSABLE = frozenset(
 _BROKEN = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
 
 
+class _Tally:
+    """The last counts that were told; what they mean is worked out when somebody asks."""
+
+    __slots__ = ("_info", "counts")
+
+    def __init__(self, info: ModelInfo) -> None:
+        self._info = info
+        self.counts: Counts | None = None
+
+    def usage(self) -> Usage | None:
+        """The counts in the one form, with their cost."""
+        usage = self.counts.usage() if self.counts is not None else None
+        return None if usage is None else priced(usage, self._info)
+
+
 class GeminiDecoder:
     """Decodes one answer; see `WireDecoder`.
 
@@ -73,11 +89,10 @@ class GeminiDecoder:
         "_errors",
         "_finish",
         "_finish_text",
-        "_profile",
         "_started",
+        "_tally",
         "_text",
         "_thinking",
-        "_unpriced",
         "complete",
         "draft",
         "ended",
@@ -87,8 +102,8 @@ class GeminiDecoder:
         self.draft = Draft(profile.provider, profile.model)
         self.complete = False
         self.ended = False  # Nothing marks the end of a stream but its end.
-        self._profile = profile
-        self._unpriced = profile.info.prices is None
+        self._tally = _Tally(profile.info)
+        self.draft.count = self._tally.usage
         self._errors = AnswerErrors(self.draft, profile)
         self._calls = CallAssembly(self.draft)
         self._started = False
@@ -103,13 +118,15 @@ class GeminiDecoder:
             chunk = decode_chunk(data)
         except (msgspec.DecodeError, UnicodeError):
             chunk = self._loosely(data)
+        counts = chunk.usage_metadata
+        if counts is not None and (counts.total_token_count or counts.prompt_token_count):
+            self._tally.counts = counts
+        candidates = chunk.candidates
+        if self._text >= 0 and candidates and (text := _plain(candidates[0])):
+            out.append(self.draft.text(self._text, text))  # what nearly every event is
+            return
         if chunk.error or name == "error":
             raise self._errors.told(data)
-        if chunk.usage_metadata is not None:
-            usage = chunk.usage_metadata.usage()
-            if usage is not None:
-                self.draft.usage = usage if self._unpriced else priced(usage, self._profile.info)
-        candidates = chunk.candidates
         if candidates:
             candidate = candidates[0]
             if candidate.index:
@@ -173,11 +190,7 @@ class GeminiDecoder:
             out.append(self.draft.start())
         if candidate.content is not None:
             for part in candidate.content.parts or ():
-                text = part.text
-                if text and self._text >= 0 and not (part.thought or part.thought_signature):
-                    out.append(self.draft.text(self._text, text))  # what nearly every part is
-                else:
-                    self._part(part, out)
+                self._part(part, out)
         reason = candidate.finish_reason
         if reason:
             if isinstance(reason, int):
@@ -244,3 +257,18 @@ class GeminiDecoder:
             if body.rstrip()[-1:] != b"]":
                 raise self._errors.cut() from error
             raise self._errors.unreadable(body) from error
+
+
+def _plain(candidate: Candidate) -> str | None:
+    """The text of an event that holds nothing else."""
+    content = candidate.content
+    if (
+        content is None
+        or candidate.finish_reason
+        or candidate.index
+        or content.parts is None
+        or len(content.parts) != 1
+    ):
+        return None
+    part = content.parts[0]
+    return None if part.thought or part.thought_signature else part.text
