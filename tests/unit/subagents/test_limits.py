@@ -12,9 +12,11 @@ from mainspring.errors import AgentAbortedError
 from mainspring.events import ChildToolBefore
 from mainspring.loop import Behavior
 from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.policies.permissions import Permissions
 from mainspring.runtime.agent import Agent
 from mainspring.subagents import Child
 from mainspring.tools import ToolContext, tool
+from mainspring.tools.builtin import write_file
 from tests.unit.subagents.stage import heard, kind, paid, parent, requests_of, results, spawn
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
@@ -237,3 +239,21 @@ async def test_children_that_are_asked_for_at_the_same_moment_have_different_nam
     assert len({s.child_id for s in result.stats.children}) == 5
     assert isinstance(one.model, ScriptedModel)
     assert Reply("").usage is None
+
+
+async def test_children_side_by_side_may_all_ask_one_person() -> None:
+    asked: list[str] = []
+
+    async def ask(request: Any) -> bool:
+        asked.append(request["resource"])
+        await asyncio.sleep(0)
+        return True
+
+    kinds = [kind(f"k{i}", Call("write_file", {"path": f"{i}.txt", "content": "x"}), "end") for i in range(3)]
+    one = parent(
+        [spawn("go", f"k{i}") for i in range(3)], "done", kinds=kinds, tools=[write_file],
+        permissions=Permissions(on_permission_request=ask),
+    )  # fmt: skip
+    await one.run("go")
+    assert len(asked) == 3
+    assert [(await one.env.stat(f"{i}.txt")).size for i in range(3)] == [1, 1, 1]

@@ -137,6 +137,10 @@ class StructuredOutput:
 
     def _offer(self, hook: TurnBefore) -> None:
         request = hook.request
+        if self._answers and not self._accepted:  # nobody let these through; a model that tries for ever must end too
+            self.attempts += 1
+            self._may_go_on("the call was refused")
+        self._answers = {}
         if self._accepted or self._gave_up:
             hook.stop = hook.stop or "completed"
             return

@@ -5,6 +5,8 @@ from typing import Any
 import jsonschema  # loaded here, as it reads files
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
@@ -15,6 +17,7 @@ from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.runtime.agent import Agent
 from mainspring.tools import tool
+from tests.unit.loop.stage import paired
 
 assert jsonschema
 pytestmark = pytest.mark.usefixtures("no_blocking")
@@ -217,6 +220,15 @@ async def test_a_gate_may_refuse_the_answer_and_a_hook_may_change_it() -> None:
     assert (result.output, result.stats.output) == ("Ann", "Ann")
 
 
+async def test_answers_that_a_gate_always_refuses_do_not_go_on_for_ever() -> None:
+    one = agent(*[give(ANN)] * 9)
+    one.on(ToolGate, lambda hook: {"block": True})
+    result = await one.run("go")
+    assert len(requests(one)) == 3
+    assert (result.status, result.stats.output) == ("completed", None)
+    assert "the call was refused" in result.output_error
+
+
 async def test_whoever_speaks_after_the_answer_gets_another_one() -> None:
     one = agent(give(ANN), give(name="Bob", age=5))
     one.on("tool-results:after", lambda hook: one.steer("no, Bob") if len(requests(one)) == 1 else None)
@@ -249,3 +261,40 @@ async def test_figures_of_a_run_with_an_answer_and_a_sub_agent() -> None:
     assert stats.output == Person("Ann", 4)
     assert [(c.turns, c.usage.output_tokens) for c in stats.children] == [(1, 2)]
     assert OUTPUT_TOOL not in [t.name for t in requests(one)[1].tools]  # the form is for the answer, not for helpers
+
+
+STEPS: list[Any] = [
+    give(ANN),
+    give(name="Ann"),
+    "words",
+    '{"name": "Ann", "age": 4}',
+    "",
+    Call("look", {"key": "a"}),
+    [Call("look", {"key": "a"}), give(ANN), give(ANN)],
+    [give(name="Ann"), give(age="x"), Call("nothing")],
+    Reply(calls=[give(ANN)], stop_reason="max_tokens"),
+    Reply(calls=[Call(OUTPUT_TOOL, raw="{broken")]),
+]
+
+
+@pytest.mark.covers("AGT-33", "BYD-15")
+@given(st.lists(st.sampled_from(STEPS), max_size=8), st.integers(0, 3))
+def test_whatever_a_model_does_the_run_ends_with_an_answer_that_fits_or_with_a_reason(
+    steps: list[Any], retries: int
+) -> None:
+    one = agent(*steps, *["words"] * 9, retries=retries)
+    told: list[OutputHook] = []
+    one.on(OutputHook, lambda hook: told.append(hook))
+    result = one.run_sync("go", raise_errors=False)
+
+    paired(one.messages)
+    assert len(told) == 1
+    assert (result.output_error == "") == (result.stats.output is not None)
+    if result.output_error:
+        assert (result.stats.output, result.output) == (None, result.text)
+    else:
+        assert result.output == Person("Ann", 4)
+        assert result.status == "completed"
+    if result.status == "completed":
+        assert told[0].attempts <= retries + 3  # those of the last message are all looked at
+    assert one.run_sync("again", behavior=Behavior(schema=None), model=ScriptedModel("fine")).output == "fine"
