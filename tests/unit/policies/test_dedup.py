@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainspring import ToolResult, define_tool
+from mainspring import Behavior, ToolResult, define_tool
 from mainspring.events import ToolAfter, ToolGate, ToolTransform
 from mainspring.testing import Call
 from tests.unit.policies.stage import agent, results, texts
@@ -146,3 +147,11 @@ async def test_calls_of_one_answer_run_beside_each_other() -> None:
     await made.run("go")
 
     assert tool.runs == 2
+
+
+@pytest.mark.covers("GRD-13")
+def test_the_docs_say_what_not_to_list() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guards.md").read_text(encoding="utf-8")
+
+    assert "**Never list a tool with side effects**" in page
+    assert "Never a tool with side effects." in (Behavior.__doc__ or "")

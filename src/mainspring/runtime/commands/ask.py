@@ -10,7 +10,15 @@ from typing import Any, cast
 
 from mainspring.attachments import delimited
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentEvent, CancelToken, MessageEnd, ToolExecutionEnd, run_cancellable
+from mainspring.events import (
+    AgentEnd,
+    AgentEvent,
+    BudgetWarning,
+    CancelToken,
+    MessageEnd,
+    ToolExecutionEnd,
+    run_cancellable,
+)
 from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
@@ -96,6 +104,9 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
                 report(Notice(str(problem)))
             told = len(session.problems)
 
+    def warn(warning: BudgetWarning) -> None:
+        report(Notice(_near(warning)))
+
     report(
         Started(
             model=conversation.choice.name,
@@ -107,7 +118,7 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
     )
     problems()
     tally = _Tally()
-    run = agent.stream(prompt, signal=signal)
+    run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn})
     try:
         async with run:
             async for event in run:
@@ -118,6 +129,18 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
         result = tally.failed(error)
     problems()
     return _outcome(conversation, result, tally.denied)
+
+
+def _near(warning: BudgetWarning) -> str:
+    """What people are told when a limit is near."""
+    spent, limit = warning.spent, warning.limit
+    share = {
+        "max_cost": f"${spent:.2f} of ${limit:.2f}",
+        "max_tokens": f"{spent:,.0f} of {limit:,.0f} tokens",
+        "max_seconds": f"{spent:.0f} of {limit:.0f} seconds",
+        "max_turns": f"{spent:.0f} of {limit:.0f} turns",
+    }
+    return f"{share[warning.status]} are used; the {warning.scope} ends at its limit"
 
 
 class _Tally:

@@ -1,0 +1,25 @@
+"""The command tells when a limit is near."""
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import call
+
+__all__ = ["command"]
+
+
+@pytest.mark.covers("BYD-20", "SEC-11")
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (["--max-turns", "5"], "4 of 5 turns are used; the run ends at its limit"),
+        (["--max-tokens", "1000000"], ""),
+    ],
+)
+def test_a_limit_that_is_near_is_told_once(command: Command, limit: list[str], told: str) -> None:
+    command.server.script += [call("list_files")] * 5 + ["done"]
+
+    done = command.run("-p", "x", *limit)
+
+    assert done.code == (3 if told else 0)
+    assert done.err.count(told or "are used") == (1 if told else 0)
