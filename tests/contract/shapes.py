@@ -1,0 +1,190 @@
+"""Is a request body what the host of its protocol accepts? Roles, order, blocks, ids, images; by the hosts' own rules."""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+ID = re.compile(r"[a-zA-Z0-9_-]{1,64}$")
+
+
+@dataclass
+class Found:
+    """What a body holds: names of the calls and of what answers them, the number of images, all text."""
+
+    calls: list[str] = field(default_factory=list[str])
+    results: list[str] = field(default_factory=list[str])
+    images: int = 0
+    text: str = ""
+
+    def say(self, text: Any) -> None:
+        assert isinstance(text, str), text
+        assert text.strip(), "an empty text"
+        self.text += text + "\n"
+
+    def see(self, data: str) -> None:
+        assert base64.b64decode(data.rpartition(",")[2], validate=True)[:4] == b"\x89PNG"
+        self.images += 1
+
+
+def check(protocol: str, body: dict[str, Any]) -> Found:
+    """What the body holds; fails if its host would refuse it."""
+    found = Found()
+    CHECKS[protocol](body, found)
+    return found
+
+
+def chat(body: dict[str, Any], found: Found) -> None:
+    waiting: dict[str, str] = {}
+    for message in body["messages"]:
+        role, content = message["role"], message.get("content")
+        assert role in ("system", "developer", "user", "assistant", "tool")
+        assert role == "tool" or not waiting, "a call without its result"
+        if isinstance(content, str):
+            found.say(content)
+        for part in content if isinstance(content, list) else ():
+            if part["type"] == "text":
+                found.say(part["text"])
+            else:
+                assert (part["type"], role) == ("image_url", "user")
+                found.see(part["image_url"]["url"])
+        for call in message.get("tool_calls", ()):
+            assert role == "assistant"
+            assert ID.match(call["id"])
+            assert call["type"] == "function"
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+            waiting[call["id"]] = call["function"]["name"]
+            found.calls.append(call["function"]["name"])
+        if role == "tool":
+            found.results.append(waiting.pop(message["tool_call_id"]))
+        elif role == "assistant":
+            assert content or message.get("tool_calls")
+    assert not waiting
+
+
+def responses(body: dict[str, Any], found: Found) -> None:
+    waiting: dict[str, str] = {}
+    items = body["input"]
+    for at, item in enumerate(items):
+        kind = item.get("type", "message")
+        assert kind in ("function_call", "function_call_output") or not waiting, "a call without its result"
+        if kind == "message":
+            for part in _parts(item["content"], "input_text"):
+                _responses_part(part, item["role"], found)
+        elif kind == "reasoning":
+            assert items[at + 1].get("type", "message") in ("message", "function_call", "reasoning")
+            assert item["encrypted_content"]
+            assert isinstance(item["summary"], list)
+        elif kind == "function_call":
+            assert ID.match(item["call_id"])
+            assert isinstance(json.loads(item["arguments"]), dict)
+            waiting[item["call_id"]] = item["name"]
+            found.calls.append(item["name"])
+        else:
+            assert kind == "function_call_output"
+            found.results.append(waiting.pop(item["call_id"]))
+            for part in _parts(item["output"], "input_text"):
+                _responses_part(part, "user", found)
+    assert not waiting
+
+
+def _responses_part(part: dict[str, Any], role: str, found: Found) -> None:
+    if part["type"] == "input_image":
+        assert role == "user"
+        found.see(part["image_url"])
+    else:
+        assert part["type"] == (
+            "output_text" if role == "assistant" and part["type"] == "output_text" else "input_text"
+        )
+        found.say(part["text"])
+
+
+def messages(body: dict[str, Any], found: Found) -> None:
+    assert body["max_tokens"] > 0
+    before = "assistant"
+    waiting: dict[str, str] = {}
+    for message in body["messages"]:
+        role = message["role"]
+        assert role in ("user", "assistant")
+        assert role != before, "two messages of one role"
+        before = role
+        parts = _parts(message["content"], "text")
+        answered = [part for part in parts if part["type"] == "tool_result"]
+        assert parts[: len(answered)] == answered, "results stand first"
+        assert {part["tool_use_id"] for part in answered} == set(waiting)
+        found.results += [waiting.pop(part["tool_use_id"]) for part in answered]
+        for part in parts:
+            _messages_part(part, role, found, waiting)
+    assert not waiting
+
+
+def _messages_part(part: dict[str, Any], role: str, found: Found, waiting: dict[str, str]) -> None:
+    match part["type"]:
+        case "text":
+            found.say(part["text"])
+        case "image":
+            assert (role, part["source"]["type"]) == ("user", "base64")
+            found.see(part["source"]["data"])
+        case "thinking":
+            assert role == "assistant"
+            assert part["signature"]
+        case "tool_use":
+            assert role == "assistant"
+            assert ID.match(part["id"])
+            assert isinstance(part["input"], dict)
+            waiting[part["id"]] = part["name"]
+            found.calls.append(part["name"])
+        case "tool_result":
+            for inner in _parts(part.get("content", []), "text"):
+                assert inner["type"] in ("text", "image")
+                _messages_part(inner, "user", found, waiting)
+        case other:
+            raise AssertionError(f"a block of type {other}")
+
+
+def gemini(body: dict[str, Any], found: Found) -> None:
+    waiting: list[str] = []
+    assert body["contents"][0]["role"] == "user"
+    for content in body["contents"]:
+        role = content["role"]
+        assert role in ("user", "model")
+        answered = [part["functionResponse"]["name"] for part in content["parts"] if "functionResponse" in part]
+        assert answered == waiting, "each call is answered in the next content, in order"
+        found.results += answered
+        waiting = []
+        for part in content["parts"]:
+            _gemini_part(part, role, found, waiting)
+    assert not waiting
+
+
+def _gemini_part(part: dict[str, Any], role: str, found: Found, waiting: list[str]) -> None:
+    if "text" in part:
+        found.say(part["text"])
+    elif "inlineData" in part:
+        assert role == "user"
+        found.see(part["inlineData"]["data"])
+    elif "functionCall" in part:
+        assert role == "model"
+        assert isinstance(part["functionCall"]["args"], dict)
+        waiting.append(part["functionCall"]["name"])
+        found.calls.append(part["functionCall"]["name"])
+    else:
+        response = part["functionResponse"]
+        assert role == "user"
+        found.text += json.dumps(response["response"], ensure_ascii=False) + "\n"
+        for inner in response.get("parts", ()):
+            found.see(inner["inlineData"]["data"])
+
+
+def _parts(content: Any, kind: str) -> list[dict[str, Any]]:
+    return [{"type": kind, "text": content}] if isinstance(content, str) else content
+
+
+CHECKS: dict[str, Callable[[dict[str, Any], Found], None]] = {
+    "chat_completions": chat,
+    "responses": responses,
+    "messages": messages,
+    "gemini": gemini,
+}

@@ -1,0 +1,293 @@
+"""The same scenario through each protocol gives the same messages, and the history of each can go on at each other."""
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ErrorCode, ModelError, RateLimitedError
+from mainspring.events import ContentEvent, Done, StreamEvent, TextDelta, ThinkingDelta, ToolCallEnd
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models import HttpModel, MemoryResponse, MemoryTransport, ModelRequest, Scratch
+from tests.contract.protocols import CALLS, SPEAKERS, TEXT, THINKING, Speaker
+from tests.contract.shapes import check
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+LOOK = ToolSpec(
+    "look",
+    "Look at a picture.",
+    {
+        "type": "object",
+        "properties": {"at": {"type": "string"}, "zoom": {"type": "integer"}},
+        "required": ["at"],
+    },
+)
+ASKED = Message.user([TextBlock("What is on the two?"), ImageBlock("image/png", PNG)])
+
+each = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
+
+
+def model(speaker: Speaker, *answers: MemoryResponse, **settings: Any) -> tuple[HttpModel, MemoryTransport]:
+    transport = MemoryTransport(*(answers or (MemoryResponse(list(speaker.scenario)),)))
+    return speaker.model("http://host.example/v1", **settings).through(transport), transport
+
+
+async def scenario(speaker: Speaker, *, piece: int | None = None) -> tuple[Message, list[StreamEvent]]:
+    data = b"".join(speaker.scenario)
+    pieces = [data[at : at + piece] for at in range(0, len(data), piece)] if piece else list(speaker.scenario)
+    own, _ = model(speaker, MemoryResponse(pieces))
+    events = [event async for event in own.stream(ModelRequest([ASKED], tools=[LOOK], thinking="high"))]
+    last = events[-1]
+    assert isinstance(last, Done)
+    return last.message, events
+
+
+def normalised(message: Message) -> list[tuple[Any, ...]]:
+    """What a message says, without what only its own provider can read."""
+    shown: list[tuple[Any, ...]] = []
+    for block in message.content:
+        match block:
+            case TextBlock(text=text):
+                shown.append(("text", text))
+            case ThinkingBlock(thinking=text):
+                shown.append(("thinking", text))
+            case ToolUseBlock():
+                shown.append(("call", block.id, block.name, block.input, block.raw_input))
+            case RedactedThinkingBlock():
+                pass
+            case _:
+                shown.append((type(block).__name__,))
+    return shown
+
+
+@pytest.mark.covers("TST-06", "MOD-03", "MOD-39", "MOD-04", "TST-01")
+@each
+@pytest.mark.parametrize("piece", [None, 1, 13])
+async def test_the_same_scenario_gives_the_same_message(speaker: Speaker, piece: int | None) -> None:
+    message, _ = await scenario(speaker, piece=piece)
+
+    assert normalised(message) == [
+        ("thinking", THINKING),
+        ("text", TEXT),
+        *(("call", id, name, arguments, None) for id, name, arguments in CALLS),
+    ]
+    assert (message.role, message.stop_reason, message.error) == ("assistant", "tool_use", None)
+    assert message.usage is not None
+    assert (message.usage.input_tokens, message.usage.cache_read, message.usage.cache_write) == (60, 40, 0)
+    assert (message.usage.output_tokens, message.usage.reasoning_tokens, message.usage.total_tokens) == (20, 5, 120)
+    assert message.provider == speaker.spec.partition(":")[0]
+
+
+@pytest.mark.covers("MOD-39", "STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
+@each
+async def test_events_are_of_one_vocabulary_and_in_order(speaker: Speaker) -> None:
+    message, events = await scenario(speaker)
+
+    kinds = [event.type for event in events]
+    assert (kinds[0], kinds[-1]) == ("start", "done")
+    starts = [kind for kind in kinds if kind.endswith("_start")]
+    assert starts == ["thinking_start", "text_start", "toolcall_start", "toolcall_start"]
+    for index, what in enumerate(("thinking", "text", "toolcall", "toolcall")):
+        own = [e.type for e in events if isinstance(e, ContentEvent) and e.index == index]
+        assert (own[0], own[-1]) == (f"{what}_start", f"{what}_end")
+        assert own[1:-1] == [f"{what}_delta"] * (len(own) - 2)
+        assert len(own) > 2
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == TEXT
+    assert "".join(e.thinking for e in events if isinstance(e, ThinkingDelta)) == THINKING
+    ended = [e.call for e in events if isinstance(e, ToolCallEnd)]
+    assert [(c.id, c.name, c.input) for c in ended] == list(CALLS)
+    assert message.tool_uses == tuple(ended)
+
+
+@pytest.mark.covers("TST-06", "MOD-03")
+@each
+async def test_an_error_inside_an_accepted_answer_is_the_same_error(speaker: Speaker) -> None:
+    cut = [*speaker.scenario[: speaker.content_at + 1], speaker.overloaded]
+    own, _ = model(speaker, MemoryResponse(cut))
+
+    with pytest.raises(RateLimitedError) as caught:
+        await own.complete(ModelRequest([ASKED]))
+
+    assert (caught.value.code, caught.value.reason, caught.value.retryable) == (
+        ErrorCode.RATE_LIMITED,
+        "overloaded",
+        True,
+    )
+    assert caught.value.partial is not None
+    assert THINKING.startswith(caught.value.partial.thinking) or caught.value.partial.text
+
+
+REFUSALS: list[tuple[int, dict[str, Any], ErrorCode, str]] = [
+    (401, {"error": {"message": "invalid key"}}, ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
+    (404, {"error": {"message": "model x not found"}}, ErrorCode.MODEL_NOT_FOUND, "not_found"),
+    (429, {"error": {"message": "slow down"}}, ErrorCode.RATE_LIMITED, "rate_limit"),
+    (400, {"error": {"message": "prompt is too long: 9 tokens > 8"}}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
+    (500, {"error": {"message": "oops"}}, ErrorCode.NETWORK_ERROR, "server_error"),
+]
+
+
+@pytest.mark.covers("TST-06", "MOD-03", "TST-05")
+@each
+@pytest.mark.parametrize(("status", "body", "code", "reason"), REFUSALS)
+async def test_a_refusal_is_the_same_error(
+    speaker: Speaker, status: int, body: dict[str, Any], code: ErrorCode, reason: str
+) -> None:
+    own, _ = model(speaker, MemoryResponse(json.dumps(body).encode(), status))
+
+    with pytest.raises(ModelError) as caught:
+        await own.complete(ModelRequest([ASKED]))
+
+    assert (caught.value.code, caught.value.reason, caught.value.status) == (code, reason, status)
+    assert caught.value.provider == own.provider
+
+
+THINKING_FIELDS = {
+    "chat_completions": lambda body: body.get("reasoning_effort"),
+    "responses": lambda body: (body.get("reasoning") or {}).get("effort"),
+    "messages": lambda body: (body.get("thinking") or {}).get("budget_tokens"),
+    "gemini": lambda body: body.get("generationConfig", {}).get("thinkingConfig", {}).get("thinkingBudget"),
+}
+
+
+@pytest.mark.covers("MOD-36")
+@each
+async def test_every_level_of_thinking_is_sent_as_the_protocol_has_it(speaker: Speaker) -> None:
+    read = THINKING_FIELDS[speaker.name]
+
+    asked = [
+        read(await sent(speaker, [ASKED], thinking=level)) for level in ("minimal", "low", "medium", "high", "xhigh")
+    ]
+
+    assert None not in asked
+    assert len({str(value) for value in asked}) >= 4
+    assert asked == (sorted(asked) if isinstance(asked[0], int) else asked)
+    assert read(await sent(speaker, [ASKED])) is None
+    assert read(await sent(speaker, [ASKED], thinking="off")) in (None, 0, "none", "minimal", 128)
+
+
+# --- one model after another -------------------------------------------------------------------------------------------
+
+
+def results(message: Message) -> Message:
+    picture = (TextBlock("A cat."), ImageBlock("image/png", PNG))
+    first, second = message.tool_uses
+    return Message.user(
+        [
+            ToolResultBlock(first.id, first.name, picture),
+            ToolResultBlock(second.id, second.name, "no such file", is_error=True),
+        ]
+    )
+
+
+async def history(*speakers: Speaker) -> list[Message]:
+    """A conversation in which each of the speakers thought, spoke, called, and saw a picture."""
+    messages: list[Message] = [ASKED]
+    for speaker in speakers:
+        answer, _ = await scenario(speaker)
+        messages += [answer, results(answer), Message.user("And now?")]
+    return messages
+
+
+async def sent(speaker: Speaker, messages: list[Message], **more: Any) -> dict[str, Any]:
+    own, transport = model(speaker, MemoryResponse(list(speaker.plain)))
+    answer = await own.complete(ModelRequest(messages, "Be brief.", [LOOK], **more))
+    assert answer.text == "Hello"
+    return json.loads(transport.requests[-1].body)
+
+
+@pytest.mark.covers("BYD-09", "TST-06")
+@each
+@pytest.mark.parametrize("before", SPEAKERS, ids=lambda s: f"after-{s.name}")
+async def test_any_model_goes_on_with_the_history_of_any_other(speaker: Speaker, before: Speaker) -> None:
+    messages = await history(before)
+    untouched = [(m.role, m.content) for m in messages]
+
+    body = await sent(speaker, messages, thinking="high")
+
+    found = check(speaker.name, body)
+    assert found.calls == found.results == ["look", "look"]
+    assert found.images == 2
+    assert TEXT in found.text
+    assert "no such file" in found.text
+    own = before is speaker
+    assert (THINKING in json.dumps(body)) == (own and speaker.name != "gemini") or speaker.name in (
+        "gemini",
+        "responses",
+    )
+    if not own:
+        assert "c2lnbmF0dXJl" not in json.dumps(body)
+    assert [(m.role, m.content) for m in messages] == untouched
+
+
+@pytest.mark.covers("BYD-09")
+@each
+async def test_a_history_of_all_four_goes_on_at_each(speaker: Speaker) -> None:
+    messages = await history(*SPEAKERS)
+
+    found = check(speaker.name, await sent(speaker, messages))
+
+    assert found.calls == found.results == ["look"] * 8
+    assert found.images == 5
+
+
+@pytest.mark.covers("BYD-09")
+@each
+async def test_a_model_without_eyes_is_told_of_the_images(speaker: Speaker) -> None:
+    messages = await history(SPEAKERS[0])
+    transport = MemoryTransport(MemoryResponse(list(speaker.plain)))
+    own = speaker.model("http://host.example/v1", vision=False).through(transport)
+
+    await own.complete(ModelRequest(messages, tools=[LOOK]))
+
+    found = check(speaker.name, json.loads(transport.requests[-1].body))
+    assert found.images == 0
+    assert found.text.count("image left out") == 2
+
+
+# --- the prefix --------------------------------------------------------------------------------------------------------
+
+
+def without_marks(value: Any) -> Any:
+    """A body without cache markers, which move on purpose."""
+    if isinstance(value, dict):
+        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
+    return [without_marks(v) for v in value] if isinstance(value, list) else value
+
+
+def conversation_of(body: dict[str, Any]) -> list[Any]:
+    return next(body[name] for name in ("messages", "input", "contents") if name in body)
+
+
+@pytest.mark.covers("CAC-04", "CAC-10")
+@each
+async def test_fifty_turns_never_change_what_was_sent_before(speaker: Speaker) -> None:
+    answer, _ = await scenario(speaker)
+    own, transport = model(speaker, MemoryResponse(list(speaker.plain)))
+    messages: list[Message] = [ASKED]
+    scratch = Scratch()
+    for turn in range(50):
+        await own.complete(ModelRequest(messages, "Be brief.", [LOOK], session_id="s", scratch=scratch))
+        messages += [answer, results(answer), Message.user(f"Turn {turn}")]
+
+    raw = [request.body for request in transport.requests]
+    bodies = [json.loads(body) for body in raw]
+    heads = [{k: v for k, v in without_marks(b).items() if k not in ("messages", "input", "contents")} for b in bodies]
+    assert all(head == heads[0] for head in heads)
+    for before, after in zip(bodies, bodies[1:], strict=False):
+        old, new = without_marks(conversation_of(before)), without_marks(conversation_of(after))
+        assert len(new) > len(old)
+        assert new[: len(old)] == old
+    plain = [body.replace(b',"cache_control":{"type":"ephemeral"}', b"") for body in raw]
+    for turn, (before, after) in enumerate(zip(plain[1:], plain[2:], strict=False)):
+        newest = f"Turn {turn}".encode()
+        assert len(os.path.commonprefix([before, after])) > before.rindex(newest) + len(newest)
