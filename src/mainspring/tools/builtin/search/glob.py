@@ -42,7 +42,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = await asyncio.to_thread(_matching, listing, matches)
     if not found and await _is_file(ctx, posixpath.join(real, rest)):
         found = [rest]  # A name with brackets in it, meant as it is.
-    found, withheld = shown_of(ctx, real, found)
+    found, withheld = await shown_of(ctx, real, found)
     names = [shown(posixpath.join(real, f), ctx.env.cwd) for f in found]
     return _report(arguments, names, listing, withheld)
 

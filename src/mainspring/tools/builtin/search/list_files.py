@@ -39,13 +39,13 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MOST_WALKED, signal=ctx.signal
     )
     near = [e for e in walk.entries if e.path.count("/") < depth]
-    seen, withheld = shown_of(ctx, found.path, [e.path for e in near])
+    seen, withheld = await shown_of(ctx, found.path, [e.path for e in near])
     visible = set(seen)
     listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
     kept = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
     lines = _lines(sorted(kept, key=lambda e: e.path.split("/")), inside)
-    ignored, more_withheld = shown_of(ctx, found.path, walk.ignored)
+    ignored, more_withheld = await shown_of(ctx, found.path, walk.ignored)
     withheld += more_withheld
     notes = _notes(walk, ignored, depth, len(listed) - len(kept), sum(inside.values()))
     if withheld:

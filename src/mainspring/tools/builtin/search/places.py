@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import posixpath
 from collections.abc import Sequence
 
@@ -74,12 +75,16 @@ def accesses(path: str) -> list[Access]:
     return [Access("fs-read", p) for p in dict.fromkeys((path, start_of(path)))]
 
 
-def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
+async def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
     """Those of the paths below a folder that the permission rules let a search show, and how many they do not."""
     guard = ctx.env.guard
     if guard is None:
         return list(paths), 0
-    kept = [path for path in paths if guard(posixpath.join(root, path.rstrip("/")))]
+    kept: list[str] = []
+    for path in paths:
+        answer = guard(posixpath.join(root, path.rstrip("/")))
+        if await answer if inspect.isawaitable(answer) else answer:
+            kept.append(path)
     return kept, len(paths) - len(kept)
 
 

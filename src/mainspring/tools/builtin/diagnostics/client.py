@@ -1,0 +1,309 @@
+"""One language server: started when it is needed, asked about files, restarted with growing pauses when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.env import Connection, ExecutionEnv
+from mainspring.tools.builtin.diagnostics.framing import Decoder, FramingError, encode
+from mainspring.tools.builtin.diagnostics.wire import (
+    Configuration,
+    Diagnostic,
+    Initialized,
+    Message,
+    Published,
+    Report,
+    diagnostics_of,
+    uri_of,
+)
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 1.0
+"""Seconds after a failure before the server is started again; doubled with each failure in a row."""
+LONGEST_PAUSE = 300.0
+SETTLE = 0.25
+"""Seconds to wait for more, of a server that does not say which version of a file it is about."""
+MOST_UNASKED = 64 << 20
+"""Bytes that a server may send between two questions; one that sends more is ended."""
+MOST_MISSED = 3
+"""Questions in a row without an answer in time after which a server is started anew."""
+
+
+class LanguageServer(Struct, frozen=True):
+    """A language server to start.
+
+    Attributes:
+        command: The program and its arguments; it talks on standard input and output.
+        languages: Language ids by the endings of file names, as in ``{".py": "python"}``.
+        name: For people; the program if empty.
+        options: What it is given when it starts (``initializationOptions``).
+        settings: What it is given when it asks for its settings, by section.
+    """
+
+    command: tuple[str, ...]
+    languages: dict[str, str]
+    name: str = ""
+    options: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return self.name or self.command[0].rpartition("/")[2]
+
+    def language_of(self, path: str) -> str | None:
+        """The language of a file, if this server is for it."""
+        return next((name for ending, name in self.languages.items() if path.endswith(ending)), None)
+
+
+class _File:
+    """What is known of an open file."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.version = 1
+        self.found: tuple[Diagnostic, ...] | None = None
+        self.about = 0  # the version that `found` is about
+        self.arrived = asyncio.Event()
+
+
+class Client:
+    """A running server and the files that are open in it. Nothing here raises; what fails gives no answer."""
+
+    def __init__(self, server: LanguageServer, env: ExecutionEnv) -> None:
+        self.server = server
+        self._env = env
+        self._connection: Connection | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[bool] | None = None
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._count = 0
+        self._files: dict[str, _File] = {}
+        self._unasked = 0
+        self._failures = 0
+        self._missed = 0
+        self._not_before = 0.0
+        self._pulls = False
+        self._turn = asyncio.Lock()
+
+    async def ready(self) -> bool:
+        """Start it if it does not run; whether it runs. Several callers wait for the same start."""
+        if self._connection is not None and self._starting is None:
+            return True
+        if self._starting is None:
+            if time.monotonic() < self._not_before:
+                return False
+            self._starting = asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def diagnose(self, path: str, text: str) -> tuple[Diagnostic, ...] | None:
+        """What it says of a file with this text; ``None`` if it does not run. May take for ever: set a limit."""
+        async with self._turn:
+            if not await self.ready():
+                return None
+            self._unasked = 0
+            connection = self._connection
+            file = self._files.get(path)
+            try:
+                if file is None:
+                    file = self._files[path] = _File(text)
+                    await self._open(path, file)
+                elif file.text != text:
+                    await self._change(path, file, text)
+                elif file.found is not None and file.about >= file.version:
+                    return file.found
+                found = await (self._pull(path) if self._pulls else self._pushed(file))
+            except OSError:
+                await self._fail(connection)
+                return None
+            self._missed = self._failures = 0
+            return found
+
+    def known(self, path: str) -> bool:
+        """Whether a file is open in it."""
+        return path in self._files
+
+    async def missed(self) -> None:
+        """Note that an answer did not come in time; one that never answers is started anew."""
+        self._missed += 1
+        if self._missed >= MOST_MISSED:
+            self._missed = 0
+            await self._fail(self._connection)
+
+    # --- starting and failing ---------------------------------------------------------------------------------------
+
+    async def _start(self) -> bool:
+        try:
+            name, *arguments = self.server.command
+            program = await self._env.find_program(name) or name  # also those beside the running Python
+            self._connection = await self._env.connect([program, *arguments], cwd=self._env.cwd)
+            self._reader = asyncio.ensure_future(self._read(self._connection))
+            root = uri_of(self._env.cwd)
+            answer = await self._ask(
+                "initialize",
+                {
+                    "processId": None,
+                    "rootUri": root,
+                    "rootPath": self._env.cwd,
+                    "workspaceFolders": [{"uri": root, "name": self._env.cwd.rpartition("/")[2]}],
+                    "initializationOptions": self.server.options,
+                    "capabilities": _CAPABILITIES,
+                },
+            )
+            self._pulls = _as(Initialized, answer, Initialized()).capabilities.diagnostic_provider is not None
+            await self._tell("initialized", {})
+            return True
+        except OSError:
+            await self._fail(self._connection)
+            return False
+        finally:
+            self._starting = None
+
+    async def _fail(self, connection: Connection | None) -> None:
+        """Let go of it, unless that was done already; it is started again after a pause that grows."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        reader, self._reader = self._reader, None
+        files, self._files = self._files, {}
+        waiting, self._waiting = self._waiting, {}
+        for file in files.values():
+            file.arrived.set()
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionError("the language server has ended"))
+        pause = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause
+        if reader is not None and reader is not asyncio.current_task():
+            reader.cancel()
+        if connection is not None:
+            await connection.aclose()
+
+    # --- files ------------------------------------------------------------------------------------------------------
+
+    async def _open(self, path: str, file: _File) -> None:
+        document = {
+            "uri": uri_of(path),
+            "languageId": self.server.language_of(path) or "",
+            "version": file.version,
+            "text": file.text,
+        }
+        await self._tell("textDocument/didOpen", {"textDocument": document})
+
+    async def _change(self, path: str, file: _File, text: str) -> None:
+        file.text = text
+        file.version += 1
+        file.arrived.clear()
+        document = {"uri": uri_of(path), "version": file.version}
+        await self._tell("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
+        await self._tell("textDocument/didSave", {"textDocument": {"uri": uri_of(path)}, "text": text})
+
+    async def _pull(self, path: str) -> tuple[Diagnostic, ...]:
+        answer = await self._ask("textDocument/diagnostic", {"textDocument": {"uri": uri_of(path)}})
+        found = diagnostics_of(_as(Report, answer, Report()).items)
+        file = self._files.get(path)
+        if file is not None:
+            file.found, file.about = found, file.version
+        return found
+
+    async def _pushed(self, file: _File) -> tuple[Diagnostic, ...]:
+        while True:
+            await file.arrived.wait()
+            if self._connection is None:
+                raise ConnectionError("the language server has ended")
+            if file.found is not None and file.about >= file.version:
+                return file.found
+            file.arrived.clear()
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> Any:
+        self._count += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._count] = future
+        await self._send({"id": self._count, "method": method, "params": params})
+        return await future
+
+    async def _tell(self, method: str, params: dict[str, Any]) -> None:
+        await self._send({"method": method, "params": params})
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if self._connection is None:
+            raise ConnectionError("the language server has ended")
+        await self._connection.write(encode(message))
+
+    async def _read(self, connection: Connection) -> None:
+        decoder = Decoder()
+        try:
+            while data := await connection.read():
+                self._unasked += len(data)
+                if self._unasked > MOST_UNASKED:
+                    break
+                for message in decoder.feed(data):
+                    await self._take(message)
+        except (FramingError, OSError):
+            pass
+        await self._fail(connection)
+
+    async def _take(self, message: Message) -> None:
+        if message.method is None:
+            future = self._waiting.pop(message.id, None) if isinstance(message.id, int) else None
+            if future is not None and not future.done():
+                future.set_result(message.result)
+        elif message.id is not None:
+            await self._send({"id": message.id, "result": self._answer(message.method, message.params)})
+        elif message.method == "textDocument/publishDiagnostics":
+            self._publish(_as(Published, message.params, Published()))
+
+    def _answer(self, method: str, params: Any) -> Any:
+        """The answer to what the server asks: its settings; to all else nothing."""
+        if method == "workspace/configuration":
+            items = _as(Configuration, params, Configuration()).items
+            return [self.server.settings.get(item.section, {}) for item in items]
+        return None
+
+    def _publish(self, news: Published) -> None:
+        file = next((f for path, f in self._files.items() if uri_of(path) == news.uri), None)
+        if file is None:
+            return
+        found = diagnostics_of(news.diagnostics)
+        if news.version is not None:
+            if news.version >= file.version:
+                file.found, file.about = found, file.version
+                file.arrived.set()
+            return
+        file.found = found
+        current = file.version
+
+        def settled() -> None:
+            if file.found is found and file.version == current:
+                file.about = current
+                file.arrived.set()
+
+        asyncio.get_running_loop().call_later(SETTLE, settled)
+
+
+_CAPABILITIES: dict[str, Any] = {
+    "workspace": {"configuration": True, "workspaceFolders": True},
+    "textDocument": {
+        "synchronization": {"didSave": True},
+        "publishDiagnostics": {"versionSupport": True},
+        "diagnostic": {},
+    },
+    "general": {"positionEncodings": ["utf-16"]},
+}
+
+
+def _as(kind: type[T], value: Any, otherwise: T) -> T:
+    """A value in a shape; ``otherwise`` if it has another one."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return otherwise

@@ -1,0 +1,185 @@
+"""A tool that changes files, followed by what language servers say of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from mainspring.env import ExecutionEnv
+from mainspring.env.paths import shown
+from mainspring.env.text import displayable, read_document
+from mainspring.tools.builtin.diagnostics.client import Client, LanguageServer
+from mainspring.tools.builtin.diagnostics.wire import Diagnostic
+from mainspring.tools.tool import Tool, ToolContext, ToolResult, as_result
+
+LIMIT = 3.0
+"""Seconds that a result waits for the servers; what comes later is told with the next change."""
+MOST_TOLD = 10
+_MOST_BYTES = 1 << 20
+_LONGEST_MESSAGE = 300
+_KEY = "language-servers"
+
+
+def with_diagnostics(tool: Tool, servers: Sequence[LanguageServer], *, limit: float = LIMIT) -> Tool:
+    """The same tool, whose result also tells the problems that a change brought.
+
+    Servers are started at the first change of a file of theirs, one of each per environment, and end with it. A server that is
+    missing, fails or is slow changes nothing but that there is less to tell.
+
+    Args:
+        tool: A tool that says what it writes (`Tool.access`): ``write_file``, ``edit``, ``multi_edit``, ``apply_patch``.
+        servers: The servers.
+        limit: Seconds that a result waits for them.
+    """
+
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        watched = await _watched(tool, arguments, ctx, servers)
+        for watch, path in watched:
+            await _note_before(watch, path, ctx)
+        result = as_result(await tool.execute(arguments, ctx))
+        if not watched or result.is_error or not result.metadata.get("changed", True):
+            return result
+        return await _told(ctx, result, watched, limit)
+
+    return replace(tool, execute=execute)
+
+
+class _Watch:
+    """A client, and what it said of each file before the change that is not told yet."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.loop = asyncio.get_running_loop()
+        self.before: dict[str, tuple[Diagnostic, ...] | None] = {}
+        self.tasks: dict[str, asyncio.Task[tuple[Diagnostic, ...] | None]] = {}
+
+
+def _watches(env: ExecutionEnv, server: LanguageServer) -> _Watch:
+    held: dict[tuple[str, ...], _Watch] = env.scratch.setdefault(_KEY, {})
+    watch = held.get(server.command)
+    if watch is None or watch.loop is not asyncio.get_running_loop():  # One of another loop has ended with that.
+        watch = held[server.command] = _Watch(Client(server, env))
+    return watch
+
+
+async def _watched(
+    tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, servers: Sequence[LanguageServer]
+) -> list[tuple[_Watch, str]]:
+    """The files that the call is going to write and for which there is a server."""
+    found: dict[str, None] = {}
+    for access in tool.access(arguments) if tool.access else ():
+        if access.scope == "fs-write":
+            try:
+                found[await ctx.resolve(access.resource)] = None
+            except OSError:
+                continue  # the tool will tell
+    return [(_watches(ctx.env, server), path) for path in found for server in servers if server.language_of(path)]
+
+
+async def _text(ctx: ToolContext, path: str) -> str | None:
+    try:
+        data = await ctx.env.read_bytes(path, limit=_MOST_BYTES + 1)
+    except OSError:
+        return None
+    document = await asyncio.to_thread(read_document, data) if len(data) <= _MOST_BYTES else None
+    return None if document is None else displayable(document.text)
+
+
+async def _note_before(watch: _Watch, path: str, ctx: ToolContext) -> None:
+    """Let the server look at a file that it does not know yet, as it is before the change; nobody waits for that."""
+    if watch.client.known(path) or path in watch.tasks:
+        return
+    text = await _text(ctx, path)
+    if text is None:
+        watch.before[path] = ()  # a new file: every problem is new
+        watch.tasks[path] = asyncio.ensure_future(_started(watch.client))
+    else:
+        watch.tasks[path] = asyncio.ensure_future(watch.client.diagnose(path, text))
+
+
+async def _started(client: Client) -> None:
+    await client.ready()
+
+
+async def _told(
+    ctx: ToolContext, result: ToolResult, watched: Sequence[tuple[_Watch, str]], limit: float
+) -> ToolResult:
+    texts = {path: await _text(ctx, path) for _, path in watched}
+    jobs = [
+        asyncio.ensure_future(_changed(watch, path, text))
+        for watch, path in watched
+        if (text := texts[path]) is not None
+    ]
+    if not jobs:
+        return result
+    _, late = await asyncio.wait(jobs, timeout=limit)
+    for job in late:
+        job.cancel()
+    if late:
+        for watch in dict.fromkeys(watch for watch, _ in watched):
+            await watch.client.missed()
+    found = [job.result() for job in jobs if job not in late]
+    told = [entry for entry in found if entry is not None]
+    notes = [note for watch, path, new, gone in told if (note := _note(watch, shown(path, ctx.env.cwd), new, gone))]
+    diagnostics = [
+        {"path": path, "server": watch.client.server.title, "line": d.line, "column": d.column, "severity": d.severity,
+         "message": d.message, "code": d.code}
+        for watch, path, new, _ in told
+        for d in new
+    ]  # fmt: skip
+    metadata = {**result.metadata, "diagnostics": diagnostics, "diagnostics_late": bool(late)}
+    output = result.output
+    if notes and isinstance(output, str):
+        output = "\n".join([output, *notes])
+    return replace(result, output=output, metadata=metadata)
+
+
+_News = tuple[_Watch, str, list[Diagnostic], int]
+
+
+async def _changed(watch: _Watch, path: str, text: str) -> _News | None:
+    """What is new in a file, and how many problems are gone, since it was last told."""
+    task = watch.tasks.get(path)
+    if task is not None:
+        before = await asyncio.shield(task)
+        watch.tasks.pop(path, None)
+        watch.before.setdefault(path, before)
+    after = await watch.client.diagnose(path, text)
+    if after is None:
+        return None
+    before = watch.before.get(path)
+    watch.before[path] = after
+    if before is None:
+        return watch, path, [], 0  # nothing to compare with; from now on there is
+    left = Counter(d.key for d in before)
+    new: list[Diagnostic] = []
+    for diagnostic in after:
+        if left[diagnostic.key] > 0:
+            left[diagnostic.key] -= 1
+        else:
+            new.append(diagnostic)
+    return watch, path, new, sum(left.values())
+
+
+def _note(watch: _Watch, name: str, new: Sequence[Diagnostic], gone: int) -> str:
+    """New problems in words: errors first, not too many."""
+    serious = [d for d in new if d.severity in ("error", "warning")]
+    if not serious:
+        return ""
+    ranked = sorted(serious, key=lambda d: (d.severity != "error", d.line, d.column))
+    lines = [f"{d.line}:{d.column} {d.severity}: {_short(d)}" for d in ranked[:MOST_TOLD]]
+    if len(ranked) > MOST_TOLD:
+        lines.append(f"and {len(ranked) - MOST_TOLD} more")
+    count = f"{len(ranked)} new problem{'' if len(ranked) == 1 else 's'}"
+    fixed = f", {gone} gone" if gone else ""
+    return displayable("\n".join([f"[{watch.client.server.title}: {count} in {name}{fixed}]", *lines]))
+
+
+def _short(diagnostic: Diagnostic) -> str:
+    text = " ".join(diagnostic.message.split())
+    text = text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+    return f"{text} ({diagnostic.code})" if diagnostic.code else text

@@ -1,0 +1,177 @@
+"""Language servers after a change: what is told, and that none of them can hold or spoil the change."""
+
+import asyncio
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.tools import Tool, ToolContext
+from mainspring.tools.builtin import apply_patch, edit, write_file
+from mainspring.tools.builtin.diagnostics import LanguageServer, with_diagnostics
+from mainspring.tools.builtin.diagnostics.framing import Decoder, FramingError, encode
+from mainspring.tools.builtin.diagnostics.wire import diagnostics_of, uri_of
+from tests.processes import ended
+
+FAKE = str(Path(__file__).with_name("language_server.py"))
+
+
+def fake(mode: str) -> LanguageServer:
+    return LanguageServer((sys.executable, FAKE, mode), {".txt": "text"}, "fake", settings={"x": {"a": 1}})
+
+
+def tools(*servers: LanguageServer, limit: float = 8.0) -> tuple[Tool, Tool]:
+    return with_diagnostics(write_file, servers, limit=limit), with_diagnostics(edit, servers, limit=limit)
+
+
+@pytest.mark.covers("BYD-22")
+@pytest.mark.parametrize("mode", ["push", "versions", "pull"])
+async def test_only_what_a_change_brought_is_told(ctx: ToolContext, project: Path, mode: str) -> None:
+    write, change = tools(fake(mode))
+    await asyncio.to_thread((project / "a.txt").write_text, "bad old\nfine\n")
+    first = await change(ctx, path="a.txt", old_string="fine", new_string="bad new")
+    assert first.text == (
+        "Edited a.txt: 1 replacement at line 2 (+1 -1 lines).\n[fake: 1 new problem in a.txt]\n2:1 error: bad new (B1)"
+    )
+    moved = await change(ctx, path="a.txt", old_string="bad old\n", new_string="x\ny\nbad old\n")
+    assert moved.text == "Edited a.txt: 1 replacement at line 1 (+2 -0 lines)."
+    assert moved.metadata["diagnostics"] == []
+    swapped = await change(ctx, path="a.txt", old_string="bad new", new_string="bad newer")
+    assert swapped.text.endswith("[fake: 1 new problem in a.txt, 1 gone]\n4:1 error: bad newer (B1)")
+    created = await write(ctx, path="b.txt", content="bad\n" * 12)
+    assert "[fake: 12 new problems in b.txt]\n1:1 error: bad (B1)\n" in created.text
+    assert created.text.endswith("\nand 2 more")
+    assert len(created.metadata["diagnostics"]) == 12
+
+
+@pytest.mark.covers("BYD-22")
+async def test_files_without_a_server_and_failed_changes_ask_nobody(ctx: ToolContext) -> None:
+    write, change = tools(fake("push"))
+    result = await write(ctx, path="a.py", content="bad")
+    assert "diagnostics" not in result.metadata
+    assert (await change(ctx, path="none.txt", old_string="a", new_string="b")).is_error
+
+
+async def test_a_patch_over_several_files_is_looked_at_whole(ctx: ToolContext) -> None:
+    tool = with_diagnostics(apply_patch, [fake("push")], limit=8)
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+bad a\n*** Add File: b.txt\n+bad b\n*** Add File: c.py\n+bad c\n*** End Patch"
+    result = await tool(ctx, patch=patch)
+    assert "new problem in a.txt]\n1:1 error: bad a" in result.text
+    assert "new problem in b.txt]\n1:1 error: bad b" in result.text
+    assert "bad c" not in result.text
+
+
+@pytest.mark.covers("BYD-22")
+@pytest.mark.parametrize("mode", ["hang", "crash", "garbage", "silent", "flood"])
+async def test_a_server_that_misbehaves_never_holds_the_change(ctx: ToolContext, project: Path, mode: str) -> None:
+    write, _ = tools(fake(mode), limit=0.5)
+    for i in range(5):
+        began = time.monotonic()
+        result = await write(ctx, path="a.txt", content=f"bad {i}\n")
+        assert time.monotonic() - began < 3
+        assert result.text.startswith(("Created a.txt", "Updated a.txt"))
+        assert "new problem" not in result.text
+    await ctx.env.aclose()
+
+
+@pytest.mark.covers("BYD-22")
+async def test_a_server_that_crashed_is_started_again_after_a_pause(
+    ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.tools.builtin.diagnostics.client.FIRST_PAUSE", 0.0)
+    write, change = tools(fake("crash once"))
+    assert "new problem" in (await write(ctx, path="a.txt", content="bad one\n")).text
+    assert "new problem" not in (await change(ctx, path="a.txt", old_string="one", new_string="two")).text
+    again = await change(ctx, path="a.txt", old_string="two", new_string="three")
+    assert "[fake: 1 new problem in a.txt, 1 gone]\n1:1 error: bad three (B1)" in again.text
+
+
+@pytest.mark.covers("BYD-22")
+async def test_pauses_between_starts_grow(ctx: ToolContext) -> None:
+    write, _ = tools(fake("crash"))
+    for i in range(4):
+        await write(ctx, path="a.txt", content=f"{i}\n")
+    [watch] = ctx.env.scratch["language-servers"].values()
+    assert watch.client._failures == 1  # it was not started again within the first second
+    assert watch.client._not_before > time.monotonic()
+
+
+async def test_a_server_that_is_not_installed_is_no_trouble(ctx: ToolContext) -> None:
+    write, _ = tools(LanguageServer(("no-such-language-server",), {".txt": "text"}))
+    assert (await write(ctx, path="a.txt", content="x\n")).text == "Created a.txt (1 line, 2 bytes)."
+    memory = ToolContext(env=MemoryEnv())
+    assert (await write(memory, path="a.txt", content="x\n")).text == "Created a.txt (1 line, 2 bytes)."
+
+
+@pytest.mark.covers("BYD-22")
+async def test_servers_end_with_their_environment(local_env: LocalEnv) -> None:
+    write, _ = tools(fake("push"))
+    await write(ToolContext(env=local_env), path="a.txt", content="bad\n")
+    [watch] = local_env.scratch["language-servers"].values()
+    pid = watch.client._connection.pid
+    await local_env.aclose()
+    assert ended(pid)
+
+
+REAL = [
+    pytest.param(("pylsp",), "undefined name 'nowhere'", id="pylsp"),
+    pytest.param(("pyright-langserver", "--stdio"), '"nowhere" is not defined', id="pyright"),
+]
+
+
+@pytest.mark.covers("BYD-22")
+@pytest.mark.parametrize(("command", "told"), REAL)
+async def test_real_servers(ctx: ToolContext, command: tuple[str, ...], told: str) -> None:
+    beside = Path(sys.executable).with_name(command[0])
+    if not (await asyncio.to_thread(beside.exists) or shutil.which(command[0])):
+        pytest.skip(f"{command[0]} is not installed")
+    write, change = tools(LanguageServer(command, {".py": "python"}), limit=15)
+    assert "new problem" not in (await write(ctx, path="a.py", content="import os\n\nprint(os.sep)\n")).text
+    broken = await change(ctx, path="a.py", old_string="os.sep", new_string="nowhere, os")
+    assert told in broken.text
+    assert "3:7 error" in broken.text
+    fixed = await change(ctx, path="a.py", old_string="nowhere, os", new_string="os.sep")
+    assert "new problem" not in fixed.text
+
+
+# --- messages -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["method", "result"]), st.text())), st.integers(1, 50))
+def test_messages_are_whole_wherever_the_bytes_are_cut(messages: list[dict[str, Any]], size: int) -> None:
+    data = b"".join(map(encode, messages))
+    decoder = Decoder()
+    found = [m for i in range(0, len(data), size) for m in decoder.feed(data[i : i + size])]
+    assert [m.method for m in found] == [m.get("method") for m in messages]
+    assert [m.result for m in found] == [m.get("result") for m in messages]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"x" * 5000, b"Hello: 3\r\n\r\nabc", b"Content-Length: 99999999999\r\n\r\n", b"Content-Length: 3\r\n\r\n[1]",
+     b"Content-Length: 3\r\n\r\n{{{", b"Content-Length: -1\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_message_is_told(data: bytes) -> None:
+    with pytest.raises(FramingError):
+        Decoder().feed(data)
+
+
+@given(
+    st.lists(
+        st.recursive(
+            st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+        )
+    )
+)
+def test_diagnostics_of_any_form_are_read(items: list[Any]) -> None:
+    diagnostics_of(items)
+
+
+def test_a_path_becomes_a_uri() -> None:
+    assert uri_of("/a b/ü#.py") == "file:///a%20b/%C3%BC%23.py"
