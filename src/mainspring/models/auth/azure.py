@@ -81,9 +81,7 @@ def _cli_token(out: bytes) -> Token:
     expires = as_number(told.get("expires_on"))
     if expires is None and isinstance(told.get("expiresOn"), str):
         try:
-            expires = datetime.fromisoformat(
-                told["expiresOn"]
-            ).timestamp()  # local time, in older versions the only one
+            expires = datetime.fromisoformat(told["expiresOn"]).timestamp()  # In local time; all that older ones tell.
         except ValueError:
             expires = None
     return Token(value, expires)

@@ -45,7 +45,7 @@ MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
 KEY_HEADER = "api-key"
 
 CHAT = Dialect(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
-"""What Azure accepts over Chat Completions."""
+"""What Azure accepts over Chat Completions. Models that do not reason have the older name of the reply cap in this version."""
 
 _AUTH = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
 _LIKE_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
@@ -105,7 +105,7 @@ def build(config: ProviderConfig) -> HttpModel:
         key_header=KEY_HEADER,
     )
     if never_reasons(NAME, place.model):
-        profile = replace(profile, dialect=replace(profile.dialect, efforts=()))
+        profile = replace(profile, dialect=replace(profile.dialect, efforts=(), max_tokens_field="max_tokens"))
     return HttpModel(profile, ChatCompletions(), resolver, timeouts=timeouts(config))
 
 

@@ -74,6 +74,11 @@ async def test_endpoint_deployment_and_key_make_a_chat_model() -> None:
     assert await given(model) == {"api-key": "k"}
     assert (model.provider, model.model) == ("azure", "my gpt")
     assert versions.AZURE_CHAT == "2024-06-01"
+    caps = [
+        http(create_model("azure", endpoint=ROOT, deployment=name, api_key="k")).profile.dialect.max_tokens_field
+        for name in ("gpt-4o", "gpt-5-mini", "my gpt")
+    ]
+    assert caps == ["max_tokens", "max_completion_tokens", "max_completion_tokens"]
 
 
 @pytest.mark.covers("PRV-11", "PRV-12", "PRV-35")
