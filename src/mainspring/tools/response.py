@@ -87,18 +87,6 @@ def to_tool_response(result: ToolResult) -> ToolResponse:
     return SuccessResponse(result.output, result.title or result.text.partition("\n")[0])
 
 
-def read_tool_response(value: object) -> ToolResponse | None:
-    """The response that a mapping (or its JSON text) spells, as ``{"success": false, "error": ..., "message": ...}``."""
-    fields = _mapping(value)
-    if fields is None or not isinstance(fields.get("success"), bool):
-        return None
-    message = fields.get("message")
-    text = message if isinstance(message, str) else ""
-    if fields["success"]:
-        return SuccessResponse(fields.get("result"), text) if "result" in fields else None
-    return ErrorResponse(as_error_code(fields["error"]), text) if "error" in fields else None
-
-
 class AssistRequest(Struct, frozen=True, kw_only=True):
     """What a tool wants a model for. Tools never call one themselves: they return this, and the agent decides.
 

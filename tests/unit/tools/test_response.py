@@ -1,7 +1,6 @@
 """`ToolResponse` and the requests for a model's help, to and from the results that the agent works with."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from mainspring.tools.response import (
     SuccessResponse,
     assist_request,
     error_response,
-    read_tool_response,
     success_response,
     to_tool_response,
 )
@@ -63,24 +61,6 @@ def test_a_tool_may_return_a_response_and_its_failure_counts_as_one() -> None:
 def test_a_failure_comes_back_from_a_result_as_it_was(code: ToolErrorCode, message: str) -> None:
     response = ErrorResponse(code, message)
     assert to_tool_response(response.to_tool_result()) == response
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ({"success": True, "result": 3, "message": "m"}, SuccessResponse(3, "m")),
-        ('{"success": false, "error": "TIMEOUT", "message": "late"}', ErrorResponse(ToolErrorCode.TIMEOUT, "late")),
-        ({"success": False, "error": "odd", "message": 4}, ErrorResponse(ToolErrorCode.UNKNOWN, "")),
-        ({"success": "yes", "result": 3}, None),
-        ({"success": True}, None),
-        ({"success": False}, None),
-        ("[1]", None),
-        ("{broken", None),
-        (None, None),
-    ],
-)
-def test_responses_are_read_from_mappings_and_their_json(value: Any, expected: Any) -> None:
-    assert read_tool_response(value) == expected
 
 
 REQUEST = {"action": "LLM_ASSIST_REQUIRED", "prompt": "Summarize: ...", "message": "too long"}

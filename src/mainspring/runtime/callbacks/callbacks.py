@@ -112,8 +112,3 @@ class AgentCallbacks(Struct, frozen=True, kw_only=True, eq=False):
                 raise TypeError(
                     f"{name} is async; it must be a plain function that returns at once (start a task in it)"
                 )
-
-    @property
-    def any_set(self) -> bool:
-        """Whether there is anything to call."""
-        return any(getattr(self, name) is not None for name in self.__struct_fields__)
