@@ -263,6 +263,15 @@ def test_odd_json_is_read() -> None:
     assert last.message.text == "a\tb \ufffd"
 
 
+def test_the_mark_of_the_end_that_gateways_add_is_no_end_of_the_answer() -> None:
+    done = b"data: [DONE]\n\n"
+    last = events(sse(chunk({"text": "Hi"}, finish="STOP")) + done)[-1]
+
+    assert isinstance(last, Done)
+    with pytest.raises(NetworkError, match="ended before"):
+        events(sse(chunk({"text": "Hi"})) + done)
+
+
 def test_only_the_first_candidate_counts() -> None:
     two = {
         "candidates": [

@@ -148,6 +148,48 @@ async def test_it_answers_over_http_and_fails_with_the_right_code(name: str) -> 
         await create_model(f"{name}:m", base_url="http://127.0.0.1:1/v1").complete(ASK)
 
 
+OWN_SERVERS = [
+    ("local", "MAINSPRING_LOCAL_BASE_URL", "http://localhost:11434/v1", "not-needed"),
+    ("ollama", "OLLAMA_HOST", "http://localhost:11434", ""),
+]
+
+
+@pytest.mark.covers("PRV-19", "PRV-20", "PRV-32", "PRV-36")
+@pytest.mark.parametrize(("name", "variable", "url", "key"), OWN_SERVERS)
+async def test_servers_of_ones_own_need_nothing(
+    name: str, variable: str, url: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for empty in ({}, {"base_url": "", "model": " ".strip(), "api_key": ""}):
+        made = http(await create_model_provider({"provider": name, **empty}))
+        assert (made.provider, made.model, made.profile.base_url) == (name, "llama3.3:latest", url)
+        assert await key_of(made) == key
+    monkeypatch.setenv(variable, "http://box:9000/v1" if name == "local" else "http://box:9000")
+    assert http(create_model(name)).profile.base_url == ("http://box:9000/v1" if name == "local" else "http://box:9000")
+    assert http(create_model(name, base_url="http://other:1")).profile.base_url == "http://other:1"
+    with pytest.raises(ProviderConfigError, match="must begin with http"):
+        create_model(name, base_url="ftp://box")
+
+
+@pytest.mark.covers("PRV-26", "PRV-32", "PRV-04", "PRV-36")
+async def test_a_compatible_host_needs_all_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {"base_url": "https://h.example/v1", "model": "m", "api_key": "k"}
+    made = http(await create_model_provider({"provider": "compatible", **whole}))
+    assert (made.provider, made.model, made.profile.base_url) == ("compatible", "m", "https://h.example/v1")
+    for missing, text in (
+        ("base_url", "OPENAI_COMPATIBLE_BASE_URL"),
+        ("model", "needs a model"),
+        ("api_key", "API_KEY"),
+    ):
+        for value in ("", None):
+            with pytest.raises(ProviderConfigError, match=text) as caught:
+                await create_model_provider({"provider": "compatible", **whole, missing: value})
+            assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
+    monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", "https://env.example/v1")
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "from-environment")
+    made = http(create_model("compatible:m"))
+    assert (made.profile.base_url, await key_of(made)) == ("https://env.example/v1", "from-environment")
+
+
 # --- what each does of its own -----------------------------------------------------------------------------------------
 
 

@@ -101,7 +101,7 @@ class GeminiDecoder:
     def __init__(self, profile: Profile) -> None:
         self.draft = Draft(profile.provider, profile.model)
         self.complete = False
-        self.ended = False  # Nothing marks the end of a stream but its end.
+        self.ended = False
         self._tally = _Tally(profile.info)
         self.draft.count = self._tally.usage
         self._errors = AnswerErrors(self.draft, profile)
@@ -117,6 +117,9 @@ class GeminiDecoder:
         try:
             chunk = decode_chunk(data)
         except (msgspec.DecodeError, UnicodeError):
+            if data == b"[DONE]":  # Google sends none; gateways do.
+                self.ended = True
+                return
             chunk = self._loosely(data)
         counts = chunk.usage_metadata
         if counts is not None and (counts.total_token_count or counts.prompt_token_count):
