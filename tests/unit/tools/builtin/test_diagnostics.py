@@ -162,13 +162,21 @@ def test_what_is_no_message_is_told(data: bytes) -> None:
         Decoder().feed(data)
 
 
-@given(
-    st.lists(
-        st.recursive(
-            st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-        )
-    )
+PLACES = st.fixed_dictionaries(
+    {}, optional={"line": st.integers(-1, 3), "character": st.sampled_from([0, 1, "x", None])}
 )
+ITEMS = st.fixed_dictionaries(
+    {},
+    optional={
+        "range": st.fixed_dictionaries({}, optional={"start": PLACES | st.none()}),
+        "message": st.sampled_from(["m", 1, None]),
+        "severity": st.sampled_from([0, 1, 4, 9, -2, "x", None]),
+        "code": st.sampled_from([7, "c", True, None]),
+    },
+)
+
+
+@given(st.lists(ITEMS | st.none() | st.integers(), max_size=4))
 def test_diagnostics_of_any_form_are_read(items: list[Any]) -> None:
     diagnostics_of(items)
 
