@@ -44,6 +44,8 @@ _NUDGE = (
     "Give the same answer again by calling the tool {tool}. If you cannot call tools, reply with nothing but one JSON value that "
     "fits this schema:\n{schema}"
 )
+_OFFER = 50  # behind those who choose tools, before those who count what is sent
+_TAKE = 1  # behind the application's own gates, before those that know only registered tools
 _SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
 
 
@@ -100,13 +102,9 @@ class StructuredOutput:
         removers = [
             bus.on(SessionStart, self._begin),
             bus.on(SessionTurns, self._heard),
-            bus.on(
-                TurnBefore, self._offer, order=50
-            ),  # behind those who choose tools, before those who count what is sent
+            bus.on(TurnBefore, self._offer, order=_OFFER),
             bus.on(TurnAfter, self._look),
-            bus.on(
-                ToolGate, self._take, order=1
-            ),  # behind the application's own gates, before all that know registered tools
+            bus.on(ToolGate, self._take, order=_TAKE),
             bus.on(ModelErrorHook, self._refused),
             bus.on(SessionEnd, self._end, order=-50),
         ]
@@ -123,7 +121,9 @@ class StructuredOutput:
         if self.error:
             text = run.text or self._text
             return replace(run, text=text, output=text, output_error=self.error, stats=stats)
-        return replace(run, output=self.output, stats=stats)
+        # An answer on the last turn that a limit allows is an answer: there was nothing more to ask.
+        status = "completed" if run.status in ("max_turns", "max_tokens", "max_cost") else run.status
+        return replace(run, status=status, output=self.output, stats=stats)
 
     # --- one run ----------------------------------------------------------------------------------------------------
 
@@ -134,6 +134,7 @@ class StructuredOutput:
         """Somebody spoke after the answer was given: another one is wanted."""
         if hook.source in ("steer", "follow_up"):
             self._accepted = self._gave_up = False
+            self.output = None
 
     def _offer(self, hook: TurnBefore) -> None:
         request = hook.request
@@ -144,7 +145,7 @@ class StructuredOutput:
         if self._accepted or self._gave_up:
             hook.stop = hook.stop or "completed"
             return
-        if request.tools is not self._tools[0] or not self._tools[1]:
+        if request.tools is not self._tools[0]:  # else the same object, so that it is encoded once
             self._tools = (request.tools, (*request.tools, self._spec))
         # A model that reasons must not be made to call a tool, some hosts say; it is asked to.
         thinks = request.thinking not in (None, "off") or request.thinking_budget is not None
@@ -165,16 +166,17 @@ class StructuredOutput:
             return
         if not message.text.strip():  # the loop asks again, so often as it does for any run
             return
-        found = [a for a in map(self.target.of_value, json_values(message.text)) if a.error is None]
+        cut_off = message.stop_reason == "max_tokens"
+        answers = [self.target.of_value(value) for value in json_values(message.text)]
+        found = [a for a in answers if a.error is None]
         self.attempts += 1
-        if len(found) == 1 and message.stop_reason != "max_tokens":
+        if len(found) == 1 and not cut_off:
             self._accept(found[0])
-        else:
-            many = "it holds several answers" if found else "it holds no JSON value that fits the schema"
-            error = "it was cut off at the output limit" if message.stop_reason == "max_tokens" else many
-            if self._may_go_on(error):
-                self._force = True
-                hook.continue_with = _NUDGE.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
+            return
+        error = "it was cut off at the output limit" if cut_off else _problem(answers, found)
+        if self._may_go_on(error):
+            self._force = True
+            hook.continue_with = _NUDGE.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
 
     def _answer(self, call: ToolUseBlock) -> Answer:
         return self.target.of_call(call.input if call.raw_input is None else call.raw_input)
@@ -226,3 +228,12 @@ class StructuredOutput:
     def _schema_text(self) -> str:
         text = msgspec.json.encode(self.target.schema).decode()
         return text if len(text) <= _SCHEMA_CHARACTERS else f"(that of the arguments of {OUTPUT_TOOL})"
+
+
+def _problem(answers: Sequence[Answer], fitting: Sequence[Answer]) -> str:
+    """Why an answer in text was not taken."""
+    if fitting:
+        return f"it holds {len(fitting)} values that fit the schema, where one is wanted"
+    if len(answers) == 1:
+        return answers[0].error or ""
+    return "it holds no JSON value that fits the schema"

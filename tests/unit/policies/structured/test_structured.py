@@ -162,7 +162,7 @@ async def test_the_first_answer_that_fits_counts_and_calls_beside_it_still_run()
 async def test_several_values_in_a_text_are_no_answer() -> None:
     one = agent('{"name": "Ann", "age": 4} or {"name": "Bob", "age": 5}', give(ANN))
     assert (await one.run("go")).output == Person("Ann", 4)
-    assert "several answers" in requests(one)[1].messages[-1].text
+    assert "2 values that fit" in requests(one)[1].messages[-1].text
 
 
 @pytest.mark.covers("BYD-15")
@@ -229,11 +229,23 @@ async def test_answers_that_a_gate_always_refuses_do_not_go_on_for_ever() -> Non
     assert "the call was refused" in result.output_error
 
 
+async def test_text_with_a_value_that_does_not_fit_is_told_what_is_wrong_with_it() -> None:
+    one = agent('{"name": "Ann", "age": "old"}', give(ANN))
+    assert (await one.run("go")).output == Person("Ann", 4)
+    assert "old" in requests(one)[1].messages[-1].text.partition("schema")[0]
+
+
 async def test_whoever_speaks_after_the_answer_gets_another_one() -> None:
     one = agent(give(ANN), give(name="Bob", age=5))
     one.on("tool-results:after", lambda hook: one.steer("no, Bob") if len(requests(one)) == 1 else None)
     result = await one.run("go")
     assert result.output == Person("Bob", 5)
+
+    two = agent(give(ANN), behavior=Behavior(schema=Person, max_turns=1))
+    two.on("tool-results:after", lambda hook: two.steer("no, Bob"))
+    result = await two.run("go")
+    assert result.stats.output == Person("Ann", 4)  # at a limit the message waits, and the answer stands
+    assert result.status == "completed"
 
 
 @pytest.mark.covers("BYD-15")
