@@ -40,7 +40,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         text = f"pattern is no valid regular expression: {e}. Escape it, or set literal=true to look for it as it is."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
-    allowed, withheld = await shown_of(ctx, found.path, paths) if found.stat.kind == "directory" else (paths, 0)
+    allowed, withheld = (await shown_of(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)
     return _report(arguments, ctx, found, hits, allowed, withheld)
 
 
