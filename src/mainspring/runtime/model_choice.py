@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from mainspring.models import (
     detect_local_servers,
     embedded,  # loads its parts on use
 )
-from mainspring.models.config import ProviderConfig
+from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.credentials import KEY_VARIABLES
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
@@ -24,7 +25,7 @@ from mainspring.models.providers.common import given_key
 from mainspring.models.providers.openai_style import chat_model
 from mainspring.runtime.environ import env_str
 from mainspring.runtime.outcome import ModelName
-from mainspring.runtime.settings import AppConfig, Settings
+from mainspring.runtime.settings import AppConfig, ProviderSettings, Settings
 
 DETECT_SECONDS = 0.5
 EMBEDDED = "embedded"
@@ -121,7 +122,7 @@ async def _set(settings: Settings, registry: ProviderRegistry, servers: Servers)
 def _named(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
     """The provider that something is set for: a section of the settings, a key or an address in the environment."""
     for name, section in config.providers.sections.items():
-        if section.api_key or section.base_url or section.model:
+        if section.api_key or section.base_url or section.model or section.extra:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
     for name in (*_PREFERRED, local.NAME):
         variables = (*KEY_VARIABLES.get(name, ()), *([_ADDRESSES[name]] if name in _ADDRESSES else []))
@@ -161,12 +162,8 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
     """
     name, model = registry.split(spec) if spec else (registry.default, None)
     section = config.providers.get(name)
-    wanted = ProviderConfig(
-        provider=name,
-        model=model or section.model,
-        api_key=section.api_key,
-        base_url=section.base_url,
-    )
+    given: dict[str, Any] = {field: getattr(section, field) for field in ProviderSettings.__struct_fields__}
+    wanted = as_config({**given, "provider": name, "model": model or section.model})
     try:
         return registry.build(wanted)
     except ModelNotFoundError as error:

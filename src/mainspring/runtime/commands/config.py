@@ -53,14 +53,14 @@ def show_config(place: Place, environ: Mapping[str, str] = os.environ) -> Config
     config = settings.config
     plain: dict[str, Any] = msgspec.to_builtins(config)
     providers: dict[str, Any] = {"default": config.providers.default}
-    providers |= {name: msgspec.to_builtins(section) for name, section in config.providers.sections.items()}
+    providers |= {n: msgspec.to_builtins(section) | section.extra for n, section in config.providers.sections.items()}
     plain["providers"] = providers
     shown: list[Setting] = []
     for key, origin in sorted(settings.origins.items()):
         value: Any = plain
         for part in key.split("."):
             value = value[part]
-        shown.append(Setting(key, MASK if key.endswith(".apiKey") else value, origin))
+        shown.append(Setting(key, MASK if key.endswith((".apiKey", ".headers")) else value, origin))
     files = [settings.home.settings] if settings.home else []
     files += [settings.project_file] if settings.project_file else []
     return Config(settings=tuple(shown), files=tuple(map(str, files)), warnings=settings.warnings)

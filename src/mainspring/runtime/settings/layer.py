@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import FieldInfo, fields
 
 from mainspring.runtime.settings.jsonc import Node, place
-from mainspring.runtime.settings.model import AppConfig, Providers, ProviderSettings
+from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, Providers, ProviderSettings
 
 Path = tuple[str, ...]
 """Where a value belongs, in camelCase: ``("agent", "maxTokens")``."""
@@ -70,8 +70,10 @@ class Checker:
         seen: dict[str, str] = {}
         for key, member in node.members.items():
             name = camel(key)
-            if name not in known:
-                self._unknown(node.keys[key], key, path, list(known))
+            if kind is ProviderSettings and name in OWN_SETTINGS:
+                self._leaf(member, Any, (*path, name))
+            elif name not in known:
+                self._unknown(node.keys[key], key, path, [*known, *(OWN_SETTINGS if kind is ProviderSettings else ())])
             elif name in seen:
                 self.problems.append(Problem(node.keys[key], f"{key} and {seen[name]} are the same setting"))
             else:
@@ -181,6 +183,7 @@ def type_of(path: Path) -> Any:
     known = dict(leaves())
     if len(path) == 3 and path[0] == "providers":
         known |= {("providers", path[1], f.encode_name): f.type for f in fields(ProviderSettings)}
+        known |= {("providers", path[1], name): Any for name in OWN_SETTINGS}
     if path not in known:
         names = {".".join(p) for p in known}
         near = difflib.get_close_matches(".".join(path), names, 1, 0.5)

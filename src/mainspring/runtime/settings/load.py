@@ -17,7 +17,7 @@ from mainspring.runtime.home import Home, project_settings, user_home
 from mainspring.runtime.settings.jsonc import JsonError, parse
 from mainspring.runtime.settings.layer import Checker, Layer, fit, type_of
 from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.model import AppConfig, PermissionSettings, Providers, ProviderSettings
+from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, PermissionSettings, Providers, ProviderSettings
 
 _LARGEST = 1 << 20
 
@@ -229,7 +229,8 @@ def build(values: Mapping[Key, Any]) -> AppConfig:
         elif path[1] == "default":
             default = value
         else:
-            sections.setdefault(path[1], {})[path[2]] = value
+            section = sections.setdefault(path[1], {})
+            (section.setdefault("extra", {}) if path[2] in OWN_SETTINGS else section)[path[2]] = value
     config = msgspec.convert(tree, AppConfig)
     providers = Providers(
         default=default, sections={n: msgspec.convert(s, ProviderSettings) for n, s in sections.items()}

@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+
+from mainspring.models.config import ModelFacts
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
 
 
+OWN_SETTINGS = frozenset(
+    "anthropicVersion api apiVersion auth cacheTtl class clientId contextManagement deployment deploymentNameMap endpoint "
+    "extraBetas issuer keepAlive loginPort mode modelAlias modelDeployment numCtx options org projectEndpoint resourceName "
+    "secretName temperature tokenFile useVertexai vaultUrl".split()
+)
+"""Settings that only one or two providers know; see the page of models for what they mean."""
+
+
 class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One provider.
+    """One provider. What only this provider knows (`OWN_SETTINGS`) stands beside these.
 
     Attributes:
-        api_key: Its key. The provider's variable, as in ``OPENAI_API_KEY``, wins over it.
+        api_key: Its key; without it that of the provider's variable is used, as ``OPENAI_API_KEY``.
         model: The model to use there.
         base_url: Where it is.
+        headers: Further headers of each request.
+        context_window: Tokens of prompt and answer together, for all models of it.
+        max_output_tokens: Cap of one reply.
+        vision: Whether its models take images.
+        prices: US dollars per million tokens of all its models: input, output, and if they differ cache read, cache write,
+            one-hour cache write.
+        known_as: The name in the catalogue of the model that a deployment or an alias stands for.
+        models: Facts about single models, by id: ``contextWindow``, ``maxOutputTokens``, ``vision``, ``tools``,
+            ``reasoning``, ``prices``, ``label``.
+        connect_timeout: Seconds until a connection must stand.
+        first_byte_timeout: Seconds until an answer must begin; 0 waits for ever.
+        idle_timeout: Seconds between two pieces of an answer; 0 waits for ever.
+        dialect: Changes of what the host accepts.
+        extra: What only this provider knows.
     """
 
     api_key: str | None = None
     model: str | None = None
     base_url: str | None = None
+    headers: dict[str, str] = {}
+    context_window: Count | None = None
+    max_output_tokens: Count | None = None
+    vision: bool | None = None
+    prices: tuple[float, ...] | None = None
+    known_as: str | None = None
+    models: dict[str, ModelFacts] = {}
+    connect_timeout: Annotated[float, Meta(ge=0)] | None = None
+    first_byte_timeout: Annotated[float, Meta(ge=0)] | None = None
+    idle_timeout: Annotated[float, Meta(ge=0)] | None = None
+    dialect: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
 
 
 class Providers(Struct, frozen=True, kw_only=True):

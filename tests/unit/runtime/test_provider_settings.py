@@ -1,0 +1,69 @@
+"""Everything that can be set of a provider reaches the model."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mainspring.models.http_model import HttpModel
+from mainspring.models.port import ModelProvider
+from mainspring.runtime.model_choice import make, registry_of
+from mainspring.runtime.settings.load import build, parse_settings
+from mainspring.runtime.settings.model import OWN_SETTINGS, ProviderSettings
+
+FILE = """{
+  "providers": {
+    "compatible": {
+      "apiKey": "k", "baseUrl": "http://host/v1", "model": "m1", "headers": {"x-team": "a"},
+      "contextWindow": 9000, "maxOutputTokens": 700, "vision": false, "prices": [1, 2],
+      "firstByteTimeout": 7, "idleTimeout": 0, "dialect": {"stream_usage": false},
+      "models": {"m2": {"contextWindow": 50000, "prices": [3, 4, 0.3]}}
+    },
+    "azure": {"apiKey": "k", "endpoint": "https://r.openai.azure.com", "deployment": "d1", "api_version": "2030-01-01", "knownAs": "gpt-4o"}
+  }
+}"""
+
+
+def model(text: str, spec: str) -> HttpModel:
+    layer = parse_settings(text, "settings.json")
+    assert layer.warnings == []
+    config = build(layer.values)
+    made: ModelProvider = make(spec, config, registry_of(config))
+    assert isinstance(made, HttpModel)
+    return made
+
+
+@pytest.mark.covers("MOD-32", "MOD-33")
+def test_what_a_section_sets_reaches_the_model() -> None:
+    own = model(FILE, "compatible:")
+
+    assert (own.model, own.profile.base_url, own.profile.headers) == ("m1", "http://host/v1", {"x-team": "a"})
+    assert (own.info.context_window, own.info.vision, own.info.prices) == (9000, False, (1.0, 2.0, 1.0, 1.0))
+    assert own.profile.max_output_tokens == 700
+    assert own.profile.dialect.stream_usage is False
+    assert model(FILE, "compatible:m2").info.context_window == 50_000
+    assert model(FILE, "compatible:m2").info.prices == (3.0, 4.0, 0.3, 3.0)
+
+
+def test_settings_that_one_provider_alone_knows_stand_beside_the_others() -> None:
+    own = model(FILE, "azure:")
+
+    assert own.model == "d1"
+    assert own.profile.base_url.startswith("https://r.openai.azure.com/")
+    assert own.info.context_window == 128_000
+
+
+def test_a_misspelt_setting_is_still_a_warning() -> None:
+    [warning] = parse_settings('{"providers": {"azure": {"endpiont": "x"}}}', "s.json").warnings
+
+    assert "did you mean 'endpoint'?" in warning
+
+
+def test_every_setting_that_a_provider_reads_is_known(repository: Path) -> None:
+    sources = [p.read_text(encoding="utf-8") for p in (repository / "src/mainspring/models/providers").glob("*.py")]
+    read = {name for text in sources for name in re.findall(r'own_setting\(config, "(\w+)"', text)}
+
+    assert {
+        head + "".join(word.title() for word in tail) for head, *tail in (name.split("_") for name in read)
+    } == OWN_SETTINGS
+    assert not OWN_SETTINGS & set(ProviderSettings.__struct_encode_fields__)
