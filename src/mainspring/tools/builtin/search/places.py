@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import inspect
-import posixpath
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -76,7 +74,7 @@ def accesses(path: str) -> list[Access]:
     return [Access("fs-read", p) for p in dict.fromkeys((path, start_of(path)))]
 
 
-async async def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
+async def shown_of(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
     """Those of the paths below a folder that the permission rules let a search show, and how many they do not."""
     guard = ctx.env.guard
     if guard is None:
