@@ -29,7 +29,7 @@ class Level:
     def __init__(self, folder: str, above: Level | None, files: dict[str, bytes]) -> None:
         self._folder = folder.rstrip("/") + "/"
         self.above = above
-        self._specs = {kind: _compile(data) for kind, data in files.items()}
+        self._specs = {kind: compile_rules(lines_of(data)) for kind, data in files.items()}
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether a rule leaves out ``path``, an absolute path below this folder."""
@@ -108,10 +108,10 @@ def _parents(path: str) -> list[str]:
     return found[::-1]
 
 
-def _compile(data: bytes) -> Any:
+def compile_rules(lines: list[str]) -> Any:
+    """The matcher of an ignore file's rules; a line that is no rule is passed over, as git does."""
     from pathspec import GitIgnoreSpec  # 60 ms and more: only where there is something to match
 
-    lines = lines_of(data)
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError:

@@ -22,6 +22,7 @@ from mainspring.env.protocol import (
     DEFAULT_LIMITS,
     DirEntry,
     FileStat,
+    Guard,
     OutputLimits,
     ProcessResult,
     Stream,
@@ -77,7 +78,7 @@ class LocalEnv:
         self._home = home or os.path.expanduser("~")
         self._shell = shell
         self.variables = dict(variables or {})
-        self.guard: Callable[[str], bool] | None = None
+        self.guard: Guard | None = None
         self._hidden = tuple(hidden_variables)
         self._locks = PathLocks()
         self.jobs = Jobs()

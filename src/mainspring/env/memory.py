@@ -17,6 +17,7 @@ from mainspring.env.protocol import (
     Connection,
     DirEntry,
     FileStat,
+    Guard,
     Output,
     OutputLimits,
     ProcessResult,
@@ -66,7 +67,7 @@ class MemoryEnv:
             pages: What web servers answer, by URL: HTML, or a whole answer.
         """
         self.commands: list[str | list[str]] = []
-        self.guard: Callable[[str], bool] | None = None
+        self.guard: Guard | None = None
         self._cwd = cwd
         self._tree = MemoryTree(cwd, home)
         self._answers: Script | Mapping[str, Answer] = {} if run is None else run

@@ -11,7 +11,7 @@ bytes as surrogate escapes. Failures are plain `OSError` subclasses (`FileNotFou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -26,6 +26,9 @@ FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "
 """What a name in a folder stands for."""
 
 Stream = Literal["stdout", "stderr"]
+
+Guard = Callable[[str], bool | Awaitable[bool]]
+"""Tells whether a search may show what lies at a real path."""
 
 
 class FileStat(Struct, frozen=True):
@@ -202,7 +205,7 @@ class ExecutionEnv(Protocol):
         scratch: What tools keep for as long as the environment lives, by their own keys.
     """
 
-    guard: Callable[[str], bool] | None
+    guard: Guard | None
     scratch: dict[str, Any]
 
     @property

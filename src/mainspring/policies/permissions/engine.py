@@ -80,7 +80,7 @@ class Engine(Struct, frozen=True):
             return decision  # it says nothing in that form; what runs was judged
         return stricter(decision, await _Case(self, first, env, place, grants, final=False).decide())
 
-    def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
+    async def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
         """Whether a search through a folder may show what is in a file.
 
         Args:
@@ -90,7 +90,7 @@ class Engine(Struct, frozen=True):
         """
         judge = PathJudge(Judge(self.rules, "grep", place), self.mode, self.sensitive, grants)
         parts = components(path)
-        return judge.seen(Target(path, parts, parts, path)) is None
+        return judge.seen(Target(path, parts, parts, path, hidden=await place.ignore.why(parts))) is None
 
 
 def accesses(call: Call) -> tuple[Access, ...] | None:

@@ -114,7 +114,9 @@ class PathJudge(Struct, frozen=True):
         return ""
 
     def _tightened(self, scope: str, target: Target) -> Verdict | None:
-        """What rules that tighten say, and what was granted in spite of an asking one."""
+        """What ignore files and rules that tighten say, and what was granted in spite of an asking one."""
+        if target.hidden:
+            return self._say(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
         for effect in ("deny", "ask"):
             found = self.judge.tightens_scope(effect, scope) or self.judge.tightens_path(
                 effect, scope, target, by_tool=self.by_tool

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from mainspring.policies.permissions import globs
+from mainspring.policies.permissions.ignored import IgnoreFiles
 from mainspring.policies.permissions.pathpattern import PathPattern, components, fold, is_absolute, matches
 
 Parts = tuple[str, ...]
@@ -28,13 +29,15 @@ class Place(Struct, frozen=True):
         root: Components of the project's real folder.
         roots: The same, and as it was spelled.
         cwd: The real folder in which tools work.
-        home: Components of the home folder, real and as spelled.
+        homes: Components of the home folder, real and as spelled.
+        ignore: The ignore files, which say what no tool may touch.
     """
 
     root: Parts
     roots: tuple[Parts, ...]
     cwd: str
     homes: tuple[Parts, ...]
+    ignore: IgnoreFiles
 
     @classmethod
     async def find(cls, env: Resolver, *, root: str | None, home: str | None) -> Place:
@@ -50,7 +53,7 @@ class Place(Struct, frozen=True):
         real = components(await env.realpath(spelled))
         home_real = await env.realpath(home or "~")
         homes = _distinct(components(home_real), components(_slashes(home or home_real)))
-        return cls(real, _distinct(real, components(spelled)), cwd, homes)
+        return cls(real, _distinct(real, components(spelled)), cwd, homes, IgnoreFiles(env, real))
 
 
 class Target(Struct, frozen=True):
@@ -62,6 +65,7 @@ class Target(Struct, frozen=True):
         real: Components with links followed; unknown pieces stand as they are.
         path: The real path; empty if a piece of it is unknown.
         unknown: Whether it may lead anywhere.
+        hidden: The ignore file that leaves it out; empty if none does.
     """
 
     spelled: str
@@ -69,6 +73,7 @@ class Target(Struct, frozen=True):
     real: Parts
     path: str
     unknown: bool = False
+    hidden: str = ""
 
     def inside(self, place: Place) -> bool:
         """Whether it leads into the project for certain."""
@@ -133,7 +138,8 @@ async def look(env: Resolver, spelled: str, place: Place) -> Target:
     path = await env.realpath(spelled)
     at_home = spelled == "~" or spelled.startswith("~/")
     lexical = _lexical("/".join(("", *place.homes[-1], spelled[2:])) if at_home else spelled, place.cwd)
-    return Target(spelled, lexical, components(path), path)
+    real = components(path)
+    return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
 
 
 async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) -> Target:
@@ -159,9 +165,11 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     except (OSError, ValueError):  # links in a circle
         return Target(spelled, parts, parts, "", unknown=True)
     if known == len(parts):
-        return Target(spelled, _lexical(base, "/"), components(path), path)
-    real = components(path) + parts[known:]
-    return Target(spelled, components(posixpath.normpath(base)) + parts[known:], real, "", unknown)
+        real, lexical = components(path), _lexical(base, "/")
+        return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+    above, real = components(posixpath.normpath(base)), components(path)
+    hidden = await place.ignore.why(real, above)
+    return Target(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
 
 
 def _tail_matches(pattern: PathPattern, parts: Parts) -> bool:

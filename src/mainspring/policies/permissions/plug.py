@@ -20,6 +20,7 @@ from mainspring.policies.permissions.text import visible
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
+    from mainspring.env.protocol import Guard
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"]
@@ -198,7 +199,7 @@ class _Session:
 class _Guard:
     """Says what searches may show; the rules of all sessions that share an environment hold."""
 
-    def __init__(self, other: Callable[[str], bool] | None, *members: tuple[_Session, Engine, Place]) -> None:
+    def __init__(self, other: Guard | None, *members: tuple[_Session, Engine, Place]) -> None:
         self._other = other
         self._members = members
 
@@ -207,10 +208,15 @@ class _Guard:
             return self
         return _Guard(self._other, *self._members, (session, engine, place))
 
-    def __call__(self, path: str) -> bool:
-        if self._other is not None and not self._other(path):
-            return False
-        return all(engine.may_show(path, place, session.grants) for session, engine, place in self._members)
+    async def __call__(self, path: str) -> bool:
+        if self._other is not None:
+            answer = self._other(path)
+            if not (await answer if inspect.isawaitable(answer) else answer):
+                return False
+        for session, engine, place in self._members:
+            if not await engine.may_show(path, place, session.grants):
+                return False
+        return True
 
 
 async def _ask(callback: Ask, request: PermissionRequest) -> Answer:

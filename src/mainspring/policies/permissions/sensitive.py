@@ -36,7 +36,7 @@ SECRET_PLACES = (
 """Places of the system that hold secrets."""
 
 GUARDED_NAMES = (
-    ".git/**", ".agent/**", ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
+    ".git/**", ".agent/**", ".agentignore", ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
     ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".gitconfig", ".config/git/**", ".config/fish/**", ".config/autostart/**",
 )  # fmt: skip
 """What decides what runs later, or what is allowed: settings, hooks, start-up files. Changing them always asks."""
