@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import posixpath
 from collections.abc import Sequence
 
 from msgspec import Struct
