@@ -17,6 +17,8 @@ SCENARIOS = {
     "turns": "50 tool turns, then an answer",
     "deltas": "one answer of 5,000 deltas",
     "concurrent": "500 runs of 5 tool turns, 50 ms a request",
+    "thousand": "1,000 runs of 5 tool turns in one process, 50 ms a request",
+    "dispatch": "one tool call without a model: with nobody listening, and with ten handlers",
     "growth": "400 tool turns in one run",
     "first": "start of the process to the first request at the server",
 }
@@ -24,6 +26,7 @@ AIMS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
     ("concurrent", "cpu_s"): 1.2,
+    ("thousand", "wall_over_ideal"): 10.0,
     ("growth", "late_over_early"): 1.2,
     ("first", "first_byte_ms"): 200.0,
 }

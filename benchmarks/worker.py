@@ -73,9 +73,9 @@ def side(which: str, url: str, model: str):
     return RawSide(url, model) if which == "raw" else OurSide(url, model)
 
 
-def rss_kb() -> int:
+def rss_kb(kind: str = "VmRSS") -> int:
     with open("/proc/self/status", encoding="ascii") as status:
-        return next((int(line.split()[1]) for line in status if line.startswith("VmRSS:")), 0)
+        return next((int(line.split()[1]) for line in status if line.startswith(f"{kind}:")), 0)
 
 
 async def timed(work) -> tuple[float, float]:
@@ -105,6 +105,16 @@ async def deltas(which: str, url: str) -> dict:
 
 
 async def concurrent(which: str, url: str) -> dict:
+    return await together(which, url, 500)
+
+
+async def thousand(which: str, url: str) -> dict:
+    figures = await together(which, url, 1000)
+    ideal = 6 * 0.05  # six requests one after the other, each 50 ms, if nothing else took time
+    return {**figures, "cpu_ms_per_run": figures["cpu_s"], "wall_over_ideal": figures["wall_s"] / ideal}
+
+
+async def together(which: str, url: str, count: int) -> dict:
     async with AsyncExitStack() as stack:
         it = side(which, url, "bench-t5-l50")
         stack.push_async_callback(it.close)
@@ -114,11 +124,44 @@ async def concurrent(which: str, url: str) -> dict:
 
         async def all_of_them() -> None:
             async with asyncio.TaskGroup() as tasks:
-                for _ in range(500):
+                for _ in range(count):
                     tasks.create_task(it.run())
 
         cpu, wall = await timed(all_of_them())
-        return {"cpu_s": cpu, "wall_s": wall, "rss_kb_per_run": (rss_kb() - before) / 500}
+        return {"cpu_s": cpu, "wall_s": wall, "peak_kb_per_run": (rss_kb("VmHWM") - before) / count}
+
+
+async def dispatch(which: str, url: str) -> dict:
+    """The calls of one answer, each given as JSON text; what a run costs besides is taken off."""
+    count = 2000
+    if which == "raw":
+
+        async def by_hand() -> None:
+            for n in range(count):
+                await lookup(**json.loads(json.dumps({"key": f"k{n}"})))
+
+        cpu, _ = await timed(by_hand())
+        return {"us_per_call": cpu / count * 1e6, "us_with_ten": cpu / count * 1e6}
+
+    from mainspring import Agent, tool
+    from mainspring.events import HOOKS
+    from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+
+    asked = ("gate", "before", "permit", "start", "transform", "after")
+
+    async def run(calls: int, handlers: int) -> float:
+        reply = Reply(calls=[Call("lookup", {"key": f"k{n}"}, f"c{n}") for n in range(calls)])
+        agent = Agent(ScriptedModel(reply, "done"), execution=MemoryEnv(), tools=[tool(lookup)])
+        for n in range(handlers):
+            agent.on(HOOKS[f"tool:{asked[n % len(asked)]}"], lambda ctx: None)
+        cpu, _ = await timed(agent.run("go"))
+        return cpu
+
+    figures = {}
+    for name, handlers in (("us_per_call", 0), ("us_with_ten", 10)):
+        await run(10, handlers)
+        figures[name] = (await run(count, handlers) - await run(1, handlers)) / count * 1e6
+    return figures
 
 
 async def growth(which: str, url: str) -> dict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
@@ -31,13 +31,17 @@ Hooks = Mapping[str | type[Hook], Handler[Any] | Iterable[Handler[Any]]]
 """Handlers by the hook's class or name; each entry one or several."""
 
 
+Entry = tuple[int, Handler[Any]]
+"""A handler with its order."""
+
+
 class HookBus:
     """Handlers by hook, observers of all events."""
 
     __slots__ = ("_handlers", "_observers")
 
     def __init__(self, hooks: Hooks | None = None) -> None:
-        self._handlers: dict[type[Hook], list[tuple[int, Handler[Any]]]] = {}
+        self._handlers: dict[type[Hook], list[Entry]] = {}
         self._observers: tuple[Observer, ...] = ()
         if hooks:
             self.add(hooks)
@@ -100,32 +104,61 @@ class HookBus:
         ``only`` says of each order and handler whether it is asked at all.
         A cancellation ends the round, unless the hook is `Hook.kept`: then the rest are asked, and it is raised at the end.
         """
-        stopped: asyncio.CancelledError | None = None
-        for order, handler in self._handlers.get(type(context), ()):
+        rest = self.start(context, only=only)
+        if rest is not None:
+            await rest
+        return context
+
+    def start(
+        self, context: Hook, *, only: Callable[[int, Handler[Any]], bool] | None = None
+    ) -> Coroutine[Any, Any, None] | None:
+        """The same as `emit`, as far as it goes without waiting.
+
+        Returns:
+            What is to be awaited: the first handler that is async, and all behind it; ``None`` if everybody was asked.
+        """
+        return self._ask(context, iter(self._handlers.get(type(context), ())), only)
+
+    def _ask(
+        self, context: Hook, handlers: Iterator[Entry], only: Callable[[int, Handler[Any]], bool] | None
+    ) -> Coroutine[Any, Any, None] | None:
+        for order, handler in handlers:
             if only is not None and not only(order, handler):
                 continue
             try:
                 answer = handler(context)
-                if inspect.isawaitable(answer):
-                    answer = await answer
-                if answer is not None and answer is not context:
-                    for field, value in answer.items():
-                        setattr(context, field, value)
+                if answer is not None:
+                    if inspect.isawaitable(answer):
+                        return self._wait(context, handler, answer, lambda: self._ask(context, handlers, only))
+                    _apply(context, answer)
             except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _cancelled():
-                    if not context.kept:
-                        raise
-                    stopped = error
-                    continue
-                name = getattr(handler, "__qualname__", repr(handler))
-                logger.exception("handler %s of %s failed", name, context.event)
-                if context.gate:
-                    context.fail_closed(f"the check {name} failed ({type(error).__name__}: {error})")
+                _failed(context, handler, error)
             if context.settled:
                 break
+        return None
+
+    async def _wait(
+        self,
+        context: Hook,
+        handler: Handler[Any],
+        answer: Awaitable[Mapping[str, Any] | None],
+        go_on: Callable[[], Coroutine[Any, Any, None] | None],
+    ) -> None:
+        stopped: asyncio.CancelledError | None = None
+        try:
+            _apply(context, await answer)
+        except (Exception, asyncio.CancelledError) as error:
+            if not isinstance(error, asyncio.CancelledError) or not _cancelled():
+                _failed(context, handler, error)
+            elif context.kept:
+                stopped = error
+            else:
+                raise
+        rest = None if context.settled else go_on()
+        if rest is not None:
+            await rest
         if stopped is not None:
             raise stopped
-        return context
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Hand every event to ``observer``; the returned function ends that.
@@ -170,6 +203,19 @@ class HookDoor:
             ConfigError: If there is no such hook.
         """
         return self._bus.on(event, handler)
+
+
+def _apply(context: Hook, answer: Mapping[str, Any] | None) -> None:
+    if answer is not None and answer is not context:
+        for field, value in answer.items():
+            setattr(context, field, value)
+
+
+def _failed(context: Hook, handler: Handler[Any], error: BaseException) -> None:
+    name = getattr(handler, "__qualname__", repr(handler))
+    logger.error("handler %s of %s failed", name, context.event, exc_info=error)
+    if context.gate:
+        context.fail_closed(f"the check {name} failed ({type(error).__name__}: {error})")
 
 
 def _cancelled() -> bool:

@@ -11,7 +11,7 @@ from mainspring.models import RetryConfig, ThinkingLevel
 
 if TYPE_CHECKING:  # what a policy is told belongs to the policy; here it is only passed on
     from mainspring.policies.budgets import Budget, ToolBudget
-    from mainspring.policies.compaction import Compactor
+    from mainspring.policies.compaction import Compaction, Compactor
     from mainspring.policies.dedup import Hasher
     from mainspring.policies.thinking import ThinkingDecay
 
@@ -56,6 +56,8 @@ class Behavior(Struct, frozen=True, kw_only=True):
         compact_strategy: ``tail`` leaves old, long results of tools out of requests. Default ``off``.
         compact_threshold: Bytes of results in the conversation that ``tail`` lets pass. Default 131072.
         compact_keep_turns: The last turns, whose results ``tail`` never leaves out. Default 4.
+        compaction: When and how the conversation is summed up before it reaches the model's window: see `Compaction`. Default
+            ``None``: never (the command has it on).
         on_overflow: What happens when the conversation does not fit the model: ``compact`` leaves out and shortens results
             of tools and asks again, once; ``fail`` ends the run; or a `Compactor` of your own. Default ``compact``.
         persist_threshold: Bytes of a result's text from which on it goes to a file, and a preview to the model. Default
@@ -94,6 +96,7 @@ class Behavior(Struct, frozen=True, kw_only=True):
     compact_strategy: Literal["off", "tail"] | UnsetType = UNSET
     compact_threshold: int | UnsetType = UNSET
     compact_keep_turns: int | UnsetType = UNSET
+    compaction: Compaction | None | UnsetType = UNSET
     on_overflow: Literal["compact", "fail"] | Compactor | UnsetType = UNSET
     persist_threshold: int | None | UnsetType = UNSET
     persist_dir: str | None | UnsetType = UNSET
@@ -141,6 +144,7 @@ class Settled(Struct, frozen=True, kw_only=True):
     compact_strategy: Literal["off", "tail"] = "off"
     compact_threshold: int = 131_072
     compact_keep_turns: int = 4
+    compaction: Compaction | None = None
     on_overflow: Literal["compact", "fail"] | Compactor = "compact"
     persist_threshold: int | None = None
     persist_dir: str | None = None

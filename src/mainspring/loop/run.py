@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import CallHook, CancelToken, Hook, HookBus, Interrupt, RunStatus, SideCall
+from mainspring.events import CallHook, CancelToken, ContextCompacted, Hook, HookBus, Interrupt, RunStatus, SideCall
 from mainspring.loop.behavior import Settled
 from mainspring.loop.result import AgentStats, RunResult
 from mainspring.loop.steps import Getter, LiveSteps, Steps
@@ -210,9 +210,14 @@ class Run:
         hook.side_call = self.side_call
         if self.config.aliases and isinstance(hook, CallHook):
             hook.display_name = self.config.aliases.get(hook.name, hook.name)
+        if hook.gate and self.signal.cancelled:
+            raise AgentAbortedError(self.signal.reason)
+        rest = self.bus.start(hook)
+        if rest is None:
+            return hook
         try:
-            async with Interrupt(self.signal, 0 if hook.gate else self.config.behavior.abort_grace or 0.001):
-                await self.bus.emit(hook)
+            async with Interrupt(self.signal, (0 if hook.gate else self.config.behavior.abort_grace) or 0.001):
+                await rest
         except (AgentAbortedError, asyncio.CancelledError):
             if not hook.kept:
                 raise
@@ -233,11 +238,14 @@ class Run:
         if self.llm is not None:
             self.llm.extend([m for m in messages if type(m) is Message])
 
-    def replace(self, messages: Sequence[AgentMessage]) -> None:
-        """Put other messages in place of the history (a compaction)."""
+    async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
+        """Put a shorter history in place of the old one, and tell."""
+        before = tuple(self.context.messages)
         self.context.messages[:] = messages
         if self.llm is not None:
             self.llm = convert_to_llm(messages)
+        if self.bus.has(ContextCompacted):
+            await self.emit(ContextCompacted(before, tuple(messages), reason))
 
     def spend(self, usage: Usage, purpose: str = "") -> None:
         """Count what a model call used; ``purpose`` says what for, beside the conversation."""

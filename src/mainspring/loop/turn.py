@@ -19,7 +19,6 @@ from mainspring.errors import (
     ModelError,
 )
 from mainspring.events import (
-    ContextCompacted,
     ContextTransform,
     Done,
     Interrupt,
@@ -116,7 +115,9 @@ async def _request(run: Run) -> ModelRequest | None:
     config, context, bus = run.config, run.context, run.bus
     transformed = None
     if bus.has(ContextTransform):
-        hook = await run.emit(ContextTransform(list(context.messages), run.turn, run.turn_id))
+        hook = ContextTransform(list(context.messages), run.turn, run.turn_id)
+        hook.replace = run.compact
+        hook = await run.emit(hook)
         transformed = hook.messages
     if config.transform_context is not None:
         chosen = list(context.messages) if transformed is None else transformed
@@ -210,9 +211,7 @@ async def _wanted(run: Run, error: ModelError, attempt: int) -> bool:
     if not hook.retrying:
         return False
     if hook.messages is not before:
-        run.replace(hook.messages)
-        if bus.has(ContextCompacted):
-            await run.emit(ContextCompacted(before, hook.messages, error.code.value))
+        await run.compact(hook.messages, error.code.value)
     return True
 
 
