@@ -27,6 +27,7 @@ MODULES: dict[str, str | None] = {
     "foundry-local-sdk": "foundry_local",
     "langchain-core": "langchain_core",
     "pillow": "PIL",
+    "pyyaml": "yaml",
 }
 
 
