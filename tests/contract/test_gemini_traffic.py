@@ -26,6 +26,7 @@ from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.traffic import decode_exchange
 from mainspring.models.wire.gemini import GeminiDecoder, encode_request
+from tests.unit.models.wire import changed
 
 OWN = Path(__file__).parent / "fixtures" / "gemini"
 APIS = ("generate_content", "stream_generate_content")
@@ -225,6 +226,24 @@ def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path
         assert error is not None
         assert not events or events[-1][0] != "done"
         assert not any(event[0] == "toolcall_end" for event in events)
+
+
+ANSWERS = [path for path in sorted(OWN.glob("*.json")) if load(path)["response"]["status"] == 200]
+
+
+@pytest.mark.covers("RET-21")
+@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.stem)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_an_answer_in_which_something_is_odd_ends_well_or_in_an_error_of_ours(path: Path, data: st.DataObject) -> None:
+    objects = objects_of(load(path)["response"]["body_text"])
+    at = data.draw(st.integers(0, len(objects) - 1))
+    objects[at] = changed(objects[at], data)
+    streamed = "".join(f"data: {json.dumps(value)}\r\n\r\n" for value in objects).encode()
+
+    for body in (streamed, json.dumps(objects).encode()):
+        events, message, error = read(body, [])
+        assert error is not None or (events[-1][0] == "done" and message is not None and message.content)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------------

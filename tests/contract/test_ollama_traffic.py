@@ -14,6 +14,7 @@ from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.traffic import decode_exchange
 from mainspring.models.wire.ollama import OllamaDecoder, encode_request
+from tests.unit.models.wire import changed
 
 OWN = Path(__file__).parent / "fixtures" / "ollama"
 
@@ -116,3 +117,19 @@ def test_an_answer_gives_the_same_events_however_it_is_cut(name: str, data: st.D
     part, error = read(body[: data.draw(st.integers(0, len(body) - 2))], [])
     if not part or part[-1][0] != "done":
         assert error != "None"
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_an_answer_in_which_something_is_odd_ends_well_or_in_an_error_of_ours(data: st.DataObject) -> None:
+    call = {"message": {"tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": {"at": "x"}}}]}}
+    told = [
+        {"created_at": "now", "message": {"thinking": "Hm", "content": "Hi"}},
+        call,
+        {"done": True, "eval_count": 3},
+    ]
+    at = data.draw(st.integers(0, 2))
+    told[at] = changed(told[at], data)
+    events, error = read("".join(f"{json.dumps(line)}\n" for line in told).encode(), [])
+
+    assert error != "None" or events[-1][0] == "done"

@@ -1,8 +1,11 @@
 """What the tests of wire protocols share: answers to decode, requests to read back."""
 
+import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from hypothesis import strategies as st
 
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
@@ -58,3 +61,30 @@ def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[
 def body(messages: Sequence[Message], using: Profile | None = None, **fields: Any) -> dict[str, Any]:
     """The body of a request, read back."""
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
+
+
+ODD: list[Any] = [None, True, 0, -1, 1.5, "", "x", "\ud800", [], {}, [1], [None], {"text": "y"}, [{}], [[]], 10**30]
+"""What a host might put where something else belongs."""
+
+
+def changed(value: Any, data: st.DataObject) -> Any:
+    """A copy of JSON in which one thing is another, missing, or there twice."""
+    value = copy.deepcopy(value)
+    places = list(_places(value))
+    if not places:
+        return value
+    holder, key = data.draw(st.sampled_from(places), label="place")
+    match data.draw(st.sampled_from(["other", "missing", "twice"]), label="change"):
+        case "missing":
+            del holder[key]
+        case "twice" if isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(holder[key]))
+        case _:
+            holder[key] = copy.deepcopy(data.draw(st.sampled_from(ODD), label="value"))
+    return value
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield value, key
+        yield from _places(inner)

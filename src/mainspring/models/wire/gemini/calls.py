@@ -124,7 +124,7 @@ def _steps(path: str) -> list[str | int]:
 def _put(root: dict[str, Any], steps: list[str | int], value: Any) -> None:
     """Set the value at a path, making what is missing on the way; a path that fits nothing is left out."""
     holder: Any = root
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
+    for step, following in zip(steps, [*steps[1:], None], strict=False):
         if isinstance(step, int) != isinstance(holder, list):
             return
         if isinstance(step, int):

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.messages import Usage, strip_surrogates
+from mainspring.models.fitted import fitted
 from mainspring.models.json_values import loose_object
 
 
@@ -116,9 +117,9 @@ decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 def loose_chunk(data: bytes) -> Chunk:
-    """A chunk with control characters, bad UTF-8 or half surrogates in it, or with numbers written as texts.
+    """A chunk with control characters, bad UTF-8 or half surrogates in it, or with fields of other types.
 
     Raises:
-        ValueError: If it is no JSON object, or none of this shape.
+        ValueError: If it is no JSON object.
     """
-    return msgspec.convert(strip_surrogates(loose_object(data)), Chunk, strict=False)
+    return fitted(strip_surrogates(loose_object(data)), Chunk)

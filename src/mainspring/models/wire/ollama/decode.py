@@ -10,19 +10,20 @@ from msgspec import Struct
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import StopReason, Usage, strip_surrogates
 from mainspring.models.answer_errors import AnswerErrors
+from mainspring.models.fitted import fitted
 from mainspring.models.json_values import loose_object, to_json
 from mainspring.models.prepare import new_call_id
 from mainspring.models.profile import Profile
 from mainspring.models.usage import priced
 
 
-class _Function(Struct):
+class _Function(Struct, frozen=True):
     name: str = ""
     arguments: dict[str, Any] | str | None = None
 
 
 class _Call(Struct):
-    function: _Function
+    function: _Function = _Function()
     id: str | None = None
 
 
@@ -171,6 +172,6 @@ class OllamaDecoder:
 
     def _loosely(self, data: bytes) -> _Line:
         try:
-            return msgspec.convert(strip_surrogates(loose_object(data)), _Line, strict=False)
+            return fitted(strip_surrogates(loose_object(data)), _Line)
         except (ValueError, RecursionError) as error:
             raise self._errors.unreadable(data) from error
