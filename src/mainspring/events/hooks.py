@@ -12,7 +12,7 @@ Contexts are made only when somebody listens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from mainspring.errors import ModelError
@@ -123,18 +123,30 @@ class SessionEnd(Hook):
 
 class ContextTransform(Hook):
     """The messages of the next request, before they are converted for the model. ``messages`` may be replaced; the
-    history itself stays as it is.
+    history itself stays as it is, unless a handler has it replaced by a shorter one (`compact`).
     """
 
     event = "context:transform"
     mutable = ("messages",)
     when = "Before each request, first."
-    __slots__ = ("messages", "turn", "turn_id")
+    __slots__ = ("messages", "replace", "turn", "turn_id")
 
     def __init__(self, messages: list[AgentMessage], turn: int, turn_id: str) -> None:
         self.messages = messages
         self.turn = turn
         self.turn_id = turn_id
+        self.replace: Callable[[Sequence[AgentMessage], str], Awaitable[None]] | None = None
+
+    async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
+        """Put a shorter history in place of the old one; `context:compacted` fires, and this request is of the new one.
+
+        Args:
+            messages: The new history. Messages that stay must be the same objects.
+            reason: Why, in a word.
+        """
+        if self.replace is not None:
+            await self.replace(messages, reason)
+        self.messages = list(messages)
 
 
 class SystemTransform(Hook):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
@@ -33,7 +34,15 @@ from mainspring.models import ModelProvider
 from mainspring.models.profile import Profile
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits, ToolBudgets, ToolOutputBudget
 from mainspring.policies.cache import leave_cache_alone
-from mainspring.policies.compaction import OverflowRecovery, TailCompactor, TailStubs
+from mainspring.policies.compaction import (
+    AutoCompact,
+    Compaction,
+    Compactor,
+    OverflowRecovery,
+    SummaryCompactor,
+    TailCompactor,
+    TailStubs,
+)
 from mainspring.policies.dedup import DedupTools
 from mainspring.policies.persistence import PersistResults
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent, Hooks, Settled
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
+FIRST = -300  # a history that is summed up is what all others see
 RAW = -1000  # sees what a tool gave before anybody changes it
 SHORTEN = -200  # tail, then stale reads: before any other transform of the context
 SETTLE = -100  # thinking and cache: before an application's own `turn:before`
@@ -131,6 +141,8 @@ class _Conversation:
         self.messages = agent.context.messages
         self.env = agent.env
         self.reads = ReadState(agent.env.cwd)
+        self._agent = agent
+        self._auto: AutoCompact | None = None
         self._stale: ElideStaleReads | None = None
         self._tail: tuple[tuple[int, int], TailStubs] | None = None
 
@@ -142,6 +154,13 @@ class _Conversation:
         """The one policy of that kind; what it left out stays out."""
         self._stale = self._stale or ElideStaleReads(self.history, self.env.cwd)
         return self._stale
+
+    def auto(self, options: Compaction) -> AutoCompact:
+        """The same, for these options; what it measured stays known."""
+        if self._auto is None or self._auto.compactor.options != options:
+            context = self._agent.context
+            self._auto = AutoCompact(SummaryCompactor(options), lambda: (context.system, context.tools.specs))
+        return self._auto
 
     def tail(self, threshold: int, keep_turns: int) -> TailStubs:
         """The same, for these options."""
@@ -172,15 +191,29 @@ def _requests(options: Settled, conversation: _Conversation, model: ModelProvide
         yield SHORTEN, {ContextTransform: _unless(lambda: _host_clears(model), tail.transform)}
     if options.elide_stale_reads:
         yield SHORTEN, {ContextTransform: conversation.stale().transform}
-    overflow = options.on_overflow
-    if not isinstance(overflow, str):
-        yield GUARD, {ModelErrorHook: OverflowRecovery(overflow).failed}
-    elif _checked(overflow, "compact", "fail", name="on_overflow") == "compact":
-        yield GUARD, {ModelErrorHook: OverflowRecovery(TailCompactor()).failed}
+    yield from _window(options, conversation, model)
     if options.thinking_decay is not None:
         yield SETTLE, {TurnBefore: DecayThinking(options.thinking_decay).before}
     if not options.cache:
         yield SETTLE, {TurnBefore: leave_cache_alone}
+
+
+def _window(options: Settled, conversation: _Conversation, model: ModelProvider) -> Iterator[tuple[int, Hooks]]:
+    """Keeping the conversation within the model's window, and what happens where it does not fit all the same."""
+    overflow = options.on_overflow
+    compactor: Compactor | None = None
+    if options.compaction is not None and not _host_clears(model):
+        auto = conversation.auto(options.compaction)
+        compactor = auto.compactor
+        yield FIRST, {ContextTransform: partial(auto.transform, model=model)}
+        yield GUARD + 1, {ModelErrorHook: auto.failed}
+    if not isinstance(overflow, str):
+        compactor = overflow
+    elif _checked(overflow, "compact", "fail", name="on_overflow") == "compact":
+        compactor = compactor or TailCompactor()
+    else:
+        return
+    yield GUARD, {ModelErrorHook: OverflowRecovery(compactor).failed}
 
 
 def _results(

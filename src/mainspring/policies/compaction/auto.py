@@ -1,0 +1,134 @@
+"""Looks at the length of the conversation before every request, and has it shortened in time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mainspring.errors import ContextExceededError
+from mainspring.events import ContextTransform, ModelErrorHook
+from mainspring.messages import AgentMessage, Message, ToolSpec
+from mainspring.policies.compaction.summary import SummaryCompactor
+from mainspring.policies.compaction.tokens import TokenMeter, characters, estimate_overhead, has_images
+from mainspring.policies.compaction.wording import is_summary
+
+if TYPE_CHECKING:
+    from mainspring.models import ModelProvider
+
+logger = logging.getLogger("mainspring.compaction")
+
+FUTILE = 2
+"""How many compactions in a row may free too little before no more are tried."""
+
+_LEAST_FREED = 0.1
+
+
+class AutoCompact:
+    """Has the history summed up when it comes near the model's window.
+
+    The length is what the provider reported last, and an estimate of what was added since, results of tools included. It costs a
+    look at the newest messages and nothing else.
+
+    Args:
+        compactor: Makes the summary.
+        fixed: Gives system prompt and tools, for as long as nothing was reported.
+
+    Attributes:
+        meter: Measures conversations.
+        stuck: What stands in the way, once summaries free too little.
+    """
+
+    def __init__(self, compactor: SummaryCompactor, fixed: Callable[[], tuple[str, Sequence[ToolSpec]]]) -> None:
+        self.compactor = compactor
+        self.meter = TokenMeter()
+        self.stuck = ""
+        self._fixed = fixed
+        self._futile = 0
+        self._summary: AgentMessage | None = None
+        self._after: set[int] = (
+            set()
+        )  # messages that were there when it was made: what they report is of another history
+        self._learned: Message | None = None
+
+    def tokens(self, messages: Sequence[AgentMessage]) -> int:
+        """About how many tokens a request with this history has."""
+        start = self._start(messages)
+        overhead = 0
+        if not any(isinstance(m, Message) and m.usage for m in messages[start:]):
+            overhead = estimate_overhead(*self._fixed(), self.meter.chars_per_token)
+        return self.meter.tokens(messages, start, overhead=overhead)
+
+    async def transform(self, hook: ContextTransform, model: ModelProvider) -> None:
+        """The part of `context:transform`; before all others."""
+        window = model.info.context_window
+        limit = self.compactor.options.limit(window)
+        if limit is None:
+            return
+        self._learn(hook.messages)
+        before = self.tokens(hook.messages)
+        if before <= limit:
+            self._futile = 0
+            return
+        if self._futile >= FUTILE:
+            if not self.stuck:
+                self.stuck = self._constraint(hook.messages, limit, model)
+                logger.warning("%s", self.stuck)
+            return
+        shorter = await self.compactor.compact(
+            hook.messages,
+            reason="threshold",
+            side_call=hook.side_call,
+            window=window,
+            chars_per_token=self.meter.chars_per_token,
+        )
+        if shorter is None:
+            return
+        known = {id(m) for m in hook.messages}
+        await hook.compact(shorter, "threshold")
+        self._summary = shorter[0]
+        self._after = {id(m) for m in shorter if id(m) in known}
+        freed = before - self.tokens(hook.messages)
+        self._futile = self._futile + 1 if freed < before * _LEAST_FREED else 0
+
+    def _start(self, messages: Sequence[AgentMessage]) -> int:
+        """The first message whose report is of this history."""
+        if not messages or not is_summary(messages[0]):
+            return 0
+        summary = messages[0]
+        assert isinstance(summary, Message)
+        if messages[0] is self._summary:
+            return next((i for i in range(1, len(messages)) if id(messages[i]) not in self._after), len(messages))
+        made = summary.timestamp  # of a session that was taken up again
+        return next(
+            (i for i in range(1, len(messages)) if isinstance(m := messages[i], Message) and m.timestamp > made),
+            len(messages),
+        )
+
+    def _learn(self, messages: Sequence[AgentMessage]) -> None:
+        """Take in the newest report, once, where it is of texts alone."""
+        start = self._start(messages)
+        for i in range(len(messages) - 1, start, -1):
+            message = messages[i]
+            if isinstance(message, Message) and message.role == "assistant" and message.usage:
+                if message is not self._learned and self._learned is None and not has_images(messages[:i]):
+                    system, tools = self._fixed()
+                    fixed = estimate_overhead(system, tools, 1.0)
+                    self.meter.learn(characters(messages[:i]) + fixed, message.usage.prompt_tokens)
+                self._learned = message
+                return
+
+    def failed(self, hook: ModelErrorHook) -> None:
+        """The part of `model:error`: an overflow that nothing helps against says what stands in the way."""
+        if isinstance(hook.error, ContextExceededError) and self.stuck and self.stuck not in hook.error.message:
+            hook.error.message = f"{hook.error.message.rstrip('.')}. {self.stuck}"
+            hook.error.args = (hook.error.message,)
+
+    def _constraint(self, messages: Sequence[AgentMessage], limit: int, model: ModelProvider) -> str:
+        system, tools = self._fixed()
+        fixed = estimate_overhead(system, tools, self.meter.chars_per_token)
+        return (
+            f"The conversation cannot be made short enough: {FUTILE} summaries in a row freed too little. System prompt and "
+            f"{len(tools)} tools take about {fixed} tokens, the whole about {self.tokens(messages)}, and {limit} is what is to "
+            f"be used of {model.model}. Offer fewer tools, keep fewer recent tokens, or use a model with a larger window"
+        )

@@ -1,0 +1,289 @@
+"""A model sums up the older part of a conversation; the newest part stays as it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
+from mainspring.messages import AgentMessage, Message
+from mainspring.models import ModelRequest
+from mainspring.policies.compaction import wording
+from mainspring.policies.compaction.cut import find_cut, is_split
+from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
+
+if TYPE_CHECKING:
+    from mainspring.events import SideCall
+    from mainspring.models import ModelProvider
+
+logger = logging.getLogger("mainspring.compaction")
+logger.addHandler(logging.NullHandler())
+
+RESERVE = 16384
+"""Tokens of the window that are kept free for an answer."""
+
+KEEP_RECENT = 20000
+"""Tokens of the newest messages that stay as they are."""
+
+_SUMMARY_TOKENS = 4096
+_SAID_SHARE = 0.2  # of what stays, for the user's own words
+_CHUNK = 60_000  # tokens of one request where the window is not known
+_SMALLEST = 1000
+_SHORTEST = 16  # characters; less is no summary
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """When and how a conversation is summed up.
+
+    Attributes:
+        reserve: Tokens of the model's window to keep free; the conversation is summed up when less is left. For a small window at
+            most a quarter of it.
+        keep_recent: About how many tokens of the newest messages stay as they are; for a small window at most a third of it.
+        threshold: Tokens from which on it is summed up, in place of ``reserve``. Below 1 it is a share of the window.
+        prompt: What is asked of the model in place of the built-in text; the conversation follows it.
+        model: Who sums up; ``None`` is the conversation's own model.
+        keep: Says of a message that it always stays as it is, with the results of its calls.
+    """
+
+    reserve: int = RESERVE
+    keep_recent: int = KEEP_RECENT
+    threshold: float | None = None
+    prompt: str | None = None
+    model: ModelProvider | None = None
+    keep: Callable[[AgentMessage], bool] | None = None
+
+    def limit(self, window: int | None) -> int | None:
+        """Tokens from which on a conversation is summed up; ``None`` where the window is not known and nothing else is said."""
+        if self.threshold is not None and self.threshold > 1:
+            return int(self.threshold)
+        if window is None:
+            return None
+        if self.threshold is not None:
+            return int(window * self.threshold)
+        return window - min(self.reserve, window // 4)
+
+    def kept(self, window: int | None) -> int:
+        """Tokens of the newest messages that stay."""
+        return self.keep_recent if window is None else min(self.keep_recent, window // 3)
+
+
+class CompactionReport(Struct, frozen=True, kw_only=True):
+    """What a compaction did.
+
+    Attributes:
+        summary: The summary; empty where older messages were only left out.
+        first_kept: Id of the first message that stayed after the summary.
+        tokens_before: About how many tokens the messages had.
+        tokens_after: About how many they have.
+        files: The files that the part was about which was summed up.
+        calls: How many requests to a model it took.
+    """
+
+    summary: str
+    first_kept: str
+    tokens_before: int
+    tokens_after: int
+    files: wording.Files
+    calls: int
+
+
+class SummaryCompactor:
+    """A `Compactor` that asks a model for a summary. The history is only replaced once there is a good one.
+
+    A summary that came before is brought up to date, not summed up again. What is too long for one request goes in pieces, and a
+    piece that is still too long in halves. Where no summary can be had, the history stays (`None`); where it does not fit
+    the model any more (``reason`` is ``overflow``), the oldest messages are left out and the history says so.
+
+    Args:
+        options: See `Compaction`.
+
+    Attributes:
+        last: What the last compaction did.
+    """
+
+    def __init__(self, options: Compaction | None = None) -> None:
+        self.options = options or Compaction()
+        self.last: CompactionReport | None = None
+        self._calls = 0
+
+    async def compact(
+        self,
+        messages: Sequence[AgentMessage],
+        *,
+        reason: str,
+        side_call: SideCall | None = None,
+        window: int | None = None,
+        chars_per_token: float = CHARS_PER_TOKEN,
+        instructions: str = "",
+    ) -> Sequence[AgentMessage] | None:
+        """See `Compactor`.
+
+        Args:
+            messages: The history.
+            reason: Why, as in ``threshold`` or ``overflow``.
+            side_call: Asks a model; without it older messages can only be left out.
+            window: The model's window in tokens, where it is known.
+            chars_per_token: How many characters make a token.
+            instructions: What the summary should look at in particular.
+        """
+        keep = self.options.kept(window)
+        cut = find_cut(messages, keep, chars_per_token)
+        if cut == 0 and reason == "overflow":  # even the newest part is too long: keep as little as can be
+            cut = find_cut(messages, keep // 8, chars_per_token)
+        old = messages[:cut]
+        if not old or all(map(wording.is_summary, old)):
+            return None
+        self._calls = 0
+        try:
+            summary = await self._summary(messages, cut, side_call, window, instructions)
+        except AgentAbortedError:
+            raise
+        except (MainspringError, ValueError) as error:
+            logger.warning("the conversation could not be summed up (%s); it stays as it is", error)
+            if reason != "overflow":
+                return None
+            summary = ""
+        return self._made(messages, cut, summary, keep, chars_per_token)
+
+    def _made(
+        self, messages: Sequence[AgentMessage], cut: int, summary: str, keep: int, chars_per_token: float
+    ) -> Sequence[AgentMessage]:
+        old, new = messages[:cut], messages[cut:]
+        before = [m for m in old if wording.is_summary(m)]
+        earlier, files, said = (
+            wording.parse_summary(before[-1])
+            if before and isinstance(before[-1], Message)
+            else ("", wording.Files(), [])
+        )
+        files |= wording.files_of(old)
+        said += [m.text for m in old if isinstance(m, Message) and _spoke(m)]
+        room = round(keep * _SAID_SHARE * chars_per_token)
+        text = summary or "\n\n".join(
+            filter(None, (earlier, f"(No summary could be made of {len(old)} older messages; they were left out.)"))
+        )
+        kept = self._always(old)
+        head = wording.summary_message(text, files, _within(said, room))
+        result = [head, *kept, *new]
+        self.last = CompactionReport(
+            summary=summary,
+            first_kept=next((m.id or "" for m in (*kept, *new) if isinstance(m, Message)), ""),
+            tokens_before=estimate_tokens(messages, chars_per_token),
+            tokens_after=estimate_tokens(result, chars_per_token),
+            files=files,
+            calls=self._calls,
+        )
+        return result
+
+    def _always(self, old: Sequence[AgentMessage]) -> list[AgentMessage]:
+        """What the application wants to stay of the old part, calls with their results."""
+        keep = self.options.keep
+        if keep is None:
+            return []
+        wanted = [keep(m) and not wording.is_summary(m) for m in old]
+        for i in range(1, len(old)):
+            calls, results = old[i - 1], old[i]
+            if isinstance(calls, Message) and calls.tool_uses and isinstance(results, Message) and results.tool_results:
+                wanted[i - 1] = wanted[i] = wanted[i - 1] or wanted[i]
+        return [m for m, stays in zip(old, wanted, strict=True) if stays]
+
+    async def _summary(
+        self,
+        messages: Sequence[AgentMessage],
+        cut: int,
+        side_call: SideCall | None,
+        window: int | None,
+        instructions: str,
+    ) -> str:
+        """The summary of what is cut off.
+
+        Raises:
+            MainspringError: If no good one could be had.
+        """
+        if side_call is None:
+            raise AgentError("there is nobody to ask for a summary")
+        old = messages[:cut]
+        earlier = ""
+        for message in old:
+            if wording.is_summary(message) and isinstance(message, Message):
+                earlier = wording.parse_summary(message)[0]
+        model = self.options.model
+        if model is not None:
+            window = model.info.context_window or window
+        room = _CHUNK if window is None else max(window - _SUMMARY_TOKENS * 2 - 2000, _SMALLEST)
+        task = "\n\n".join(
+            filter(
+                None,
+                (self.options.prompt or wording.PROMPT, wording.SPLIT if is_split(messages, cut) else "", instructions),
+            )
+        )
+        pieces = wording.transcript(old)
+        while pieces:
+            count = _fitting(pieces, room)
+            try:
+                earlier = await self._ask(side_call, task, earlier, "\n\n".join(pieces[:count]))
+            except ContextExceededError:
+                if room <= _SMALLEST:
+                    raise
+                room //= 2
+                if count == 1:
+                    pieces[0] = pieces[0][: room * 3]
+                continue
+            pieces = pieces[count:]
+        return earlier
+
+    async def _ask(self, side_call: SideCall, task: str, earlier: str, text: str) -> str:
+        parts = [task]
+        if earlier:
+            parts += [wording.UPDATE, f"<previous-summary>\n{earlier}\n</previous-summary>"]
+        parts.append(f"<conversation>\n{text}\n</conversation>")
+        request = ModelRequest(
+            [Message.user("\n\n".join(parts))],
+            system=wording.SYSTEM,
+            max_output_tokens=_SUMMARY_TOKENS,
+            thinking="off",
+            cache=False,
+        )
+        self._calls += 1
+        answer = await side_call("summary", request, model=self.options.model)
+        summary = answer.text.strip()
+        if len(summary) < _SHORTEST:
+            raise ModelError("the model gave no summary", reason="empty")
+        return summary
+
+
+def _spoke(message: Message) -> bool:
+    """Whether it is the user's own words."""
+    return (
+        message.role == "user"
+        and not message.tool_results
+        and bool(message.text.strip())
+        and not wording.is_summary(message)
+    )
+
+
+def _within(said: Sequence[str], room: int) -> list[str]:
+    """What the user said, the first and the newest before the rest, as far as it fits."""
+    if not said:
+        return []
+    chosen: dict[int, str] = {}
+    for i in (0, *range(len(said) - 1, 0, -1)):
+        text = said[i] if len(said[i]) <= room // 2 else f"{said[i][: room // 2]}…"
+        if len(text) > room:
+            break
+        chosen[i] = text
+        room -= len(text)
+    return [chosen[i] for i in sorted(chosen)]
+
+
+def _fitting(pieces: Sequence[str], room: int) -> int:
+    """How many pieces go into a request of so many tokens, one at least; three characters a token, to be safe."""
+    size, count = 0, 0
+    for piece in pieces:
+        size += len(piece)
+        if count and size > room * 3:
+            break
+        count += 1
+    return count

@@ -1,0 +1,121 @@
+"""How many tokens a conversation has: what the provider told last, and an estimate for what was added since.
+
+Counting exactly needs each model's own tokeniser. What a provider reports is exact, free, and at most one turn old, so only the
+newest messages are estimated; the estimate learns from every report how many characters make a token here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.messages import (
+    AgentMessage,
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+
+CHARS_PER_TOKEN = 4.0
+"""English text and code on the tokenisers of today; the starting point until a provider has told."""
+
+IMAGE_TOKENS = 1600
+"""About what a large image costs; small ones cost less."""
+
+_LEAST, _MOST = 1.2, 6.0
+_MESSAGE = 4
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def estimate_tokens(messages: Sequence[AgentMessage], chars_per_token: float = CHARS_PER_TOKEN) -> int:
+    """About how many tokens messages have.
+
+    Args:
+        messages: The messages; those of applications count nothing, since models do not see them.
+        chars_per_token: How many characters make a token.
+    """
+    chars, images, count = 0, 0, 0
+    for message in messages:
+        if not isinstance(message, Message):
+            continue
+        count += 1
+        for block in message.content:
+            more, pictures = _size(block)
+            chars += more
+            images += pictures
+    return round(chars / chars_per_token) + images * IMAGE_TOKENS + count * _MESSAGE
+
+
+def estimate_overhead(system: str, tools: Sequence[ToolSpec], chars_per_token: float = CHARS_PER_TOKEN) -> int:
+    """About how many tokens the system prompt and the tools have, which every request carries."""
+    chars = len(system) + sum(len(t.name) + len(t.description) + len(_encode(t.input_schema)) for t in tools)
+    return round(chars / chars_per_token)
+
+
+class TokenMeter:
+    """Tells how long a conversation is, and learns from what providers report.
+
+    Attributes:
+        chars_per_token: How many characters make a token, as far as is known.
+    """
+
+    def __init__(self) -> None:
+        self.chars_per_token = CHARS_PER_TOKEN
+
+    def tokens(self, messages: Sequence[AgentMessage], start: int = 0, *, overhead: int = 0) -> int:
+        """The tokens of a request with these messages.
+
+        Args:
+            messages: The history.
+            start: Reports of messages before this one do not count: they tell of another history.
+            overhead: Tokens of system prompt and tools, where nothing was reported yet.
+        """
+        for i in range(len(messages) - 1, start - 1, -1):
+            message = messages[i]
+            if isinstance(message, Message) and message.role == "assistant" and message.usage:
+                reported = message.usage.total_tokens
+                if reported and message.stop_reason not in {"error", "aborted"}:
+                    return reported + estimate_tokens(messages[i + 1 :], self.chars_per_token)
+        return overhead + estimate_tokens(messages, self.chars_per_token)
+
+    def learn(self, chars: int, tokens: int) -> None:
+        """Take in that ``chars`` characters of a prompt were ``tokens`` tokens; too few tell nothing."""
+        if chars >= 2000 and tokens > 0:
+            seen = min(max(chars / tokens, _LEAST), _MOST)
+            self.chars_per_token += (seen - self.chars_per_token) / 2
+
+
+def characters(messages: Sequence[AgentMessage]) -> int:
+    """Characters of messages that a model reads; images left out."""
+    return sum(_size(block)[0] for m in messages if isinstance(m, Message) for block in m.content)
+
+
+def has_images(messages: Sequence[AgentMessage]) -> bool:
+    """Whether there are images in messages."""
+    return any(_size(block)[1] for m in messages if isinstance(m, Message) for block in m.content)
+
+
+def _size(block: ContentBlock) -> tuple[int, int]:
+    match block:
+        case TextBlock():
+            return len(block.text), 0
+        case ThinkingBlock():
+            return len(block.thinking), 0
+        case RedactedThinkingBlock():
+            return len(block.data) // 2, 0
+        case ImageBlock():
+            return 0, 1
+        case ToolUseBlock():
+            return len(block.name) + len(block.raw_input or _encode(block.input)), 0
+        case ToolResultBlock():
+            if isinstance(block.content, str):
+                return len(block.content), 0
+            images = sum(isinstance(b, ImageBlock) for b in block.content)
+            return sum(len(b.text) for b in block.content if isinstance(b, TextBlock)), images

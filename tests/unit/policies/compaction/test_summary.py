@@ -1,0 +1,428 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring import Agent, Behavior, Session
+from mainspring.errors import AgentContextExceededError, ContextExceededError, ModelError
+from mainspring.events import ContextCompacted
+from mainspring.messages import (
+    AgentMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    utc_now,
+)
+from mainspring.models import ModelInfo, ModelRequest
+from mainspring.policies.compaction import (
+    Compaction,
+    SummaryCompactor,
+    TokenMeter,
+    estimate_tokens,
+    find_cut,
+    is_summary,
+    parse_summary,
+)
+from mainspring.sessions import CompactionEntry, MemoryStore
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.tools import tool
+
+GOOD = "## Goal\nBuild it\n## Progress\n### Done\nsome\n### In progress\nnone\n### Blocked\nnone\n## Key decisions\nnone\n## Next steps\n1. go"
+
+
+class Summariser:
+    """Stands for the model that sums up."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[ModelRequest] = []
+
+    async def __call__(self, purpose: str, request: ModelRequest, *, model: Any = None) -> Message:
+        assert purpose == "summary"
+        self.requests.append(request)
+        answer = self.answers.pop(0) if self.answers else GOOD
+        if isinstance(answer, Exception):
+            raise answer
+        return Message("assistant", (TextBlock(answer),))
+
+    @property
+    def texts(self) -> list[str]:
+        return [r.messages[0].text for r in self.requests]
+
+
+def call(id: str, name: str = "read_file", **arguments: Any) -> Message:
+    return Message("assistant", (ToolUseBlock(id, name, arguments),), stop_reason="tool_use")
+
+
+def result(id: str, text: str, name: str = "read_file") -> Message:
+    return Message("user", (ToolResultBlock(id, name, text),))
+
+
+def conversation(turns: int, size: int = 4000) -> list[AgentMessage]:
+    messages: list[AgentMessage] = []
+    for i in range(turns):
+        messages += [
+            Message.user(f"Request {i}"),
+            call(f"c{i}", path=f"f{i}.py"),
+            result(f"c{i}", "x" * size),
+            Message("assistant", (TextBlock(f"Answer {i}"),)),
+        ]
+    return messages
+
+
+def pairs_are_whole(messages: Sequence[AgentMessage]) -> bool:
+    open_calls: set[str] = set()
+    for message in messages:
+        assert isinstance(message, Message)
+        results = {r.tool_use_id for r in message.tool_results}
+        if results != open_calls:
+            return False
+        open_calls = {c.id for c in message.tool_uses}
+    return not open_calls
+
+
+@pytest.mark.covers("CMP-02", "CMP-04")
+def test_the_cut_keeps_recent_tokens_and_falls_before_a_prompt() -> None:
+    messages = conversation(40)
+
+    cut = find_cut(messages, 10_000)
+
+    assert messages[cut].text.startswith("Request")  # pyright: ignore[reportAttributeAccessIssue]
+    assert 10_000 <= estimate_tokens(messages[cut:]) <= 15_500
+
+
+@pytest.mark.covers("CMP-04", "OPT-09")
+def test_a_turn_that_is_too_long_is_split_between_pairs() -> None:
+    messages: list[AgentMessage] = [Message.user("One long task")]
+    for i in range(60):
+        messages += [call(f"c{i}", path=f"f{i}"), result(f"c{i}", "y" * 4000)]
+
+    cut = find_cut(messages, 10_000)
+
+    assert 0 < cut < len(messages) - 8
+    assert pairs_are_whole(messages[:cut])
+    assert pairs_are_whole(messages[cut:])
+
+
+shapes = st.lists(st.tuples(st.sampled_from(["prompt", "pair", "answer"]), st.integers(1, 3000)), max_size=30)
+
+
+@pytest.mark.covers("CMP-04", "TST-07")
+@settings(max_examples=150, deadline=None)
+@given(shapes, st.integers(0, 8000))
+def test_no_cut_ever_parts_a_call_from_its_result(shape: list[tuple[str, int]], keep: int) -> None:
+    messages: list[AgentMessage] = []
+    for i, (kind, size) in enumerate(shape):
+        match kind:
+            case "prompt":
+                messages.append(Message.user("p" * size))
+            case "pair":
+                messages += [call(f"c{i}"), result(f"c{i}", "r" * size)]
+            case _:
+                messages.append(Message("assistant", (TextBlock("a" * size),)))
+
+    cut = find_cut(messages, keep)
+
+    assert 0 <= cut < max(len(messages), 1)
+    assert pairs_are_whole(messages[:cut])
+    assert pairs_are_whole(messages[cut:])
+
+
+@pytest.mark.covers("CMP-05", "CMP-06", "OPT-09")
+async def test_a_summary_stands_for_the_old_part_and_says_what_was_done() -> None:
+    messages = conversation(40)
+    asks = Summariser()
+    compactor = SummaryCompactor(Compaction(keep_recent=10_000))
+
+    shorter = await compactor.compact(messages, reason="threshold", side_call=asks)
+
+    assert shorter is not None
+    head, *rest = shorter
+    assert all(any(m is old for old in messages) for m in rest)
+    assert is_summary(head)
+    for heading in ("## Goal", "### Done", "### In progress", "### Blocked", "## Key decisions", "## Next steps"):
+        assert heading in asks.texts[0]
+    report = compactor.last
+    assert report is not None
+    assert report.summary == GOOD
+    assert report.tokens_after < report.tokens_before / 2
+    assert report.files.read[:2] == ("f0.py", "f1.py")
+    assert "Request 0" in head.text  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(asks.texts[0]) < 40 * 2500
+
+
+@pytest.mark.covers("OPT-09")
+async def test_the_next_summary_brings_the_one_before_up_to_date() -> None:
+    compactor = SummaryCompactor(Compaction(keep_recent=2000))
+    first = await compactor.compact(
+        [
+            Message.user("Make tea"),
+            call("w", "write_file", path="tea.py"),
+            result("w", "ok", "write_file"),
+            *conversation(10),
+        ],
+        reason="threshold",
+        side_call=Summariser(GOOD.replace("Build it", "Make tea")),
+    )
+    assert first is not None
+    asks = Summariser()
+
+    second = await compactor.compact([*first, *conversation(10)], reason="threshold", side_call=asks)
+
+    assert second is not None
+    assert sum(map(is_summary, second)) == 1
+    assert "<previous-summary>\n## Goal\nMake tea" in asks.texts[0]
+    text, files, said = parse_summary(second[0])  # pyright: ignore[reportArgumentType]
+    assert text == GOOD
+    assert files.changed == ("tea.py",)
+    assert said[0] == "Make tea"
+
+
+@pytest.mark.covers("BYD-26", "CMP-14")
+@pytest.mark.parametrize("bad", ["", "   ", "ok", ModelError("quota", reason="quota")])
+async def test_a_bad_summary_never_takes_the_place_of_the_history(bad: str | Exception) -> None:
+    messages = conversation(40)
+
+    shorter = await SummaryCompactor().compact(messages, reason="threshold", side_call=Summariser(bad))
+
+    assert shorter is None
+
+
+async def test_what_does_not_fit_any_more_is_left_out_and_the_history_says_so() -> None:
+    messages = conversation(40)
+
+    shorter = await SummaryCompactor().compact(messages, reason="overflow", side_call=Summariser(ModelError("down")))
+
+    assert shorter is not None
+    assert "older messages; they were left out" in shorter[0].text  # pyright: ignore[reportAttributeAccessIssue]
+    assert "Request 0" in shorter[0].text  # pyright: ignore[reportAttributeAccessIssue]
+    assert pairs_are_whole(shorter)
+
+
+@pytest.mark.covers("OPT-10")
+async def test_what_is_too_long_for_one_request_goes_in_pieces_and_halves() -> None:
+    messages = conversation(120)
+    asks = Summariser(
+        ContextExceededError("too long", reason="overflow"), ContextExceededError("too long", reason="overflow")
+    )
+
+    shorter = await SummaryCompactor(Compaction(keep_recent=2000)).compact(
+        messages, reason="threshold", side_call=asks, window=40_000
+    )
+
+    assert shorter is not None
+    sizes = [len(text) for text in asks.texts]
+    assert sizes[1] < sizes[0] * 0.6
+    assert sizes[2] < sizes[1] * 0.6
+    assert "Answer 0" in asks.texts[2]
+    assert "<previous-summary>" in asks.texts[3]
+
+
+async def test_images_and_thinking_do_not_reach_the_one_who_sums_up() -> None:
+    picture = ImageBlock("image/png", "A" * 5000)
+    messages: list[AgentMessage] = [Message("user", (TextBlock("look"), picture)), *conversation(20)]
+    asks = Summariser()
+
+    await SummaryCompactor(Compaction(keep_recent=2000)).compact(messages, reason="threshold", side_call=asks)
+
+    assert "[image/png image]" in asks.texts[0]
+    assert "AAAA" not in asks.texts[0]
+
+
+@pytest.mark.covers("BYD-26")
+async def test_prompt_keep_list_and_instructions_are_the_application_s() -> None:
+    important = result("skill", "THE SKILL", "skills_use")
+    messages: list[AgentMessage] = [Message.user("hi"), call("skill", "skills_use"), important, *conversation(20)]
+    asks = Summariser()
+    options = Compaction(
+        keep_recent=2000,
+        prompt="Just the verbs.",
+        keep=lambda m: isinstance(m, Message) and any(r.name == "skills_use" for r in m.tool_results),
+    )
+
+    shorter = await SummaryCompactor(options).compact(
+        messages, reason="asked", side_call=asks, instructions="Mind the colours."
+    )
+
+    assert shorter is not None
+    assert any(m is important for m in shorter)
+    assert pairs_are_whole(shorter)
+    assert asks.texts[0].startswith("Just the verbs.")
+    assert "Mind the colours." in asks.texts[0]
+
+
+def test_limits_follow_the_window() -> None:
+    assert Compaction().limit(200_000) == 200_000 - 16384
+    assert Compaction().limit(8192) == 6144
+    assert Compaction(threshold=0.5).limit(200_000) == 100_000
+    assert Compaction(threshold=30_000).limit(None) == 30_000
+    assert Compaction().limit(None) is None
+    assert Compaction().kept(200_000) == 20_000
+    assert Compaction().kept(8192) == 2730
+
+
+@pytest.mark.covers("CMP-13")
+def test_tokens_are_what_was_reported_and_an_estimate_of_the_rest() -> None:
+    meter = TokenMeter()
+    answer = Message("assistant", (TextBlock("ok"),), usage=Usage(input_tokens=900, output_tokens=100, cache_read=4000))
+    messages: list[AgentMessage] = [Message.user("x" * 400), answer]
+
+    assert meter.tokens(messages) == 5000
+    assert meter.tokens([*messages, Message.user("y" * 4000)]) == 5000 + 1004
+    assert meter.tokens([Message.user("x" * 400)], overhead=50) == 50 + 104
+    meter.learn(20_000, 10_000)
+    assert meter.chars_per_token == 3.0
+    assert meter.tokens([Message.user("x" * 300)]) == 104
+
+
+# --- in an agent -----------------------------------------------------------------------------------------------------
+
+
+@tool
+async def look(n: int) -> str:
+    """Look at something.
+
+    Args:
+        n: Which.
+    """
+    return f"result {n} " + "z" * 4000
+
+
+def small(*script: Any, **options: Any) -> ScriptedModel:
+    info = ModelInfo("small", "scripted", context_window=16_000)
+    return ScriptedModel(*script, info=info, **options)
+
+
+def answering(request: ModelRequest) -> Reply:
+    """A model that works through 40 looks, tells its tokens, and sums up when asked."""
+    chars = sum(len(str(b)) for m in request.messages for b in m.content)
+    usage = Usage(input_tokens=chars // 4, output_tokens=20)
+    if request.system and "You sum up" in request.system:
+        return Reply(GOOD, usage=usage)
+    done = sum("result" in r.text for m in request.messages for r in m.tool_results)
+    assert usage.input_tokens < 16_000, "the window was exceeded"
+    return Reply(calls=[Call("look", {"n": done})], usage=usage)
+
+
+class Looker:
+    """Counts what was looked at."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def __call__(self, request: ModelRequest) -> Reply:
+        reply = answering(request)
+        if reply.calls:
+            self.left -= 1
+            if self.left < 0:
+                return Reply("done", usage=reply.usage)
+        return reply
+
+
+@pytest.mark.covers("CMP-01", "CMP-07", "CMP-08", "SES-18")
+async def test_a_long_run_of_tools_stays_within_the_window_and_the_session_keeps_everything() -> None:
+    store = MemoryStore()
+    session = Session.create("/", home=store)
+    model = small(Looker(60), loop=True)
+    agent = Agent(
+        model, tools=[look], execution=MemoryEnv(), session=session, behavior=Behavior(compaction=Compaction())
+    )
+    told: list[ContextCompacted] = []
+    agent.on(ContextCompacted)(told.append)
+
+    outcome = await agent.run("Look at everything, and mind the blue ones.")
+
+    assert outcome.text == "done"
+    assert len(told) >= 3
+    work = [s for s in model.requests if s.request.tools]
+    assert all("mind the blue ones" in s.messages[0].text for s in work)
+    for seen in work:
+        assert pairs_are_whole(seen.messages)
+    compactions = [e for e in session.entries() if isinstance(e, CompactionEntry)]
+    assert len(compactions) == len(told)
+    session.close()
+    with Session.open(session.id, home=store) as again:
+        assert [m.id for m in again.messages] == [m.id for m in agent.messages]
+        assert len(again.messages) < 40
+        stored = [e for e in again.entries() if e.__struct_config__.tag == "result"]
+        assert len(stored) == 60
+
+
+@pytest.mark.covers("CMP-03")
+async def test_the_library_does_not_compact_unless_asked() -> None:
+    model = small(Looker(20), loop=True)
+    model_free = ScriptedModel(Looker(3), loop=True, info=ModelInfo("m", "scripted", context_window=5000))
+
+    await Agent(model_free, tools=[look], execution=MemoryEnv()).run("go")
+
+    assert not any("You sum up" in s.request.system for s in model_free.requests)
+    assert model.requests == []
+
+
+@pytest.mark.covers("CMP-12")
+async def test_an_overflow_is_summed_up_once_and_sent_again() -> None:
+    failed = False
+
+    def script(request: ModelRequest) -> Reply | Exception:
+        nonlocal failed
+        if "You sum up" in request.system:
+            return Reply(GOOD)
+        if len(request.messages) > 100 and not failed:
+            failed = True
+            return ContextExceededError("prompt is too long", reason="overflow")
+        return Reply("fits")
+
+    model = ScriptedModel(script, loop=True)
+    agent = Agent(
+        model,
+        messages=conversation(40),
+        execution=MemoryEnv(),
+        behavior=Behavior(compaction=Compaction(keep_recent=5000)),
+    )
+
+    outcome = await agent.run("go on")
+
+    assert outcome.text == "fits"
+    assert is_summary(agent.messages[0])
+    assert failed
+
+
+async def test_summaries_that_free_nothing_are_not_tried_for_ever() -> None:
+    def script(request: ModelRequest) -> Reply | Exception:
+        if "You sum up" in request.system:
+            return Reply("S" * 60_000)
+        if len(model.requests) > 12:
+            return ContextExceededError("prompt is too long", reason="overflow")
+        return Reply(calls=[Call("look", {"n": 1})], usage=Usage(input_tokens=15_900))
+
+    model = small(script, loop=True)
+    agent = Agent(model, tools=[look], execution=MemoryEnv(), behavior=Behavior(compaction=Compaction(), max_turns=30))
+
+    with pytest.raises(AgentContextExceededError, match="summaries in a row freed too little"):
+        await agent.run("go")
+
+    assert sum("You sum up" in s.request.system for s in model.requests) <= 6
+
+
+async def test_what_old_answers_told_does_not_compact_again_after_a_resume() -> None:
+    store = MemoryStore()
+    session = Session.create("/", home=store)
+    model = small(Looker(14), loop=True)
+    options = Behavior(compaction=Compaction())
+    agent = Agent(model, tools=[look], execution=MemoryEnv(), session=session, behavior=options)
+    await agent.run("Look")
+    session.close()
+    before = sum("You sum up" in s.request.system for s in model.requests)
+    assert before == 1
+
+    with Session.open(session.id, home=store) as again:
+        second = small("hello", loop=True)
+        await Agent(second, tools=[look], execution=MemoryEnv(), session=again, behavior=options).run("and?")
+
+    assert len(second.requests) == 1
+    assert utc_now() > second.requests[0].messages[0].timestamp
