@@ -108,7 +108,7 @@ def models(told: Any, name: str, facts_of: str, prices_of: str | None, day: date
             "text" not in kinds["output"]
             or "text" not in kinds["input"]
             or model.get("status") == "deprecated"
-            or re.search("embed|guard|whisper", id)
+            or re.search("embed|guard|whisper|chatgpt-image", id)
         ):
             continue
         base, tiers = of_genai(prices_of, id, day) if prices_of else (None, [])

@@ -107,7 +107,11 @@ class Catalog(Struct, frozen=True, dict=True):
     @cached_property
     def models(self) -> tuple[CatalogEntry, ...]:
         """All entries."""
-        return tuple([_entry(name, row) for name in self.providers for row in self._rows(name).values()])
+        return tuple([entry for name in self.providers for entry in self.of(name)])
+
+    def of(self, provider: str) -> list[CatalogEntry]:
+        """The entries of a provider; none where it has none."""
+        return [_entry(provider, row) for row in self._rows(provider).values()]
 
     def find(self, provider: str, model: str) -> CatalogEntry | None:
         """The entry of a model at a provider, by any of its names there."""

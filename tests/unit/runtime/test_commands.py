@@ -7,14 +7,16 @@ import pytest
 
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
+from mainspring.models import registry
 from mainspring.runtime.commands.check import check
 from mainspring.runtime.commands.config import change_config, show_config
 from mainspring.runtime.commands.models import get_model, list_models
-from mainspring.runtime.commands.replay import replay_traffic
+from mainspring.runtime.commands.replay import Tally, replay_traffic
 from mainspring.runtime.commands.sessions import saved_sessions
 from mainspring.runtime.commands.tools import call_tool, list_tools
 from mainspring.runtime.options import Place, Rules
 from mainspring.sessions import Session
+from tests.unit.models.server import plain, serve
 
 
 @pytest.fixture
@@ -160,6 +162,20 @@ def test_recordings_are_decoded(tmp_path: Path) -> None:
     assert results[1]["error"]["code"] == "RATE_LIMITED"
 
 
+def test_one_bad_file_in_a_folder_does_not_keep_the_others_from_being_decoded(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{", encoding="utf-8")
+    (tmp_path / "b.json").write_text(json.dumps({**EXCHANGE, "api": "embeddings"}), encoding="utf-8")
+    (tmp_path / "c.json").write_text(json.dumps(EXCHANGE), encoding="utf-8")
+    tally = Tally()
+
+    results = list(replay_traffic([str(tmp_path)]))
+    for result in results:
+        tally.add(result)
+
+    assert [r["error"] and r["error"]["reason"] for r in results] == ["unreadable", "unsupported_api", None]
+    assert str(tally) == "3 exchanges: 1 decoded (0 of them errors), 2 unsupported"
+
+
 @pytest.mark.parametrize("name", ["none", "bad.json"])
 def test_what_is_no_recording_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
@@ -169,6 +185,7 @@ def test_what_is_no_recording_is_named(tmp_path: Path, name: str) -> None:
 
 
 async def test_models_that_can_be_named(place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(cwd=place.cwd, offline=True)
     found = {view.spec: view for view in await list_models(place, environ)}
 
     assert "OPENAI_API_KEY" in found["openai:MODEL"].note
@@ -177,6 +194,41 @@ async def test_models_that_can_be_named(place: Place, environ: dict[str, str], m
     found = {view.spec: view for view in await list_models(place, {**environ, "OPENAI_API_KEY": "sk-1"})}
     assert (found["openai:gpt-5-mini"].state, found["openai:gpt-5-mini"].chosen) == ("ready", True)
     assert "openai:MODEL" not in found
+    mini = found["openai:gpt-5-mini"]
+    assert (mini.context_window, mini.max_output_tokens, mini.prices) == (400_000, 128_000, (0.25, 2.0, 0.025, 0.25))
+    assert (found["openai:gpt-5.4"].dearer_above, mini.dearer_above, mini.reachable) == (272_000, None, None)
+    assert found["embedded:qwen-coder-0.5b"].prices == (0.0, 0.0, 0.0, 0.0)
+
+
+SETTINGS = """{"providers": {
+  "mine": {"baseUrl": "%s/v1", "model": "m1", "models": {"m2": {"contextWindow": 5000, "prices": [1, 2]}}},
+  "dead": {"baseUrl": "http://127.0.0.1:9/v1", "model": "x"}
+}}"""
+
+
+@pytest.fixture
+def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Providers of other machines are left out, so that no test depends on a network."""
+    for name in ("codex", "foundry", "ollama"):
+        monkeypatch.delitem(registry._BUILT_IN, name)
+
+
+@pytest.mark.usefixtures("quick_probes")
+async def test_hosts_of_configured_models_are_asked_whether_they_answer(
+    place: Place, environ: dict[str, str], home: Path
+) -> None:
+    async with serve(plain(b"{}", "401 Unauthorized")) as server:
+        (home / ".agent").mkdir()
+        (home / ".agent" / "settings.json").write_text(SETTINGS % server.url, encoding="utf-8")
+        found = {view.spec: view for view in await list_models(place, environ)}
+        quiet = {view.spec: view for view in await list_models(Place(cwd=place.cwd, offline=True), environ)}
+
+    assert (found["mine:m1"].state, found["mine:m1"].reachable) == ("ready", True)
+    assert (found["mine:m2"].context_window, found["mine:m2"].prices) == (5000, (1.0, 2.0, 1.0, 1.0))
+    assert (found["dead:x"].state, found["dead:x"].reachable, found["dead:x"].prices) == ("down", False, None)
+    assert (quiet["dead:x"].state, quiet["dead:x"].reachable) == ("ready", None)
+    assert [request.target for request in server.requests] == ["/v1/models"]
+    assert "authorization" not in server.requests[0].headers
 
 
 async def test_an_unknown_embedded_model_cannot_be_fetched(place: Place) -> None:
@@ -192,6 +244,27 @@ async def test_check_says_what_is_there_and_what_is_not(place: Place, environ: d
     assert items["model"].state == "missing"
     assert "OPENAI_API_KEY" in items["model"].advice
     assert found.error is not None
+    for name, variable in (
+        ("openai", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("gemini", "GOOGLE_API_KEY"),
+    ):
+        missing = items[f"provider {name}"]
+        assert (missing.state, missing.text) == ("note", "not set up")
+        assert variable in missing.advice
+        assert f"providers.{name}.apiKey" in missing.advice
+
+
+async def test_check_says_what_is_set_up(
+    place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+
+    found = await check(Place(cwd=place.cwd, offline=True), environ={**environ, "ANTHROPIC_API_KEY": "k"})
+
+    item = next(item for item in found.items if item.name == "provider anthropic")
+    assert (item.state, item.advice) == ("ok", "")
+    assert "claude-sonnet-4-20250514 at https://api.anthropic.com" in item.text
 
 
 async def test_check_tries_the_address(place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from mainspring.app.cli.render import TextRenderer
 from mainspring.events import CancelToken
 from mainspring.runtime.commands.models import ModelView, get_model, list_models
 
-_MARKS = {"ready": "ready  ", "fetch": "fetch  ", "missing": "missing"}
+_MARKS = {"ready": "ready  ", "fetch": "fetch  ", "down": "down   ", "missing": "missing"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,7 +41,24 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
 
 def _about(view: ModelView) -> str:
-    return one_line("; ".join(text for text in (view.label, view.note) if text), 300)
+    known = (view.label, _window(view), _price(view), view.note)
+    return one_line("; ".join(text for text in known if text), 300)
+
+
+def _window(view: ModelView) -> str:
+    if view.context_window is None:
+        return ""
+    answer = f", {view.max_output_tokens // 1000}k out" if view.max_output_tokens else ""
+    return f"{view.context_window // 1000}k{answer}"
+
+
+def _price(view: ModelView) -> str:
+    if view.prices is None:
+        return "price unknown" if view.state in ("ready", "down") else ""
+    if not any(view.prices):
+        return "free"
+    more = f", more above {view.dearer_above // 1000}k" if view.dearer_above else ""
+    return f"${view.prices[0]:g} in, ${view.prices[1]:g} out{more}"
 
 
 def _get(options: argparse.Namespace, console: Console) -> int:

@@ -13,23 +13,21 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
-from mainspring.models import Timeouts, detect_local_servers
+from mainspring.models import HttpModel, detect_local_servers
 from mainspring.models.embedded.engine import engine_installed, missing_engine
 from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
-from mainspring.models.http_model import HttpModel
-from mainspring.models.shared_transport import shared_transport
+from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.runtime.build import load
+from mainspring.runtime.commands.probing import probe
 from mainspring.runtime.home import Home
-from mainspring.runtime.model_choice import DETECT_SECONDS, Choice, choose_model
+from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make, registry_of
 from mainspring.runtime.options import Place
 from mainspring.runtime.outcome import ModelName
 from mainspring.runtime.settings import Settings
 
 State = Literal["ok", "note", "missing", "wrong"]
 """``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""
-
-_REACH_SECONDS = 5.0
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -72,6 +70,7 @@ async def check(place: Place, *, model: str | None = None, environ: Mapping[str,
     items = [_python(), *_places(cwd, settings), *_programs()]
     items.append(await _servers())
     items.append(await asyncio.to_thread(_engine))
+    items += _providers(settings)
     try:
         choice = await choose_model(settings, environ)
     except (ConfigError, ProviderConfigError) as error:
@@ -138,20 +137,30 @@ def _engine() -> Item:
     return Item(name="embedded model", state="ok", text=f"installed; {fetched}")
 
 
+def _providers(settings: Settings) -> list[Item]:
+    """Each provider: what it would use, or what is missing and how to give it."""
+    registry = registry_of(settings.config)
+    items: list[Item] = []
+    for name in registry.names():
+        if name in (EMBEDDED, LOCAL):  # looked at on their own
+            continue
+        try:
+            model = make(f"{name}:", settings.config, registry)
+        except (ConfigError, ModelError) as error:
+            items.append(Item(name=f"provider {name}", state="note", text="not set up", advice=str(error)))
+            continue
+        where = f" at {model.profile.base_url}" if isinstance(model, HttpModel) else ""
+        items.append(Item(name=f"provider {name}", state="ok", text=f"set up; {model.model}{where}"))
+    return items
+
+
 async def _reach(choice: Choice) -> tuple[list[Item], Exception | None]:
     """Whether the model's host answers at all; its key is not tried."""
     if not isinstance(choice.model, HttpModel):
         return [], None
-    base = choice.model.profile.base_url
-    limits = Timeouts(_REACH_SECONDS, _REACH_SECONDS, _REACH_SECONDS, _REACH_SECONDS)
-    try:
-        async with (
-            asyncio.timeout(_REACH_SECONDS),
-            shared_transport().open("GET", f"{base}/models", {"accept": "application/json"}, b"", limits) as answer,
-        ):
-            text = f"{base} answers (status {answer.status}; the key was not tried)"
-            return [Item(name="reachable", state="ok", text=text)], None
-    except (ModelError, TimeoutError) as error:
-        failed = error if isinstance(error, ModelError) else ModelError(f"{base} does not answer")
-        advice = "check the address, the connection, and the proxy variables"
-        return [Item(name="reachable", state="wrong", text=f"{base}: {failed}", advice=advice)], failed
+    found = await probe(choice.model.profile.base_url)
+    if found.error is None:
+        text = f"{found.base_url} answers (status {found.status}; the key was not tried)"
+        return [Item(name="reachable", state="ok", text=text)], None
+    advice = "check the address, the connection, and the proxy variables"
+    return [Item(name="reachable", state="wrong", text=f"{found.base_url}: {found.error}", advice=advice)], found.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -12,19 +12,27 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
 from mainspring.events import CancelToken
+from mainspring.models import HttpModel, ModelProvider
 from mainspring.models.catalog import catalog
 from mainspring.models.embedded.engine import engine_installed
 from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, find, get_command, models_dir
+from mainspring.models.port import FREE, Rates
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.runtime import weights
 from mainspring.runtime.build import load
+from mainspring.runtime.commands.probing import probe_all
 from mainspring.runtime.model_choice import EMBEDDED, choose_model, make, registry_of, running_servers
 from mainspring.runtime.options import Place
 from mainspring.runtime.outcome import Reporter
+from mainspring.runtime.settings import Settings
 
-State = Literal["ready", "fetch", "missing"]
-"""``fetch``: it is fetched on first use. ``missing``: something has to be set or installed first."""
+_PROBE_SECONDS = 2.0
+
+State = Literal["ready", "fetch", "down", "missing"]
+"""``fetch``: it is fetched on first use. ``down``: its host does not answer. ``missing``: something has to be set or installed
+first.
+"""
 
 
 class ModelView(Struct, frozen=True, kw_only=True):
@@ -36,6 +44,11 @@ class ModelView(Struct, frozen=True, kw_only=True):
         chosen: Whether a run without ``--model`` would use it.
         label: Its name for people.
         note: What to know, or what to do.
+        reachable: Whether its host answers; ``None`` where nobody asked.
+        context_window: Tokens of prompt and answer together; ``None`` is unknown.
+        max_output_tokens: Most tokens of one answer; ``None`` is unknown.
+        prices: US dollars per million tokens: input, output, cache read, cache write; ``None`` is unknown.
+        dearer_above: Prompt tokens above which it costs more; ``None`` where it does not.
     """
 
     spec: str
@@ -43,42 +56,95 @@ class ModelView(Struct, frozen=True, kw_only=True):
     chosen: bool = False
     label: str = ""
     note: str = ""
+    reachable: bool | None = None
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    prices: Rates | None = None
+    dearer_above: int | None = None
 
 
 async def list_models(place: Place, environ: Mapping[str, str] = os.environ) -> list[ModelView]:
     """The models that can be named here: of the configured providers, of the servers of this machine, embedded ones.
+
+    Unless offline, the hosts of the configured providers are asked whether they answer, all at once.
 
     Raises:
         ConfigError: If the settings are broken.
     """
     _, settings = load(place, {}, environ)
     found: dict[str, ModelView] = {}
+    models: dict[str, ModelProvider] = {}
     try:
         choice = await choose_model(settings, environ)
-        name = choice.name
-        found[name.spec] = ModelView(spec=name.spec, state="ready", chosen=True, label=name.label, note=choice.why)
+        models[choice.name.spec] = choice.model
+        found[choice.name.spec] = _view(choice.model, chosen=True, note=choice.why)
     except (ConfigError, ModelError):
         pass
-    registry = registry_of(settings.config)
-    for entry in catalog().models:
-        spec = f"{entry.provider}:{entry.id}"
-        if spec in found or entry.provider not in registry or entry.provider in {LOCAL, EMBEDDED}:
-            continue
-        try:
-            make(spec, settings.config, registry)
-            found[spec] = ModelView(spec=spec, state="ready", label=entry.label)
-        except ModelError as error:  # the same for all of a provider
-            spec = f"{entry.provider}:MODEL"
-            found[spec] = ModelView(spec=spec, state="missing", note=str(error))
+    for view, model in _configured(settings):
+        if view.spec not in found:
+            found[view.spec] = view
+            if model is not None:
+                models[view.spec] = model
+    probing = asyncio.create_task(_reachable({} if place.offline else models))
     for server in await running_servers():
-        for model in server.models:
-            spec = f"{LOCAL}:{model}"
-            found.setdefault(spec, ModelView(spec=spec, state="ready", note=f"{server.name} at {server.base_url}"))
+        for name in server.models:
+            spec = f"{LOCAL}:{name}"
+            note = f"{server.name} at {server.base_url}"
+            found.setdefault(spec, ModelView(spec=spec, state="ready", note=note, reachable=True, prices=FREE))
     embedded = await asyncio.to_thread(_embedded)
     for view in embedded:
         chosen = found.get(view.spec)
         found[view.spec] = replace(view, chosen=True) if chosen and chosen.chosen else view
+    for spec, reachable in (await probing).items():
+        found[spec] = replace(found[spec], reachable=reachable, state="ready" if reachable else "down")
     return list(found.values())
+
+
+def _configured(settings: Settings) -> Iterator[tuple[ModelView, ModelProvider | None]]:
+    """The models of each provider that is set up, or what it lacks."""
+    config = settings.config
+    registry = registry_of(config)
+    for name in registry.names():
+        if name in (LOCAL, EMBEDDED):
+            continue
+        ids = [entry.id for entry in catalog().of(name)]
+        ids += [id for id in config.providers.get(name).models if id not in ids]
+        try:
+            default = make(f"{name}:", config, registry)
+            yield _view(default), default
+        except (ConfigError, ModelError) as error:
+            if not isinstance(error, ModelError) or error.reason != "missing_model" or not ids:
+                yield ModelView(spec=f"{name}:MODEL", state="missing", note=str(error)), None
+                continue
+        for id in ids:
+            try:
+                model = make(f"{name}:{id}", config, registry)
+            except (ConfigError, ModelError):  # that something is missing has been said
+                break
+            if model.model == id:  # where there are deployments, all of them would be the one that is set
+                yield _view(model), model
+
+
+def _view(model: ModelProvider, *, chosen: bool = False, note: str = "") -> ModelView:
+    info = model.info
+    return ModelView(
+        spec=f"{model.provider}:{model.model}",
+        state="ready",
+        chosen=chosen,
+        label=info.label,
+        note=note,
+        context_window=info.context_window,
+        max_output_tokens=info.max_output_tokens,
+        prices=info.prices,
+        dearer_above=info.tiers[0].above if info.tiers else None,
+    )
+
+
+async def _reachable(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
+    """Whether the host of each model answers."""
+    by_host = {spec: model for spec, model in models.items() if isinstance(model, HttpModel)}
+    answers = await probe_all(by_host.values(), seconds=_PROBE_SECONDS)
+    return {spec: answers[model.profile.base_url].error is None for spec, model in by_host.items()}
 
 
 def _embedded() -> list[ModelView]:
@@ -92,7 +158,7 @@ def _embedded() -> list[ModelView]:
             note += '; needs: pip install "mainspring[local]"'
         elif not here:
             note += f"; fetched on first use, or by: {get_command(known.name)}"
-        views.append(ModelView(spec=f"{EMBEDDED}:{known.name}", state=state, label=known.label, note=note))
+        views.append(ModelView(spec=f"{EMBEDDED}:{known.name}", state=state, label=known.label, note=note, prices=FREE))
     return views
 
 
