@@ -40,6 +40,9 @@ from mainspring.models.json_values import as_object
 INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
 """Text of the error result that a call gets when its own is missing."""
 
+NO_OUTPUT = "(no output)"
+"""Text of a result that has none: hosts want some."""
+
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 40
 
@@ -232,6 +235,29 @@ def short_id(id: str) -> str:
         return id
     data = id.encode("utf-8", "replace")
     return f"{crc32(data):08x}{crc32(data[::-1]) % 16:x}"
+
+
+def text_apart(
+    block: ToolResultBlock, note: str = "[the image follows in the next user message]"
+) -> tuple[str, list[TextBlock | ImageBlock]]:
+    """A tool result for hosts that take only text in one.
+
+    Args:
+        block: The result.
+        note: The line of its text that says where its images are.
+
+    Returns:
+        Its text, and what is shown elsewhere if it has images: a line that names it, then the images.
+    """
+    if isinstance(block.content, str):
+        return block.content or NO_OUTPUT, []
+    lines = [part.text for part in block.content if isinstance(part, TextBlock)]
+    images = [part for part in block.content if isinstance(part, ImageBlock)]
+    shown: list[TextBlock | ImageBlock] = []
+    if images:
+        lines.append(note)
+        shown = [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
+    return "\n".join(lines) or NO_OUTPUT, shown
 
 
 def new_call_id(response_id: str, number: int) -> str:

@@ -507,7 +507,10 @@ def test_images_of_results_stand_inside_or_follow_or_are_named() -> None:
 
     inside = body([Message.user("Hi"), call, shot], profile(dialect_of("gemini-3-flash")))["contents"][2]["parts"]
     assert [p["functionResponse"]["parts"] for p in inside[:2]] == [[image], [image]]
-    assert [p["functionResponse"]["response"] for p in inside[:2]] == [{"output": "Here"}, {"output": "(no output)"}]
+    assert [p["functionResponse"]["response"] for p in inside[:2]] == [
+        {"output": "Here\n[with an image]"},
+        {"output": "[with an image]"},
+    ]
     blind = json.dumps(body([Message.user([PIXEL, TextBlock("Hi")]), call, shot], profile(vision=False)))
     assert PIXEL.data not in blind
     assert blind.count("image left out: this model takes no images") == 3

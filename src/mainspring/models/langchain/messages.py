@@ -20,7 +20,7 @@ from mainspring.messages import (
 )
 from mainspring.models.content_text import extract_text
 from mainspring.models.json_values import as_list, as_object
-from mainspring.models.prepare import clean, new_call_id, pair, sent_arguments
+from mainspring.models.prepare import clean, new_call_id, pair, sent_arguments, text_apart
 from mainspring.models.profile import Profile
 
 
@@ -74,7 +74,11 @@ def _converted(message: Message, kinds: Any) -> list[Any]:
     shown: list[ContentBlock] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
-            results.append(_result(block, kinds, shown))
+            text, behind = text_apart(block)
+            status = "error" if block.is_error else "success"
+            name = block.name or None
+            results.append(kinds.ToolMessage(text, tool_call_id=block.tool_use_id, name=name, status=status))
+            shown += behind
         else:
             shown.append(block)
     return [*results, kinds.HumanMessage(_content(shown))] if shown else results
@@ -114,21 +118,6 @@ def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
         elif isinstance(block, ImageBlock):
             parts.append({"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}})
     return parts
-
-
-def _result(block: ToolResultBlock, kinds: Any, shown: list[ContentBlock]) -> Any:
-    text = block.content
-    if not isinstance(text, str):
-        lines = [b.text for b in text if isinstance(b, TextBlock)]
-        images = [b for b in text if isinstance(b, ImageBlock)]
-        if images:
-            lines.append("[the image follows in the next user message]")
-            shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
-        text = "\n".join(lines)
-    status = "error" if block.is_error else "success"
-    return kinds.ToolMessage(
-        text or "(no output)", tool_call_id=block.tool_use_id, name=block.name or None, status=status
-    )
 
 
 def from_langchain(messages: Sequence[Any]) -> list[Message]:

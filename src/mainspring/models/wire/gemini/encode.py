@@ -16,7 +16,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory, Seam, met
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema
+from mainspring.models.prepare import clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.wire.gemini.options import options
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
@@ -28,6 +28,9 @@ _UNSIGNED = "skip_thought_signature_validator"
 _MODEL = b',{"role": "model","parts":'
 _SEAMS: tuple[Seam, ...] = ((b"] }", _MODEL + b"["),)
 """Two answers in a row become one: a call may not follow a turn of the model. Two turns of the user may stand in a row."""
+
+_INSIDE, _BEHIND = "[with an image]", "[the image follows]"
+"""What the text of a result says of its image."""
 
 _OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
 """Stands before a conversation that begins with the model: a call must follow a turn of the user."""
@@ -150,18 +153,12 @@ def _user(message: Message, profile: Profile) -> list[dict[str, Any]]:
 
 def _result(block: ToolResultBlock, profile: Profile, behind: list[dict[str, Any]]) -> dict[str, Any]:
     dialect = profile.gemini
-    images: list[ImageBlock] = []
-    text = block.content
-    if not isinstance(text, str):
-        images = [b for b in text if isinstance(b, ImageBlock)]
-        text = "\n".join([b.text for b in text if isinstance(b, TextBlock)])
     result: dict[str, Any] = {"id": block.tool_use_id} if dialect.call_ids else {}
     result["name"] = block.name
-    if images and dialect.result_images == "behind":
-        text += ("\n" if text else "") + "[the image follows]"
-        behind.append({"text": f"Image from the result of {block.name}:"})
-        behind += map(_image, images)
-    elif images:
-        result["parts"] = [_image(image) for image in images]
-    result["response"] = {"error" if block.is_error else "output": text or "(no output)"}
+    text, shown = text_apart(block, _INSIDE if dialect.result_images == "inside" else _BEHIND)
+    if dialect.result_images == "behind":
+        behind += [_image(part) if isinstance(part, ImageBlock) else {"text": part.text} for part in shown]
+    elif shown:
+        result["parts"] = [_image(part) for part in shown if isinstance(part, ImageBlock)]
+    result["response"] = {"error" if block.is_error else "output": text}
     return {"functionResponse": result}

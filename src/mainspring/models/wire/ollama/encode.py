@@ -9,7 +9,7 @@ from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema
+from mainspring.models.prepare import clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.refusals import nearest_effort
 
@@ -108,7 +108,10 @@ def _user(message: Message) -> list[dict[str, Any]]:
     images: list[str] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
-            items.append(_result(block, texts, images))
+            text, shown = text_apart(block)
+            items.append({"role": "tool", "tool_name": block.name, "tool_call_id": block.tool_use_id, "content": text})
+            texts += [part.text for part in shown if isinstance(part, TextBlock)]
+            images += [part.data for part in shown if isinstance(part, ImageBlock)]
         elif isinstance(block, TextBlock):
             texts.append(block.text)
         elif isinstance(block, ImageBlock):
@@ -117,21 +120,3 @@ def _user(message: Message) -> list[dict[str, Any]]:
         item: dict[str, Any] = {"role": "user", "content": "\n".join(texts)}
         items.append({**item, "images": images} if images else item)
     return items
-
-
-def _result(block: ToolResultBlock, texts: list[str], images: list[str]) -> dict[str, Any]:
-    text = block.content
-    if not isinstance(text, str):
-        lines = [b.text for b in text if isinstance(b, TextBlock)]
-        shown = [b.data for b in text if isinstance(b, ImageBlock)]
-        if shown:
-            lines.append("[the image follows in the next user message]")
-            texts.append(f"Image from the result of {block.name or block.tool_use_id}:")
-            images += shown
-        text = "\n".join(lines)
-    return {
-        "role": "tool",
-        "tool_name": block.name,
-        "tool_call_id": block.tool_use_id,
-        "content": text or "(no output)",
-    }

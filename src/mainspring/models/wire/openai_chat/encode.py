@@ -19,7 +19,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema, short_id
+from mainspring.models.prepare import clean, sent_arguments, sent_schema, short_id, text_apart
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.marks import marked_item, marked_tool
 from mainspring.models.wire.openai_chat.options import options
@@ -198,21 +198,15 @@ def _user(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _result(block: ToolResultBlock, dialect: Dialect, shown: list[ContentBlock]) -> dict[str, Any]:
-    if isinstance(block.content, str):
-        text = block.content
+    if dialect.tool_images:
+        text, behind = text_apart(block)
+        shown += behind
     else:
-        images = [b for b in block.content if isinstance(b, ImageBlock)]
-        lines = [b.text for b in block.content if isinstance(b, TextBlock)]
-        if images and dialect.tool_images:
-            lines.append("[the image follows in the next user message]")
-            shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
-        elif images:
-            lines.append("[an image was left out: this host takes none here]")
-        text = "\n".join(lines)
+        text, _ = text_apart(block, "[an image was left out: this host takes none here]")
     item: dict[str, Any] = {"role": "tool", "tool_call_id": _id(block.tool_use_id, dialect)}
     if dialect.name_results and block.name:
         item["name"] = block.name
-    item["content"] = text or "(no output)"
+    item["content"] = text
     return item
 
 

@@ -19,7 +19,7 @@ from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema
+from mainspring.models.prepare import clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_responses.marks import read_mark
 from mainspring.models.wire.openai_responses.options import options
@@ -219,12 +219,8 @@ def _result(block: ToolResultBlock, dialect: ResponsesDialect, shown: list[TextB
     elif dialect.tool_images:
         output = _content(list(block.content))
     else:
-        images = [b for b in block.content if isinstance(b, ImageBlock)]
-        lines = [b.text for b in block.content if isinstance(b, TextBlock)]
-        if images:
-            lines.append("[the image follows in the next user message]")
-            shown += [TextBlock(f"Image from the result of {block.name or block.tool_use_id}:"), *images]
-        output = "\n".join(lines)
+        output, behind = text_apart(block)
+        shown += behind
     return {"type": "function_call_output", "call_id": block.tool_use_id, "output": output or "(no output)"}
 
 
