@@ -1,5 +1,6 @@
 """Files and processes: the port that tools use, and the environments that stand behind it."""
 
+from mainspring.env.confined import ConfinedEnv
 from mainspring.env.explain import explain
 from mainspring.env.jobs import Job, Jobs
 from mainspring.env.local import LocalEnv
@@ -20,6 +21,7 @@ from mainspring.env.protocol import (
 )
 
 __all__ = [
+    "ConfinedEnv",
     "Connection",
     "DirEntry",
     "ExecutionEnv",

@@ -1,0 +1,183 @@
+"""`ConfinedEnv`: an environment whose files end at the workspace, and in which writing can be switched off."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NoReturn
+
+from mainspring.env.jobs import Jobs
+from mainspring.env.paths import is_inside
+from mainspring.env.protocol import (
+    DEFAULT_LIMITS,
+    Connection,
+    DirEntry,
+    ExecutionEnv,
+    FileStat,
+    OutputLimits,
+    ProcessResult,
+    Stream,
+    Walk,
+    WebAnswer,
+)
+from mainspring.events import CancelToken
+
+_SEARCH = ("rg",)
+"""Programs that only read, and only below the folder where they are started."""
+
+
+class ConfinedEnv:
+    """Another environment within limits. An `ExecutionEnv`.
+
+    Every path is resolved through its links first, so that none leads out. Scripts and programs are refused, except for ripgrep:
+    nothing here could hold them. For commands that are held, use an environment with a sandbox.
+
+    Args:
+        env: The environment; it is closed with this one.
+        roots: Folders that may be used beside the project's.
+        writable: Whether files may be changed.
+    """
+
+    def __init__(self, env: ExecutionEnv, *, roots: Sequence[str] = (), writable: bool = True) -> None:
+        self._env = env
+        self._roots = (env.cwd, *roots)
+        self._real_roots: tuple[str, ...] | None = None
+        self.writable = writable
+        self.guard: Any = env.guard
+        self.scratch: dict[str, Any] = env.scratch
+
+    @property
+    def cwd(self) -> str:
+        """The project folder."""
+        return self._env.cwd
+
+    @property
+    def jobs(self) -> Jobs:
+        """See `ExecutionEnv`; there are none."""
+        return self._env.jobs
+
+    async def realpath(self, path: str) -> str:
+        """See `ExecutionEnv.realpath`. Paths outside are resolved too: using them is what is refused."""
+        return await self._env.realpath(path)
+
+    async def stat(self, path: str) -> FileStat:
+        """See `ExecutionEnv.stat`."""
+        return await self._env.stat(await self._inside(path))
+
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """See `ExecutionEnv.read_bytes`."""
+        return await self._env.read_bytes(await self._inside(path), offset=offset, limit=limit)
+
+    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+        """See `ExecutionEnv.write_bytes`."""
+        self._check_writable(path)
+        await self._env.write_bytes(await self._inside(path), data, parents=parents)
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """See `ExecutionEnv.list_dir`."""
+        return await self._env.list_dir(await self._inside(path))
+
+    async def walk(
+        self,
+        path: str,
+        *,
+        depth: int | None = None,
+        include_ignored: bool = False,
+        limit: int = 200_000,
+        signal: CancelToken | None = None,
+    ) -> Walk:
+        """See `ExecutionEnv.walk`."""
+        real = await self._inside(path)
+        return await self._env.walk(real, depth=depth, include_ignored=include_ignored, limit=limit, signal=signal)
+
+    async def is_ignored(self, path: str) -> bool:
+        """See `ExecutionEnv.is_ignored`."""
+        return await self._env.is_ignored(await self._inside(path))
+
+    async def remove(self, path: str) -> None:
+        """See `ExecutionEnv.remove`."""
+        self._check_writable(path)
+        await self._env.remove(await self._name_inside(path))
+
+    async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
+        """See `ExecutionEnv.rename`."""
+        self._check_writable(source)
+        old, new = await self._name_inside(source), await self._name_inside(target)
+        await self._env.rename(old, new, parents=parents)
+
+    async def find_program(self, name: str) -> str | None:
+        """See `ExecutionEnv.find_program`."""
+        return await self._env.find_program(name)
+
+    async def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[Stream, bytes], object] | None = None,
+        signal: CancelToken | None = None,
+        limits: OutputLimits = DEFAULT_LIMITS,
+    ) -> ProcessResult:
+        """See `ExecutionEnv.run`; only ripgrep may run."""
+        if isinstance(command, str) or not await self._is_search(command[0]):
+            self._refuse_programs()
+        return await self._env.run(
+            command,
+            cwd=await self._inside(cwd or "."),
+            env=env,
+            timeout=timeout,
+            stdin=stdin,
+            on_output=on_output,
+            signal=signal,
+            limits=limits,
+        )
+
+    async def connect(
+        self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Connection:
+        """See `ExecutionEnv.connect`; refused."""
+        self._refuse_programs()
+
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """See `ExecutionEnv.fetch`."""
+        return await self._env.fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        """See `ExecutionEnv.lock`."""
+        return self._env.lock(path)
+
+    async def aclose(self) -> None:
+        """See `ExecutionEnv.aclose`."""
+        await self._env.aclose()
+
+    async def _is_search(self, program: str) -> bool:
+        return any([await self._env.find_program(name) == program for name in _SEARCH])
+
+    async def _inside(self, path: str) -> str:
+        """The real path, if it lies in the workspace."""
+        real = await self._env.realpath(path)
+        if self._real_roots is None:
+            self._real_roots = tuple([await self._env.realpath(root) for root in self._roots])
+        if not any(is_inside(real, root) for root in self._real_roots):
+            raise PermissionError(
+                errno.EPERM, f"it lies outside of the workspace ({', '.join(self._real_roots)})", path
+            )
+        return real
+
+    async def _name_inside(self, path: str) -> str:
+        """The path of a name itself, whose folder lies in the workspace."""
+        folder, name = posixpath.split(path.rstrip("/"))
+        return posixpath.join(await self._inside(folder or "."), name)
+
+    def _check_writable(self, path: str) -> None:
+        if not self.writable:
+            raise PermissionError(errno.EPERM, "writing is switched off here", path)
+
+    def _refuse_programs(self) -> NoReturn:
+        why = "they could reach outside of the workspace" if self.writable else "they could write"
+        raise PermissionError(errno.EPERM, f"programs are not run here, since {why}; a sandbox can hold them")
