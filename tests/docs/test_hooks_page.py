@@ -4,7 +4,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from mainspring.events import HOOKS
+
 
 def test_the_page_is_current(repository: Path) -> None:
     done = subprocess.run([sys.executable, "scripts/hooks_page.py", "--check"], cwd=repository, check=False)
     assert done.returncode == 0, "run `python scripts/hooks_page.py`"
+
+
+@pytest.mark.covers("HOK-41")
+def test_the_page_says_what_late_handlers_miss_and_what_each_hook_is(repository: Path) -> None:
+    page = (repository / "docs" / "hooks.md").read_text(encoding="utf-8")
+    assert (
+        "`skills:resolve`, `skills:catalog`) fire once,\n  in `warmup()` or the first run. A handler registered after that misses them"
+        in page
+    )
+    for name, kind in HOOKS.items():
+        part = page.split(f"\n## `{name}`\n")[1].split("\n## ")[0]
+        assert kind.__name__ in part
+        assert "Fires: " in part
+        assert all(f"`{field}`" in part.split("May be changed: ")[1] for field in kind.mutable)

@@ -103,6 +103,7 @@ def test_tools_by_name_keep_their_order() -> None:
     assert [t.name for t in chosen(builtin_tools(), ["bash", "read"])] == ["read_file", "shell"]
 
 
+@pytest.mark.covers("AGT-37")
 def test_limits_of_the_settings() -> None:
     behavior = behavior_of(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolved()
 

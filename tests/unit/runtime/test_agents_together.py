@@ -1,0 +1,136 @@
+"""Several agents in one process: side by side, in threads, in a notebook; and tools that know nothing of whoever watches them."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, create_agent, tool
+from mainspring.errors import AgentAbortedError
+from mainspring.events import ToolExecutionEnd
+from mainspring.policies.permissions import Permissions
+from mainspring.runtime.callbacks import AgentCallbacks
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.tools import Access
+from mainspring.tools.builtin import builtin_tools
+
+SEVERAL = """
+import asyncio, sys, warnings
+warnings.simplefilter("error")
+from mainspring import Agent, tool
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+
+@tool
+def double(n: int) -> int:
+    '''Double a number.'''
+    return 2 * n
+
+def made(n):
+    return Agent(ScriptedModel(Call("double", {"n": n}), f"answer {n}", "again"), tools=[double], execution=MemoryEnv({}))
+
+one = made(1)
+assert one.run_sync("go").text == "answer 1"        # a loop of its own
+assert one.run_sync("go").text == "again"           # and another one
+agents = [made(n) for n in range(50)]
+
+async def all_of_them():
+    return await asyncio.gather(*(a.run("go") for a in agents))
+
+for n, result in enumerate(asyncio.run(all_of_them(), debug=True)):
+    assert (result.text, result.messages[2].tool_results[0].text) == (f"answer {n}", str(2 * n))
+
+async def notebook():
+    try:
+        agents[0].run_sync("go")
+    except RuntimeError as error:
+        assert "await agent.run(" in str(error)
+    else:
+        raise AssertionError("run_sync worked inside a loop")
+
+asyncio.run(notebook(), debug=True)
+"""
+
+
+@pytest.mark.covers("BYD-16")
+def test_a_process_holds_many_agents_and_prints_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", SEVERAL], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.covers("BYD-16")
+def test_agents_in_threads_have_loops_of_their_own_and_abort_from_any() -> None:
+    def made(n: int) -> Agent:
+        return Agent(ScriptedModel(f"answer {n}"), execution=MemoryEnv({}))
+
+    texts: dict[int, str] = {}
+
+    def work(n: int) -> None:
+        texts[n] = made(n).run_sync("go").text
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == {n: f"answer {n}" for n in range(8)}
+
+    begun = threading.Event()
+    slow = Agent(ScriptedModel(Reply("slow", delay=60)), execution=MemoryEnv({}))
+    slow.subscribe(lambda event: begun.set() if event.type == "turn_start" else None)
+    stopper = threading.Thread(target=lambda: (begun.wait(10), slow.abort("from outside")))
+    stopper.start()
+    with pytest.raises(AgentAbortedError, match="from outside"):
+        slow.run_sync("go")
+    stopper.join()
+
+
+@pytest.mark.covers("TDF-19")
+async def test_permissions_and_telemetry_are_not_the_business_of_a_tool() -> None:
+    ran: list[str] = []
+
+    @tool(access=lambda args: [Access("fs-write", args["path"])])
+    async def scribble(path: str) -> str:
+        """Write into a file; asks nobody and tells nobody."""
+        ran.append(path)
+        return "written"
+
+    script = [Call("scribble", {"path": "a"}, "1"), Call("scribble", {"path": "b"}, "2")]
+    told: list[ToolExecutionEnd] = []
+    agent = Agent(
+        ScriptedModel(script, "done"),
+        tools=[scribble],
+        execution=MemoryEnv({}),
+        permissions=Permissions(allow=["scribble(a)"], deny=["scribble(b)"]),
+    )
+    agent.subscribe(lambda event: told.append(event) if isinstance(event, ToolExecutionEnd) else None)
+    await agent.run("go")
+    assert ran == ["a"]
+    assert {e.call.id: e.result.is_error for e in told} == {"1": False, "2": True}
+
+
+@pytest.mark.covers("TDF-20")
+async def test_one_index_has_all_tools_and_each_is_told_of() -> None:
+    tools = builtin_tools()
+    assert len({t.name for t in tools}) == len(tools) >= 8
+    told: list[Any] = []
+    agent = Agent(
+        ScriptedModel([Call(t.name, {}, f"c{i}") for i, t in enumerate(tools)], "done"),
+        tools=tools,
+        execution=MemoryEnv({}),
+        callbacks=AgentCallbacks(on_tool_start=lambda span, name, args: told.append(name)),
+    )
+    await agent.run("go")
+    assert told == [t.name for t in tools]
+
+
+@pytest.mark.covers("AGT-09")
+async def test_an_agent_made_by_the_function_is_one_and_may_be_eager() -> None:
+    agent = create_agent(ScriptedModel("hi"), execution=MemoryEnv({}), eager=True)
+    assert isinstance(agent, Agent)
+    await asyncio.gather(agent.warmup(), agent.warmup())
+    assert (await agent.run("go")).text == "hi"
