@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ModelNotFoundError, ProviderConfigError
 from mainspring.models import (
@@ -162,8 +163,7 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
     """
     name, model = registry.split(spec) if spec else (registry.default, None)
     section = config.providers.get(name)
-    given: dict[str, Any] = {field: getattr(section, field) for field in ProviderSettings.__struct_fields__}
-    wanted = as_config({**given, "provider": name, "model": model or section.model})
+    wanted = replace(provider_config(name, config), model=model or section.model)
     try:
         return registry.build(wanted)
     except ModelNotFoundError as error:
@@ -179,6 +179,13 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
             reason=error.reason,
             provider=name,
         ) from error
+
+
+def provider_config(name: str, config: AppConfig) -> ProviderConfig:
+    """What the settings say of a provider."""
+    section = config.providers.get(name)
+    given: dict[str, Any] = {field: getattr(section, field) for field in ProviderSettings.__struct_fields__}
+    return as_config({**given, "provider": name})
 
 
 def _compatible(config: ProviderConfig) -> HttpModel:

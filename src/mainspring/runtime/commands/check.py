@@ -19,6 +19,7 @@ from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.runtime.build import load
+from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.probing import probe
 from mainspring.runtime.home import Home
 from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make, registry_of
@@ -148,6 +149,9 @@ def _providers(settings: Settings) -> list[Item]:
             model = make(f"{name}:", settings.config, registry)
         except (ConfigError, ModelError) as error:
             items.append(Item(name=f"provider {name}", state="note", text="not set up", advice=str(error)))
+            continue
+        if lack := lacks(name, settings.config):
+            items.append(Item(name=f"provider {name}", state="note", text="not set up", advice=lack))
             continue
         where = f" at {model.profile.base_url}" if isinstance(model, HttpModel) else ""
         items.append(Item(name=f"provider {name}", state="ok", text=f"set up; {model.model}{where}"))

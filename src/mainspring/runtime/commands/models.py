@@ -21,6 +21,7 @@ from mainspring.models.port import FREE, Rates
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.runtime import weights
 from mainspring.runtime.build import load
+from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.probing import probe_all
 from mainspring.runtime.model_choice import EMBEDDED, choose_model, make, registry_of, running_servers
 from mainspring.runtime.options import Place
@@ -111,6 +112,9 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelView, ModelProvider |
         ids += [id for id in config.providers.get(name).models if id not in ids]
         try:
             default = make(f"{name}:", config, registry)
+            if lack := lacks(name, config):
+                yield ModelView(spec=f"{name}:MODEL", state="missing", note=lack), None
+                continue
             yield _view(default), default
         except (ConfigError, ModelError) as error:
             if not isinstance(error, ModelError) or error.reason != "missing_model" or not ids:

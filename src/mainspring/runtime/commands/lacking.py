@@ -1,0 +1,22 @@
+"""What a provider still needs that shows only at its first request."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from mainspring.models.port import FREE
+from mainspring.models.providers import codex, foundry
+from mainspring.runtime.model_choice import make, provider_config, registry_of
+from mainspring.runtime.settings import AppConfig
+
+
+def lacks(name: str, config: AppConfig) -> str:
+    """What a provider that could be made still lacks, and how to get it; empty if it lacks nothing."""
+    if name == codex.NAME:
+        tokens = codex.token_file(provider_config(name, config)).path
+        if not tokens.exists():
+            return f"no login at {name}: there is no {tokens}; log in once, or name the file of another program's login"
+    if name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == FREE:  # on this machine
+        if find_spec("foundry_local_sdk") is None:
+            return "foundry-local-sdk is not installed: pip install 'mainspring[foundry]'"
+    return ""
