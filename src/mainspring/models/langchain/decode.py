@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.events import StreamEvent
+from mainspring.events import Draft, StreamEvent
 from mainspring.models.content_text import extract_text
 from mainspring.models.json_values import as_list, as_number, as_object, as_objects
 from mainspring.models.langchain.messages import image_in
@@ -32,7 +32,7 @@ class LangChainDecoder:
         self._tokens: Counter[str] = Counter()
 
     @property
-    def draft(self) -> Any:
+    def draft(self) -> Draft:
         """What has arrived."""
         return self._decoder.draft
 

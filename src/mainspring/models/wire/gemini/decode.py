@@ -12,6 +12,7 @@ from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.json_values import as_list, as_object, to_json
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
+from mainspring.models.prose import Prose
 from mainspring.models.usage import priced
 from mainspring.models.wire.gemini.calls import CallAssembly
 from mainspring.models.wire.gemini.chunks import Candidate, Chunk, Counts, Part, decode_chunk, loose_chunk
@@ -89,10 +90,9 @@ class GeminiDecoder:
         "_errors",
         "_finish",
         "_finish_text",
+        "_prose",
         "_started",
         "_tally",
-        "_text",
-        "_thinking",
         "complete",
         "draft",
         "ended",
@@ -107,8 +107,7 @@ class GeminiDecoder:
         self._errors = AnswerErrors(self.draft, profile)
         self._calls = CallAssembly(self.draft)
         self._started = False
-        self._text = -1  # the open text block
-        self._thinking = -1  # the open thinking block
+        self._prose = Prose(self.draft)
         self._finish = ""
         self._finish_text = ""
 
@@ -125,8 +124,8 @@ class GeminiDecoder:
         if counts is not None and (counts.total_token_count or counts.prompt_token_count):
             self._tally.counts = counts
         candidates = chunk.candidates
-        if self._text >= 0 and candidates and (text := _plain(candidates[0])):
-            out.append(self.draft.text(self._text, text))  # what nearly every event is
+        if candidates and self._prose.text >= 0 and (text := _plain(candidates[0])):
+            out.append(self.draft.text(self._prose.text, text))  # what nearly every event is
             return
         if chunk.error or name == "error":
             raise self._errors.told(data)
@@ -160,12 +159,10 @@ class GeminiDecoder:
             raise self._errors.invalid("The answer is empty", "empty")
         if not self.complete:
             raise self._errors.cut()
-        self._close_thinking(out)
-        self._close_text(out)
-        self._calls.close(out)
         if not len(self.draft):
-            self._text = self._opened_text(out)
-            self._close_text(out)
+            self._prose.say("", out)
+        self._prose.close(out)
+        self._calls.close(out)
         self._check_finish()
         reason = "max_tokens" if self._finish == "MAX_TOKENS" else "tool_use" if self._calls.count else "end_turn"
         out.append(self.draft.done(reason))
@@ -204,48 +201,19 @@ class GeminiDecoder:
 
     def _part(self, part: Part, out: list[StreamEvent]) -> None:
         if part.function_call is not None:
-            self._close_thinking(out)
-            self._close_text(out)
+            self._prose.close(out)
             self._calls.add(part.function_call, part.thought_signature, out)
         elif part.inline_data is not None:
             if part.inline_data.mime_type.startswith("image/") and part.inline_data.data and not part.thought:
-                self._close_thinking(out)
-                self._close_text(out)
+                self._prose.close(out)
                 self.draft.image(ImageBlock(part.inline_data.mime_type, part.inline_data.data))
         elif part.text is not None:
-            self._said(part.text, part, out)
-
-    def _said(self, text: str, part: Part, out: list[StreamEvent]) -> None:
-        if text and part.thought:
-            self._close_text(out)
-            if self._thinking < 0:
-                event = self.draft.open_thinking()
-                self._thinking = event.index
-                out.append(event)
-            out.append(self.draft.thinking(self._thinking, text))
-        elif text:
-            self._close_thinking(out)
-            if self._text < 0:
-                self._text = self._opened_text(out)
-            out.append(self.draft.text(self._text, text))
-        if part.thought_signature:
-            self._close_thinking(out, part.thought_signature)
-            self._close_text(out, part.thought_signature)
-
-    def _opened_text(self, out: list[StreamEvent]) -> int:
-        event = self.draft.open_text()
-        out.append(event)
-        return event.index
-
-    def _close_text(self, out: list[StreamEvent], signature: str | None = None) -> None:
-        if self._text >= 0:
-            out.append(self.draft.close_text(self._text, signature))
-            self._text = -1
-
-    def _close_thinking(self, out: list[StreamEvent], signature: str | None = None) -> None:
-        if self._thinking >= 0:
-            out.append(self.draft.close_thinking(self._thinking, signature))
-            self._thinking = -1
+            if part.text and part.thought:
+                self._prose.think(part.text, out)
+            elif part.text:
+                self._prose.say(part.text, out)
+            if part.thought_signature:
+                self._prose.close(out, part.thought_signature)
 
     def _loosely(self, data: bytes) -> Chunk:
         try:

@@ -14,6 +14,7 @@ from mainspring.models.fitted import fitted
 from mainspring.models.json_values import loose_object, to_json
 from mainspring.models.prepare import new_call_id
 from mainspring.models.profile import Profile
+from mainspring.models.prose import Prose
 from mainspring.models.usage import priced
 
 
@@ -63,9 +64,8 @@ class OllamaDecoder:
         "_first",
         "_ids",
         "_profile",
+        "_prose",
         "_reason",
-        "_text",
-        "_thinking",
         "complete",
         "draft",
         "ended",
@@ -79,8 +79,7 @@ class OllamaDecoder:
         self._errors = AnswerErrors(self.draft, profile)
         self._first: str | None = None  # when the answer began, its only name
         self._reason = ""
-        self._text = -1  # the open text block
-        self._thinking = -1  # the open thinking block
+        self._prose = Prose(self.draft)
         self._calls: list[int] = []
         self._ids: set[str] = set()
 
@@ -99,10 +98,12 @@ class OllamaDecoder:
             out.append(self.draft.start())
         said = line.message
         if said is not None:
-            if said.content and self._text >= 0 and not (said.thinking or said.tool_calls):
-                out.append(self.draft.text(self._text, said.content))  # what nearly every line is
-            else:
-                self._said(said, out)
+            if said.thinking:
+                self._prose.think(said.thinking, out)
+            if said.content:
+                self._prose.say(said.content, out)
+            for call in said.tool_calls or ():
+                self._call(call, out)
         if line.done:
             self.complete = self.ended = True
             self._reason = line.done_reason or ""
@@ -121,37 +122,15 @@ class OllamaDecoder:
             raise self._errors.invalid("The answer is empty", "empty")
         if not self.complete:
             raise self._errors.cut()
-        self._close_thinking(out)
-        self._close_text(out)
-        out.extend([self.draft.close_call(block) for block in self._calls])
         if not len(self.draft):
-            event = self.draft.open_text()
-            out.append(event)
-            out.append(self.draft.close_text(event.index))
+            self._prose.say("", out)
+        self._prose.close(out)
+        out.extend([self.draft.close_call(block) for block in self._calls])
         reason: StopReason = "max_tokens" if self._reason == "length" else "tool_use" if self._calls else "end_turn"
         out.append(self.draft.done(reason))
 
-    def _said(self, said: _Said, out: list[StreamEvent]) -> None:
-        if said.thinking:
-            self._close_text(out)
-            if self._thinking < 0:
-                event = self.draft.open_thinking()
-                self._thinking = event.index
-                out.append(event)
-            out.append(self.draft.thinking(self._thinking, said.thinking))
-        if said.content:
-            self._close_thinking(out)
-            if self._text < 0:
-                event = self.draft.open_text()
-                self._text = event.index
-                out.append(event)
-            out.append(self.draft.text(self._text, said.content))
-        for call in said.tool_calls or ():
-            self._close_thinking(out)
-            self._close_text(out)
-            self._call(call, out)
-
     def _call(self, call: _Call, out: list[StreamEvent]) -> None:
+        self._prose.close(out)
         id = call.id if call.id and call.id not in self._ids else new_call_id(self._first or "", len(self._calls))
         self._ids.add(id)
         event = self.draft.open_call(id, call.function.name)
@@ -159,16 +138,6 @@ class OllamaDecoder:
         given = call.function.arguments
         text = given if isinstance(given, str) else to_json(given or {}).decode()
         out += [event, self.draft.arguments(event.index, text)]
-
-    def _close_text(self, out: list[StreamEvent]) -> None:
-        if self._text >= 0:
-            out.append(self.draft.close_text(self._text))
-            self._text = -1
-
-    def _close_thinking(self, out: list[StreamEvent]) -> None:
-        if self._thinking >= 0:
-            out.append(self.draft.close_thinking(self._thinking))
-            self._thinking = -1
 
     def _loosely(self, data: bytes) -> _Line:
         try:
