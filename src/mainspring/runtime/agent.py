@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from mainspring.env import ExecutionEnv, LocalEnv
-from mainspring.errors import AgentError, ConfigError
+from mainspring.errors import AgentBusyError, AgentError, ConfigError
+from mainspring.events import ContextCompacted
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.policies.budgets import Ledger
+from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
 from mainspring.policies.structured import StructuredOutput
 from mainspring.runtime.assist import Assistance
 from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
@@ -128,6 +130,30 @@ class Agent(CoreAgent):
     def children(self) -> tuple[Child, ...]:
         """The sub-agents that run or wait for their turn; each can be stopped by its ``abort()``."""
         return self._subagents.children if self._subagents is not None else ()
+
+    async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionReport | None:
+        """Sum up the older part of the conversation now, between runs. A session keeps all of it.
+
+        Args:
+            instructions: What the summary should look at in particular.
+            options: How; the agent's own if left out.
+
+        Returns:
+            What was done; ``None`` if there was nothing to sum up, or no good summary could be had (the history stays then).
+
+        Raises:
+            AgentBusyError: While a run goes on.
+        """
+        if self.running:
+            raise AgentBusyError("this agent is running; its conversation can be summed up when the run is over")
+        before = self.messages
+        options = options or self.behavior.resolved().compaction
+        made = await compact_now(before, self.model, options, instructions=instructions)
+        if made is None:
+            return None
+        self.context.messages[:] = made[0]
+        await self.bus.emit(ContextCompacted(before, self.messages, "asked"))
+        return made[1]
 
     def run_sync(self, prompt: Prompt = "", **options: Any) -> RunResult:
         """Run to the end and block meanwhile; options as in `run`.

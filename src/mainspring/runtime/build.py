@@ -20,11 +20,12 @@ from mainspring.loop import Behavior, Plug
 from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
+from mainspring.policies.compaction import Compaction
 from mainspring.policies.permissions import Origin, Permissions, RuleSet, rules_without_tool
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.home import Home, project_settings, user_home, working_folder
-from mainspring.runtime.model_choice import Choice, choose_model
+from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.prompt import system_prompt
@@ -125,7 +126,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             name="mainspring",
             system=system_prompt(cwd, date.today(), instructions=settings.config.agent.system_prompt, small=small),
             tools=offered,
-            behavior=behavior_of(settings.config),
+            behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
             plugs=plugs if session is None else [*plugs, FileRecorder(session), SessionPlug(session)],
@@ -192,7 +193,7 @@ def for_small(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
     return [t for t in tools if t.name in SMALL_TOOLS or is_allowed(t.name)]
 
 
-def behavior_of(config: AppConfig) -> Behavior:
+def behavior_of(config: AppConfig, compaction: Compaction | None = None) -> Behavior:
     """Limits and options of the settings."""
     agent = config.agent
     return Behavior(
@@ -203,7 +204,27 @@ def behavior_of(config: AppConfig) -> Behavior:
         max_output_tokens=agent.max_tokens or UNSET,
         temperature=agent.temperature,
         retry=retry_of(config.retry),
+        compaction=compaction,
     )
+
+
+def compaction_of(settings: Settings) -> Compaction | None:
+    """When and how a conversation is summed up; ``None`` is never.
+
+    Raises:
+        ConfigError: If the model that is to sum up cannot be made.
+    """
+    wanted = settings.config.compaction
+    if not wanted.enabled:
+        return None
+    given: dict[str, Any] = {
+        "reserve": wanted.reserve_tokens,
+        "keep_recent": wanted.keep_recent_tokens,
+        "threshold": wanted.threshold,
+        "prompt": wanted.prompt,
+        "model": make(wanted.model, settings.config, registry_of(settings.config)) if wanted.model else None,
+    }
+    return Compaction(**{name: value for name, value in given.items() if value is not None})
 
 
 def retry_of(settings: RetrySettings) -> RetryConfig | None:

@@ -287,3 +287,41 @@ def _fitting(pieces: Sequence[str], room: int) -> int:
             break
         count += 1
     return count
+
+
+async def compact_now(
+    messages: Sequence[AgentMessage],
+    model: ModelProvider,
+    options: Compaction | None = None,
+    *,
+    instructions: str = "",
+    chars_per_token: float = CHARS_PER_TOKEN,
+) -> tuple[Sequence[AgentMessage], CompactionReport] | None:
+    """Sum up a history now, outside of any run.
+
+    Args:
+        messages: The history.
+        model: Who sums up, unless ``options`` names another.
+        options: How.
+        instructions: What the summary should look at in particular.
+        chars_per_token: How many characters make a token.
+
+    Returns:
+        The new history and what was done; ``None`` if there is nothing to sum up, or no good summary could be had.
+    """
+
+    async def ask(purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
+        del purpose
+        return (await (model or own).complete(request)).message
+
+    own = model
+    compactor = SummaryCompactor(options)
+    shorter = await compactor.compact(
+        messages,
+        reason="asked",
+        side_call=ask,
+        window=model.info.context_window,
+        chars_per_token=chars_per_token,
+        instructions=instructions,
+    )
+    return None if shorter is None or compactor.last is None else (shorter, compactor.last)

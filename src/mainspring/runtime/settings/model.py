@@ -124,6 +124,26 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
     enable_jitter: bool | None = None
 
 
+class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a long conversation is summed up. ``None`` keeps the default.
+
+    Attributes:
+        enabled: Whether it is, before it reaches the model's window.
+        reserve_tokens: Tokens of the window to keep free.
+        keep_recent_tokens: About how many tokens of the newest messages stay as they are.
+        threshold: Tokens from which on it is summed up, or a share of the window; in place of ``reserveTokens``.
+        prompt: What is asked of the model that sums up, in place of the built-in text.
+        model: Who sums up, as ``provider:model``; the conversation's own model if not set.
+    """
+
+    enabled: bool = True
+    reserve_tokens: Count | None = None
+    keep_recent_tokens: Count | None = None
+    threshold: Amount | None = None
+    prompt: str | None = None
+    model: str | None = None
+
+
 class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that can be set.
 
@@ -133,6 +153,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         agent: How the agent works.
         permissions: What tools may do.
         retry: How failed model calls are tried again.
+        compaction: How a long conversation is summed up.
     """
 
     model: str | None = None
@@ -140,3 +161,4 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     agent: AgentSettings = AgentSettings()
     permissions: PermissionSettings = PermissionSettings()
     retry: RetrySettings = RetrySettings()
+    compaction: CompactionSettings = CompactionSettings()

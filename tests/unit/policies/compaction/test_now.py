@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from mainspring import Agent, Behavior, Session
+from mainspring.errors import AgentBusyError
+from mainspring.messages import Message
+from mainspring.policies.compaction import Compaction, is_summary
+from mainspring.runtime.build import compaction_of, load
+from mainspring.runtime.options import Place
+from mainspring.sessions import CompactionEntry, MemoryStore
+from mainspring.testing import MemoryEnv, Reply, ScriptedModel
+from tests.unit.policies.compaction.test_summary import GOOD, conversation
+
+
+@pytest.mark.covers("BYD-26")
+async def test_a_conversation_is_summed_up_when_asked_and_the_session_keeps_all_of_it() -> None:
+    store = MemoryStore()
+    session = Session.create("/", home=store)
+    model = ScriptedModel(Reply("hello"), Reply(GOOD), Reply("still here"))
+    agent = Agent(model, messages=conversation(40), session=session, execution=MemoryEnv())
+    await agent.run("hi")
+
+    report = await agent.compact("Mind the colours.")
+
+    assert report is not None
+    assert report.tokens_after < report.tokens_before
+    assert is_summary(agent.messages[0])
+    assert "Mind the colours." in model.requests[1].messages[0].text
+    await agent.run("and now?")
+    session.close()
+    with Session.open(session.id, home=store) as again:
+        assert is_summary(again.messages[0])
+        assert isinstance(again.messages[-1], Message)
+        assert again.messages[-1].text == "still here"
+        assert [e.reason for e in again.entries() if isinstance(e, CompactionEntry)] == ["asked"]
+
+
+async def test_there_may_be_nothing_to_sum_up() -> None:
+    agent = Agent(ScriptedModel(Reply("hello")), execution=MemoryEnv())
+    await agent.run("hi")
+
+    assert await agent.compact() is None
+    assert len(agent.messages) == 2
+
+
+async def test_not_while_a_run_goes_on() -> None:
+    agent = Agent(ScriptedModel(Reply("hello")), execution=MemoryEnv())
+
+    async with agent.stream("hi") as run:
+        await anext(aiter(run))
+        with pytest.raises(AgentBusyError, match="when the run is over"):
+            await agent.compact()
+
+
+@pytest.mark.covers("BYD-26")
+async def test_another_model_may_sum_up() -> None:
+    cheap = ScriptedModel(Reply(GOOD), model="cheap")
+    model = ScriptedModel(Reply("hello"))
+    agent = Agent(
+        model, messages=conversation(40), execution=MemoryEnv(), behavior=Behavior(compaction=Compaction(model=cheap))
+    )
+
+    assert await agent.compact() is not None
+
+    assert len(cheap.requests) == 1
+    assert model.requests == []
+
+
+@pytest.mark.covers("CMP-03", "CFG-14")
+def test_the_command_has_it_on_and_settings_change_it(tmp_path: Path) -> None:
+    environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
+    place = Place(cwd=str(tmp_path))
+
+    assert compaction_of(load(place, {}, environ)[1]) == Compaction()
+
+    (tmp_path / "home").mkdir()
+    file = tmp_path / "home" / "settings.json"
+    file.write_text(
+        '{"compaction": {"reserveTokens": 1000, "keepRecentTokens": 500, "threshold": 0.5, "prompt": "short"}}'
+    )
+    assert compaction_of(load(place, {}, environ)[1]) == Compaction(
+        reserve=1000, keep_recent=500, threshold=0.5, prompt="short"
+    )
+
+    file.write_text('{"compaction": {"enabled": false}}')
+    assert compaction_of(load(place, {}, environ)[1]) is None
+
+    file.write_text(
+        '{"compaction": {"model": "compatible:tiny"}, "providers": {"compatible": {"baseUrl": "http://127.0.0.1:9"}}}'
+    )
+    options = compaction_of(load(place, {}, environ)[1])
+    assert options is not None
+    assert options.model is not None
+    assert options.model.model == "tiny"
