@@ -4,45 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from mainspring.errors import AgentError, ConfigError, ToolError
-from mainspring.events import CancelToken, RunStatus, SessionStart, SpawnBefore, SpawnComplete, SpawnError
+from mainspring.events import RunStatus, SessionStart, SpawnBefore, SpawnComplete, SpawnError
 from mainspring.loop import Behavior, Plug, RunResult
 from mainspring.subagents.bubble import connect
 from mainspring.subagents.child import Child, ChildResult, ChildStats
 from mainspring.subagents.definition import AgentDefinition
-from mainspring.subagents.host import ChildRequest, Host, Inherited
+from mainspring.subagents.host import ChildRequest, Host
+from mainspring.subagents.restrict import SpawnOptions, child_behavior, child_tools
 from mainspring.subagents.tool import SPAWN_TOOL, spawn_tool
+from mainspring.subagents.tree import PLAIN, Tree
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.models import ModelProvider
-    from mainspring.tools import Tool
 
 DEEPEST = 3
 """Levels of sub-agents that can be allowed."""
 
-_PLAIN = AgentDefinition(name="agent")
-
-
-class SpawnOptions(TypedDict, total=False):
-    """Restrictions of one sub-agent, over those of its definition.
-
-    Attributes:
-        tools: The only tools that it gets; each must be one of its parent's.
-        model: ``provider:model``, or a `ModelProvider`.
-        system: Its system prompt.
-        behavior: Limits and options.
-        signal: Stops it when set.
-    """
-
-    tools: Sequence[str] | None
-    model: ModelProvider | str | None
-    system: str | None
-    behavior: Behavior | None
-    signal: CancelToken | None
+_PLAIN = AgentDefinition(name=PLAIN)
 
 
 class Subagents(Plug):
@@ -85,7 +66,7 @@ class Subagents(Plug):
         self.concurrency = concurrency
         self.max_characters = max_characters
         self.depth = 0
-        self._tree = _Tree(limit)
+        self._tree = Tree(limit)
         self._above: Subagents | None = None
         self._host: Host | None = None
         self._agent: CoreAgent | None = None
@@ -181,7 +162,7 @@ class Subagents(Plug):
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
             raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
         has = self._host.inherited()
-        tools = _restricted(has.tools, definition, self._own_names(options.get("tools")))
+        tools = child_tools(has.tools, definition, self._own_names(options.get("tools")))
         behavior = options.get("behavior") or Behavior()
         child = self._tree.next_child(name, task, self.depth + 1)
         system, model = options.get("system"), options.get("model")
@@ -190,7 +171,7 @@ class Subagents(Plug):
             model=model or definition.model or has.model,
             system=next(s for s in (system, definition.system, has.system) if s is not None),
             tools=[t for t in tools if t.name != SPAWN_TOOL],
-            behavior=behavior.over(definition.behavior).over(_for_child(has)),
+            behavior=behavior.over(definition.behavior).over(child_behavior(has)),
             plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
         )
 
@@ -277,54 +258,3 @@ async def _wind_up(child: Child, running: asyncio.Future[RunResult], grace: floa
     finally:
         running.cancel()
     return running.result() if running.done() and not running.cancelled() and running.exception() is None else None
-
-
-class _Tree:
-    """What all levels share: how many sub-agents there were."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.started = 0
-        self._named = 0
-
-    def next_child(self, name: str, task: str, depth: int) -> Child:
-        """A handle for one more.
-
-        Raises:
-            ToolError: If there were too many.
-        """
-        if self.started >= self.limit:
-            raise ToolError(f"this run has started its {self.limit} sub-agents; do the rest of the work without")
-        self.started += 1
-        self._named += 1
-        return Child(f"{name or _PLAIN.name}-{self._named}", name, task, depth)
-
-
-def _for_child(has: Inherited) -> Behavior:
-    """The parent's behavior without what belongs to its own conversation: the form of its answer, and its budget."""
-    return Behavior(schema=None, session_budget=None).over(has.behavior)
-
-
-def _restricted(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:
-    """The tools that a child gets.
-
-    Raises:
-        ToolError: If one is asked for that the parent does not have, or none is left.
-    """
-    left = list(tools)
-    if definition.tools is not None:
-        left = [t for t in left if any(fnmatchcase(t.name, pattern) for pattern in definition.tools)]
-        if definition.tools and not left:
-            raise ToolError(
-                f"a sub-agent {definition.name!r} needs {', '.join(definition.tools)}, and this agent has none of them"
-            )
-    if wanted is None:
-        return left
-    unknown = sorted(set(wanted) - {t.name for t in left})
-    if unknown:
-        raise ToolError(f"there is no tool {', '.join(unknown)} for the sub-agent; there are {_listed(left)}")
-    return [t for t in left if t.name in wanted]
-
-
-def _listed(tools: Iterable[Any]) -> str:
-    return ", ".join(t.name for t in tools) or "none"
