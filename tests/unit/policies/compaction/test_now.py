@@ -4,6 +4,7 @@ import pytest
 
 from mainspring import Agent, Behavior, Session
 from mainspring.errors import AgentBusyError
+from mainspring.events import TurnBefore
 from mainspring.messages import Message
 from mainspring.policies.compaction import Compaction, is_summary
 from mainspring.runtime.build import compaction_of, load
@@ -46,11 +47,17 @@ async def test_there_may_be_nothing_to_sum_up() -> None:
 
 async def test_not_while_a_run_goes_on() -> None:
     agent = Agent(ScriptedModel(Reply("hello")), execution=MemoryEnv())
+    refused: list[BaseException] = []
 
-    async with agent.stream("hi") as run:
-        await anext(aiter(run))
-        with pytest.raises(AgentBusyError, match="when the run is over"):
+    @agent.on(TurnBefore)
+    async def meanwhile(hook: TurnBefore) -> None:
+        with pytest.raises(AgentBusyError, match="when the run is over") as caught:
             await agent.compact()
+        refused.append(caught.value)
+
+    await agent.run("hi")
+
+    assert len(refused) == 1
 
 
 @pytest.mark.covers("BYD-26")
