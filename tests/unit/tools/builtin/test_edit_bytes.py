@@ -1,0 +1,67 @@
+"""Whatever a file's encoding and line endings: bytes outside an edit never change."""
+
+import asyncio
+import codecs
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mainspring.env import MemoryEnv
+from mainspring.tools import Tool, ToolContext
+from mainspring.tools.builtin import apply_patch, edit, multi_edit
+
+ENCODINGS = {
+    "utf-8": b"",
+    "utf-8-sig": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "latin-1": b"",
+    "cp1252": b"",
+    "utf-32-le": codecs.BOM_UTF32_LE,
+}
+LINE = st.text(st.sampled_from("ab \té\"'{}\\"), max_size=8)
+ROWS = st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\n", "\r\n", "\r"])), max_size=8)
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    return text.encode("utf-8" if encoding == "utf-8-sig" else encoding)
+
+
+CALLS = [
+    (edit, lambda old, new: {"path": "f", "old_string": old, "new_string": new}),
+    (multi_edit, lambda old, new: {"path": "f", "edits": [{"old_string": old, "new_string": new}]}),
+    (
+        apply_patch,
+        lambda old, new: {
+            "patch": "\n".join(["*** Begin Patch", "*** Update File: f", "@@", f"-{old}", f"+{new}", "*** End Patch"])
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda value: getattr(value, "name", ""))
+@given(head=ROWS, tail=ROWS, closed=st.booleans(), encoding=st.sampled_from(sorted(ENCODINGS)))
+def test_bytes_outside_an_edit_never_change(
+    tool: Tool, arguments: object, head: list[tuple[str, str]], tail: list[tuple[str, str]], closed: bool, encoding: str
+) -> None:
+    before, after = "".join([a + b for a, b in head]), "".join([a + b for a, b in tail])
+    assume(not before.endswith("\r"))
+    middle_end = "\r\n" if closed or tail else ""
+    mark = ENCODINGS[encoding]
+    start = mark + encoded(before, encoding)
+    end = encoded(middle_end + after, encoding)
+    data = start + encoded("MARK", encoding) + end
+    env = MemoryEnv({"f": data})
+    result = asyncio.run(tool(ToolContext(env=env), **arguments("MARK", "NEW")))  # pyright: ignore[reportCallIssue]
+    found = env.files["f"]
+    if result.is_error:  # An encoding that cannot be told is refused, never guessed wrong.
+        assert found == data
+        assert encoding in ("latin-1", "cp1252"), result.text
+        return
+    assert found.startswith(start)
+    assert found.endswith(end)
+    inside = found[len(start) : len(found) - len(end)]
+    assert inside in (encoded("NEW", encoding), encoded("NEW\n", encoding), encoded("NEW\r\n", encoding))
+    if middle_end or tool is not apply_patch:
+        assert inside == encoded("NEW", encoding)
