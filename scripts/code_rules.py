@@ -15,7 +15,12 @@ SOURCE = ROOT / "src" / "mainspring"
 
 
 # Besides the command: a provider by its name, a transport by what is installed.
-DISPATCHERS = {"models/registry.py", "models/shared_transport.py"}
+DISPATCHERS = {
+    "models/foreign.py",
+    "models/providers/langchain.py",
+    "models/registry.py",
+    "models/shared_transport.py",
+}
 
 
 def may_import_late(path: Path) -> bool:

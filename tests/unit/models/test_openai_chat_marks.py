@@ -54,6 +54,7 @@ def test_three_prefixes_end_with_a_breakpoint() -> None:
     assert marks(sent) == 3
     assert marks(body([Message.user("Hi")], MARKING, system="Be kind.", tools=[LOOK], cache=False)) == 0
     assert marks(body([], MARKING, system="Be kind.")) == 1
+    assert body([Message.user(" ")], MARKING)["messages"] == []
 
 
 @pytest.mark.covers("CAC-07")

@@ -94,7 +94,7 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory) -> b
 
 def _tool(tool: ToolSpec, profile: Profile) -> bytes:
     form = profile.gemini.tool_schema
-    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    kept = vars(tool)
     data = kept.get(slot := f"{SLOT}|{form}")
     if data is None:
         declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}

@@ -93,7 +93,7 @@ def _options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
 
 
 def _tool(tool: ToolSpec) -> bytes:
-    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    kept = vars(tool)
     data = kept.get(SLOT)
     if data is None:
         function = {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}

@@ -38,7 +38,7 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
         item = {"role": _system_role(profile.dialect), "content": request.system}
         pieces.append(b"," + to_json(marked_item(item) if marked else item))
     pieces += [memoryview(piece) for piece in (stored, tail) if piece]
-    if marked and messages:
+    if marked and messages and pieces:
         cut, end = _marked_end(messages, profile, pieces[-1])
         pieces[-1:] = [pieces[-1][: len(pieces[-1]) - cut], end]
     if pieces:
@@ -98,7 +98,7 @@ def _head(request: ModelRequest, profile: Profile, history: EncodedHistory, *, m
 
 
 def _tool(tool: ToolSpec) -> bytes:
-    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    kept = vars(tool)
     data = kept.get(SLOT)
     if data is None:
         function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
