@@ -155,6 +155,25 @@ async def test_one_that_frees_too_little_is_not_followed(answer: list[AgentMessa
     assert texts(made.messages) == [BIG]
 
 
+@pytest.mark.covers("CMP-12", "CMP-14")
+async def test_nobody_is_asked_to_compact_twice_in_a_turn() -> None:
+    class Halving(Own):
+        async def compact(self, messages: Sequence[AgentMessage], **options: Any) -> Sequence[AgentMessage]:
+            self.asked.append((len(messages), "", True))
+            [message] = messages
+            assert isinstance(message, Message)
+            return [Message.user(message.text[: len(message.text) // 2])]
+
+    own = Halving(())
+    made = looking(TOO_LONG, TOO_LONG, "never", on_overflow=own)
+
+    with pytest.raises(AgentContextExceededError):
+        await made.run("word " * 1000)
+
+    assert len(own.asked) == 1
+    assert len(requests(made)) == 2
+
+
 async def test_an_application_that_answers_first_is_not_overruled() -> None:
     made = looking(Call("look"), Call("look"), TOO_LONG, "done")
     made.on(ModelErrorHook, lambda hook: hook.retry([Message.user("short")]))

@@ -197,6 +197,30 @@ async def test_a_file_that_changed_since_must_be_read_again() -> None:
     assert env.files["a.py"] == b"1 more\n"
 
 
+@pytest.mark.covers("GRD-02", "GRD-12")
+async def test_what_was_forgotten_was_not_read() -> None:
+    env = project(a__py="one\n")
+    made = agent(read("a.py"), "done", edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
+
+    await made.run("go")
+    made.reset()
+    await made.run("go")
+
+    assert "a.py was not read in this conversation" in texts(made.messages)[0]
+
+
+@pytest.mark.covers("GRD-03")
+async def test_what_happened_in_a_run_without_the_guard_is_known_too() -> None:
+    script = [read("a.py"), "done", edit("a.py", "one", "1"), "done", edit("a.py", "1", "2"), "done"]
+    made = agent(*script, env=project(a__py="one\n"), require_read_before_edit=True)
+
+    await made.run("go")
+    await made.run("go", behavior=Behavior(require_read_before_edit=False))
+    await made.run("go")
+
+    assert not any(r.is_error for r in results(made.messages))
+
+
 @pytest.mark.covers("GRD-02")
 async def test_looking_at_what_is_no_text_is_enough() -> None:
     env = MemoryEnv({"a.bin": b"\0\1\2"})

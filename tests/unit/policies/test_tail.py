@@ -113,6 +113,19 @@ async def test_it_leaves_alone_what_somebody_rearranged_before() -> None:
     assert texts(requests(made)[-1].messages) == [BIG] * 7
 
 
+async def test_another_history_is_looked_at_anew() -> None:
+    made = looking(7, compact_strategy="tail")
+    await made.run("go")
+
+    made.context.messages[:] = made.messages[5:]  # an application forgot the beginning
+    extra = ScriptedModel(Call("look"), "done")
+    await made.run("more", model=extra)
+
+    sent = texts(extra.requests[-1].messages)
+    assert sent == [*[STUB] * (len(sent) - 3), *[BIG] * 3]  # an answer in words is a turn, too
+    assert len(sent) > 4
+
+
 async def test_short_results_stay_since_the_stub_would_be_longer() -> None:
     made = looking(6, "tiny", compact_strategy="tail", compact_threshold=0)
 
