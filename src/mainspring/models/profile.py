@@ -26,6 +26,7 @@ class Dialect(Struct, frozen=True):
         stream_usage: Whether a stream may be asked for token counts (``stream_options``).
         developer_role: Whether system text goes as role ``developer``.
         efforts: Thinking levels that may be sent; empty if none.
+        effort_field: Where the level goes: ``reasoning_effort``, or an object ``reasoning``, which takes a number of tokens too.
         temperature: Whether a temperature may be sent.
         stop: Whether stop texts may be sent.
         prompt_cache_key: Whether the session's name may be sent to steer the prompt cache.
@@ -42,6 +43,7 @@ class Dialect(Struct, frozen=True):
     stream_usage: bool = True
     developer_role: bool = False
     efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh")
+    effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
     temperature: bool = True
     stop: bool = True
     prompt_cache_key: bool = False

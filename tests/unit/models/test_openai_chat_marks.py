@@ -15,7 +15,7 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models import HttpModel
+from mainspring.models import HttpModel, create_model
 from mainspring.models.port import ModelRequest, Scratch
 from mainspring.models.profile import Dialect
 from mainspring.models.transport import Timeouts
@@ -54,6 +54,7 @@ def test_three_prefixes_end_with_a_breakpoint() -> None:
     assert marks(sent) == 3
     assert marks(body([Message.user("Hi")], MARKING, system="Be kind.", tools=[LOOK], cache=False)) == 0
     assert marks(body([], MARKING, system="Be kind.")) == 1
+    assert marks(body([Message.user("Hi")], MARKING)) == 1
     assert body([Message.user(" ")], MARKING)["messages"] == []
 
 
@@ -64,24 +65,21 @@ def test_a_host_of_which_nothing_is_known_gets_none() -> None:
 
 @pytest.mark.covers("CAC-06", "CAC-04")
 @pytest.mark.parametrize(
-    ("last", "place"),
+    "last",
     [
-        ([Message.user([TextBlock("Hi"), PIXEL])], "part"),
-        ([Message.user([ToolResultBlock("c1", "look", "A")])], "message"),
-        ([Message.user([ToolResultBlock("c1", "look", (PIXEL,))])], "part"),
-        ([Message.user([ToolResultBlock("c1", "look", "A")]), own(TextBlock("So"))], "message"),
-        ([Message.user([ToolResultBlock("c1", "look", "A")]), Message.user(" ")], "message"),
+        [Message.user([TextBlock("Hi"), PIXEL])],
+        [Message.user([ToolResultBlock("c1", "look", "A")])],
+        [Message.user([ToolResultBlock("c1", "look", (PIXEL,))])],
+        [Message.user([ToolResultBlock("c1", "look", "A")]), own(TextBlock("So"))],
+        [Message.user([ToolResultBlock("c1", "look", "A")]), Message.user(" ")],
     ],
 )
-def test_the_last_one_stands_on_the_last_item(last: list[Message], place: str) -> None:
+def test_the_last_one_stands_on_the_last_item(last: list[Message]) -> None:
     asked = own(ThinkingBlock("Hm", "reasoning"), ToolUseBlock("c1", "look", {}))
     sent = body([Message.user("Hi"), asked, *last], MARKING)["messages"]
 
     assert marks(sent) == marks(sent[-1]) == 1
-    if place == "part":
-        assert sent[-1]["content"][-1]["cache_control"] == MARK
-    else:
-        assert sent[-1]["cache_control"] == MARK
+    assert sent[-1]["content"][-1]["cache_control"] == MARK
 
 
 def test_a_call_still_without_its_result_gets_its_breakpoint_where_it_can_be_told() -> None:
@@ -152,6 +150,25 @@ def test_images_of_results_follow_in_a_message_of_the_user_or_are_named() -> Non
     assert blind["content"] == "Here\n[image/png image left out: this model takes no images]"
     [none] = body([Message.user("Hi"), asked, shot], profile(Dialect(tool_images=False)))["messages"][2:]
     assert none["content"] == "Here\n[an image was left out: this host takes none here]"
+
+
+@pytest.mark.covers("MOD-36", "PRV-24")
+def test_openrouter_takes_the_thinking_level_in_an_object() -> None:
+    using = profile(create_openrouter())
+    for fields, sent in (
+        ({"thinking": "high"}, {"effort": "high"}),
+        ({"thinking": "high", "thinking_budget": 2000}, {"max_tokens": 2000}),
+        ({}, None),
+    ):
+        assert body([Message.user("Hi")], using, **fields).get("reasoning") == sent
+    thinker = profile(create_openrouter(), reasoning=True)
+    assert body([Message.user("Hi")], thinker, thinking="off")["reasoning"] == {"effort": "none"}
+
+
+def create_openrouter() -> Dialect:
+    model = create_model("openrouter", api_key="k")
+    assert isinstance(model, HttpModel)
+    return model.profile.dialect
 
 
 @pytest.mark.covers("OPT-11", "MOD-36")

@@ -11,8 +11,12 @@ NAME = "openrouter"
 BASE_URL = "https://openrouter.ai/api/v1"
 MODEL = "openrouter/auto"
 
-DIALECT = Dialect(cache_breakpoints=True)
-"""It hands cache breakpoints on to the vendors that want them, and leaves them out for the others."""
+DIALECT = Dialect(
+    efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+    effort_field="reasoning",
+    cache_breakpoints=True,
+)
+"""It hands cache breakpoints on to the vendors that want them, and leaves them out for the others; thinking likewise."""
 
 
 def build(config: ProviderConfig) -> HttpModel:

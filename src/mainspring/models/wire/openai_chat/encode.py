@@ -40,7 +40,7 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     pieces += [memoryview(piece) for piece in (stored, tail) if piece]
     if marked and messages and pieces:
         cut, end = _marked_end(messages, profile, pieces[-1])
-        pieces[-1:] = [pieces[-1][: len(pieces[-1]) - cut], end]
+        pieces[-1:] = [piece for piece in (pieces[-1][: len(pieces[-1]) - cut], end) if piece]
     if pieces:
         pieces[0] = pieces[0][1:]  # no comma before the first
     return b"".join((_head(request, profile, history, marked=marked), b',"messages":[', *pieces, b"]}"))

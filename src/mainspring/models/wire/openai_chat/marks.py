@@ -13,9 +13,9 @@ _MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
 
 
 def marked_item(item: dict[str, Any]) -> dict[str, Any]:
-    """A message with a breakpoint at its end: on its last part, or on itself where its content cannot be parts."""
+    """A message with a breakpoint at its end: on its last part, or on itself where it has no content."""
     content = item.get("content")
-    if item.get("role") in ("tool", "assistant") or not content:
+    if not content:
         return {**item, "cache_control": _MARK}
     parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return {**item, "content": [*parts[:-1], {**parts[-1], "cache_control": _MARK}]}

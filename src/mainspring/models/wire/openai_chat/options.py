@@ -27,9 +27,7 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         fields["temperature"] = request.temperature
     if request.stop and dialect.stop:
         fields["stop"] = list(request.stop)
-    effort = nearest_effort(request.thinking, profile.dialect.efforts, reasons=profile.info.reasoning)
-    if effort is not None:
-        fields["reasoning_effort"] = effort
+    fields.update(_effort(request, profile))
     if request.session_id and dialect.prompt_cache_key:
         fields["prompt_cache_key"] = request.session_id
     if request.schema is not None and dialect.json_schema:
@@ -43,6 +41,16 @@ def options(request: ModelRequest, profile: Profile) -> dict[str, Any]:
         fields["tool_choice"] = {"type": "function", "function": {"name": choice}} if named else choice
     fields.update(request.extra)
     return fields
+
+
+def _effort(request: ModelRequest, profile: Profile) -> dict[str, Any]:
+    dialect = profile.dialect
+    if dialect.effort_field == "reasoning" and request.thinking_budget and dialect.efforts:
+        return {"reasoning": {"max_tokens": request.thinking_budget}}
+    effort = nearest_effort(request.thinking, dialect.efforts, reasons=profile.info.reasoning)
+    if effort is None:
+        return {}
+    return {"reasoning": {"effort": effort}} if dialect.effort_field == "reasoning" else {"reasoning_effort": effort}
 
 
 _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
