@@ -13,6 +13,8 @@ import sys
 import time
 import urllib.request
 
+from benchmarks import wire
+
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
     "deltas": "one answer of 5,000 deltas",
@@ -22,6 +24,7 @@ SCENARIOS = {
     "growth": "400 tool turns in one run",
     "first": "start of the process to the first request at the server",
 }
+WIRE = "wire"  # the model layer alone: no loop, and a table of its own
 AIMS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
@@ -76,13 +79,18 @@ def start_up(command: list[str], count: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*SCENARIOS, WIRE]))
     parser.add_argument("--samples", type=int, default=3, help="fresh processes for each figure (3)")
     parser.add_argument("--json", metavar="FILE", help="write all samples")
     args = parser.parse_args()
-    names = args.scenarios or list(SCENARIOS)
-    if unknown := set(names) - set(SCENARIOS):
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    names = args.scenarios or [*SCENARIOS, WIRE]
+    if unknown := set(names) - {*SCENARIOS, WIRE}:
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join([*SCENARIOS, WIRE])}")
+    if WIRE in names:
+        names.remove(WIRE)
+        wire.measure()
+    if not names:
+        return
     server = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
