@@ -1,0 +1,92 @@
+"""Any history, however odd, is a valid request; kept bytes and a fresh encoding are the same."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.messages import (
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.port import ModelInfo, ModelRequest, Scratch
+from mainspring.models.profile import Dialect, Profile
+from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.wire import gemini, ollama, openai_chat
+
+PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
+TOOLS = [ToolSpec("look", "Looks.", {"type": "object"})]
+
+texts = st.sampled_from(["", " ", "Hi", '"]},{"role": "model","parts":[', "\ud800"])
+ids = st.sampled_from(["c1", "c2", "c|3"])
+text_blocks = st.builds(TextBlock, texts, st.sampled_from([None, "sig"]))
+results = st.builds(
+    ToolResultBlock,
+    ids,
+    st.sampled_from(["", "look"]),
+    texts | st.lists(st.builds(TextBlock, texts) | st.just(PIXEL), max_size=2).map(tuple),
+    st.booleans(),
+)
+calls = st.builds(
+    ToolUseBlock, ids, st.just("look"), st.sampled_from([{}, {"at": "x"}]), st.sampled_from([None, '{"at": '])
+)
+spoken = st.lists(
+    text_blocks
+    | calls
+    | st.builds(ThinkingBlock, texts, st.sampled_from([None, "s", "content", "{}"]))
+    | st.builds(RedactedThinkingBlock, st.sampled_from(["x", '{"data": "y"}']))
+    | st.just(PIXEL),
+    max_size=3,
+)
+histories = st.lists(
+    st.builds(lambda blocks: Message.user(blocks), st.lists(text_blocks | results | st.just(PIXEL), max_size=3))
+    | st.builds(Message.system, texts)
+    | st.builds(
+        lambda blocks, own, reason: Message.assistant(
+            blocks, provider="p", model="m" if own else "n", stop_reason=reason
+        ),
+        spoken,
+        st.booleans(),
+        st.sampled_from(["end_turn", "aborted"]),
+    ),
+    max_size=8,
+)
+
+INFO = ModelInfo("m", "p")
+WIRES: dict[str, tuple[Callable[[ModelRequest, Profile], bytes], Profile, str]] = {
+    "chat": (openai_chat.encode_request, Profile(INFO, "http://h"), "messages"),
+    "marked": (openai_chat.encode_request, Profile(INFO, "http://h", Dialect(cache_breakpoints=True)), "messages"),
+    "ollama": (ollama.encode_request, Profile(INFO, "http://h"), "messages"),
+    "gemini": (gemini.encode_request, Profile(INFO, "http://h", gemini=dialect_of("gemini-3-pro")), "contents"),
+}
+
+
+@pytest.mark.covers("MSG-21", "CAC-10")
+@pytest.mark.parametrize("wire", WIRES)
+@settings(max_examples=60)
+@given(history=histories, system=st.sampled_from(["", "Be kind."]))
+def test_any_history_is_a_valid_request(wire: str, history: list[Message], system: str) -> None:
+    encode, profile, field = WIRES[wire]
+    scratch = Scratch()
+    for end in range(len(history) + 1):
+        part = history[:end]
+        kept = encode(ModelRequest(part, system=system, tools=TOOLS, scratch=scratch), profile)
+        fresh = encode(ModelRequest(part, system=system, tools=TOOLS), profile)
+
+        assert kept == fresh
+        sent: Any = json.loads(kept)
+        assert all(item["role"] in ("system", "user", "assistant", "model", "tool") for item in sent[field])
+        asked = [c["functionCall"]["id"] for m in sent[field] for c in m.get("parts", []) if "functionCall" in c]
+        asked += [c["id"] for m in sent[field] for c in m.get("tool_calls", [])]
+        told = [r["functionResponse"]["id"] for m in sent[field] for r in m.get("parts", []) if "functionResponse" in r]
+        told += [m["tool_call_id"] for m in sent[field] if m["role"] == "tool"]
+        assert asked == told
