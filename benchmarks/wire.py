@@ -9,6 +9,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 CHUNKS = 5000
 AIMS = {"decode": 1.3, "encode": 0.1, "import": 15.0}
@@ -122,23 +124,31 @@ async def serve() -> None:
 
 
 async def decode(name: str, url: str) -> dict[str, float]:
-    """CPU microseconds of a delta: read by httpx2 alone, and read and decoded by us over the same httpx2."""
+    """CPU microseconds of a delta: read by httpx2 alone, and read and decoded by us over the same httpx2, and over aiohttp."""
     import httpx2
 
     from mainspring.messages import Message
     from mainspring.models import ModelRequest, create_model
+    from mainspring.models.transport_aiohttp import AiohttpTransport
     from mainspring.models.transport_httpx2 import Httpx2Transport
 
     spec, settings, _ = PROTOCOLS[name]
-    transport = Httpx2Transport()
-    model = create_model(spec, base_url=f"{url}/{name}/v1", api_key="k", **settings).through(transport)
+    transports = (Httpx2Transport(), AiohttpTransport())
+    model = create_model(spec, base_url=f"{url}/{name}/v1", api_key="k", **settings)
     request = ModelRequest([Message.user("Hi")])
 
-    async def ours() -> None:
-        count = 0
-        async for event in model.stream(request):
-            count += event.type == "text_delta"
-        assert count == CHUNKS, count
+    def decoding(over: Any) -> Callable[[], Awaitable[None]]:
+        through = model.through(over)
+
+        async def ours() -> None:
+            count = 0
+            async for event in through.stream(request):
+                count += event.type == "text_delta"
+            assert count == CHUNKS, count
+
+        return ours
+
+    runs = {"ours": decoding(transports[0]), "fast": decoding(transports[1])}
 
     async with httpx2.AsyncClient() as client:
 
@@ -147,13 +157,14 @@ async def decode(name: str, url: str) -> dict[str, float]:
                 async for _ in answer.aiter_bytes():
                     pass
 
-        figures: dict[str, list[float]] = {"bare": [], "ours": []}
+        figures: dict[str, list[float]] = {"bare": [], "ours": [], "fast": []}
         for _ in range(10):
-            for which, run in (("bare", bare), ("ours", ours)):
+            for which, run in (("bare", bare), *runs.items()):
                 started = time.process_time()
                 await run()
                 figures[which].append((time.process_time() - started) / CHUNKS * 1e6)
-    await transport.aclose()
+    for transport in transports:
+        await transport.aclose()
     return {which: min(values) for which, values in figures.items()}  # what the machine does beside only adds
 
 
