@@ -1,0 +1,78 @@
+"""What a turn, a delta and a compaction cost does not grow with the conversation. Counted in calls of functions, not in seconds."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Behavior, tool
+from mainspring.sessions import Session, SessionOptions
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+
+
+class Counted:
+    """Counts the calls of functions of this package between marks."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.marks: list[int] = []
+
+    def mark(self, _: Any = None) -> None:
+        self.marks.append(self.calls)
+
+    def __enter__(self) -> "Counted":
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: Any, event: str, arg: Any) -> None:
+        if event == "call" and "mainspring" in frame.f_code.co_filename:
+            self.calls += 1
+
+    def between(self, first: int, last: int) -> int:
+        return self.marks[last] - self.marks[first]
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"value of {key}: " + "x" * 400
+
+
+@pytest.mark.covers("TST-08")
+@pytest.mark.parametrize("strategy", ["off", "tail"])
+async def test_turn_300_costs_what_turn_20_costs(strategy: Any, tmp_path: Path) -> None:
+    turns = 320
+    script = [Reply(calls=[Call("look", {"key": f"k{n}"}, f"c{n}")]) for n in range(turns)]
+    with Session.create(tmp_path, home=tmp_path, options=SessionOptions(sync="never")) as session:
+        agent = Agent(
+            ScriptedModel(*script, "done"),
+            tools=[look],
+            execution=MemoryEnv({}),
+            session=session,
+            behavior=Behavior(compact_strategy=strategy, compact_threshold=20_000),
+        )
+        counted = Counted()
+        agent.on("tool:intent", counted.mark)
+        agent.subscribe(lambda event: None)
+        with counted:
+            await agent.run("go")
+    assert len(counted.marks) == turns
+    early, late = counted.between(10, 30), counted.between(295, 315)
+    assert late <= early * 1.2, f"20 turns: {early} calls early on, {late} late"
+
+
+@pytest.mark.covers("TST-08")
+async def test_the_last_deltas_of_a_long_answer_cost_what_the_first_cost() -> None:
+    agent = Agent(ScriptedModel(Reply("word " * 4000, pieces=4000)), execution=MemoryEnv({}))
+    counted = Counted()
+    with counted:
+        async with agent.stream("go") as run:
+            async for event in run:
+                if event.type == "text_delta":
+                    counted.mark()
+    early, late = counted.between(50, 250), counted.between(3700, 3900)
+    assert late <= early * 1.2
