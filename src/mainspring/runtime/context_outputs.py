@@ -1,0 +1,230 @@
+"""Large outputs are put aside and come back where they matter: by a tool, or because the next prompt is about them."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import logging
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import replace
+
+from mainspring.errors import AgentAbortedError, MainspringError, SessionError
+from mainspring.events import ContextTransform, SessionStart, SessionTurns, ToolTransform
+from mainspring.loop import Plug
+from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
+from mainspring.models import ModelRequest
+from mainspring.sessions.context import ContextStore, OutputRecord, Pointer, arguments_in_short
+from mainspring.sessions.relevance import rank
+from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring")
+
+Selection = Literal["keywords", "model", "off"]
+"""Who says which earlier outputs a prompt is about: the words that they share, the model, or nobody."""
+
+THRESHOLD = 30_000
+"""Bytes of an output from which on it is put aside."""
+
+NOT_PUT_ASIDE = ("read_file", "context_read", "skills_use", "skills_read", "spawn")
+"""Tools whose output stays whole: it is a page of something that can be asked for again, or was written to be read."""
+
+_MOST_LINES = 2000
+_MOST_POINTERS = 60
+_STUB = re.compile(r'<context-output name="([^"]+)"')
+_SYSTEM = "You choose which outputs of earlier tool calls matter for a question. Answer with their numbers, separated by commas, or with: none."
+
+
+class ContextOutputs(Plug):
+    """Puts large outputs aside, and brings back those that a prompt is about, for the run that it begins.
+
+    Args:
+        store: Where they are.
+        threshold: Bytes from which on an output is put aside.
+        select: Who says which earlier outputs a prompt is about.
+        room: Most characters that are brought back for one prompt.
+        exclude: Tools whose output stays whole.
+    """
+
+    def __init__(
+        self,
+        store: ContextStore,
+        *,
+        threshold: int = THRESHOLD,
+        select: Selection = "keywords",
+        room: int = 60_000,
+        exclude: tuple[str, ...] = NOT_PUT_ASIDE,
+    ) -> None:
+        self.store = store
+        self.threshold = threshold
+        self.select: Selection = select
+        self.room = room
+        self.exclude = exclude
+        self._query = ""
+        self._prompt: Message | None = None
+        self._brought: Message | None = None
+        self._chosen = False
+
+    def install(self, agent: CoreAgent) -> None:
+        """See `Plug`."""
+        agent.on(SessionStart, self._begin)
+        agent.on(SessionTurns, self._asked)
+        agent.on(ToolTransform, self._put_aside, order=90)  # what is kept is what all others made of it
+        if self.select != "off":
+            agent.on(ContextTransform, self._bring, order=-150)
+        agent.tools.add(self.tool())
+
+    def for_child(self) -> Plug:
+        """A sub-agent puts aside into the same place; nothing of its parent's is brought to it."""
+        return ContextOutputs(self.store, threshold=self.threshold, select="off", exclude=self.exclude)
+
+    async def close(self) -> None:
+        """Let go of everything: outputs end with the session."""
+        await asyncio.to_thread(self.store.clear)
+
+    def tool(self) -> Tool:
+        """The tool `context_read`: an output that was put aside, by lines."""
+
+        async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolOutput:
+            del ctx
+            record = await asyncio.to_thread(self.store.retrieve, arguments["name"])
+            lines = record.result.splitlines()
+            first, count = arguments.get("offset", 1), min(arguments.get("limit", _MOST_LINES), _MOST_LINES)
+            shown = lines[first - 1 : first - 1 + count]
+            last = first + len(shown) - 1
+            end = (
+                "" if last >= len(lines) else f"\n(lines {first} to {last} of {len(lines)}; offset={last + 1} goes on)"
+            )
+            return "\n".join(shown) + end
+
+        return define_tool(
+            "context_read",
+            description="Read an output of an earlier call that was put aside because it was long, by lines.",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "The name in its <context-output> mark."},
+                    "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
+                    "limit": {"type": "integer", "minimum": 1, "description": f"Most lines (default {_MOST_LINES})."},
+                },
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+            execute=execute,
+            source="builtin",
+            idempotent=True,
+        )
+
+    def _begin(self, hook: SessionStart) -> None:
+        self._query = hook.run_id
+        self._prompt = self._brought = None
+        self._chosen = False
+
+    def _asked(self, hook: SessionTurns) -> None:
+        prompts = [m for m in hook.messages if isinstance(m, Message) and m.role == "user"]
+        if hook.source == "prompt" and prompts:
+            self._prompt = prompts[-1]
+
+    async def _put_aside(self, hook: ToolTransform) -> None:
+        output = hook.result.output
+        text = output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
+        if hook.name in self.exclude or hook.result.is_error or len(text.encode("utf-8", "replace")) <= self.threshold:
+            return
+        record = OutputRecord(
+            tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._query
+        )
+        try:
+            pointer = await asyncio.to_thread(self.store.store, record)
+        except OSError as error:
+            logger.warning("a large output of %s stays in the conversation: %s", hook.name, error)
+            return
+        stub = _stub(pointer)
+        images = () if isinstance(output, str) else tuple([b for b in output if isinstance(b, ImageBlock)])
+        hook.result = replace(
+            hook.result,
+            output=(TextBlock(stub), *images) if images else stub,
+            metadata={**hook.result.metadata, "context_output": pointer.name},
+        )
+
+    async def _bring(self, hook: ContextTransform) -> None:
+        """Put what the prompt is about right behind it; chosen once a run, so that the prompt's prefix stays the same."""
+        prompt = self._prompt
+        if prompt is None:
+            return
+        if not self._chosen:
+            self._chosen = True
+            earlier = [p for p in self.store.pointers() if p.query_id != self._query][-_MOST_POINTERS:]
+            self._brought = await self._loaded(await self._relevant(hook, prompt.text, earlier)) if earlier else None
+        if self._brought is not None and prompt in hook.messages:
+            at = next(i for i, m in enumerate(hook.messages) if m is prompt)
+            hook.messages.insert(at + 1, self._brought)
+
+    async def _relevant(self, hook: ContextTransform, question: str, pointers: list[Pointer]) -> list[Pointer]:
+        about = [f"{p.tool} {arguments_in_short(p.args)}\n{p.preview}" for p in pointers]
+        if self.select == "keywords":
+            return [pointers[i] for i in rank(question, about, 5)]
+        listed = "\n".join(
+            f"{i}. {p.tool}({arguments_in_short(p.args)}): {' '.join(p.preview[:300].split())}"
+            for i, p in enumerate(pointers, 1)
+        )
+        request = ModelRequest(
+            [Message.user(f"Question:\n{question}\n\nOutputs:\n{listed}")],
+            system=_SYSTEM,
+            max_output_tokens=100,
+            thinking="off",
+            cache=False,
+        )
+        try:
+            answer = await hook.side_call("relevance", request)
+        except AgentAbortedError:
+            raise
+        except MainspringError as error:  # the answer is worth more than its context
+            logger.warning("no earlier outputs were chosen: %s", error)
+            return []
+        numbers = dict.fromkeys(int(n) for n in re.findall(r"\d+", answer.text)[:_MOST_POINTERS])
+        return [pointers[n - 1] for n in numbers if 1 <= n <= len(pointers)]
+
+    async def _loaded(self, pointers: list[Pointer]) -> Message | None:
+        parts: list[str] = []
+        room = self.room
+        for pointer in pointers:
+            try:
+                record = await asyncio.to_thread(self.store.retrieve, pointer.name)
+            except SessionError:
+                continue
+            if len(record.result) > room:
+                continue
+            room -= len(record.result)
+            body = record.result.replace("</context-output", "&lt;/context-output")
+            parts.append(f"<context-output {_attributes(pointer)}>\n{body}\n</context-output>")
+        if not parts:
+            return None
+        return Message.user("Outputs of earlier calls that may matter here:\n\n" + "\n\n".join(parts))
+
+
+def missing_outputs(messages: list[AgentMessage], store: ContextStore) -> int:
+    """How many outputs a history points to that are not there any more, as after a resume."""
+    named = {
+        name
+        for message in messages
+        if isinstance(message, Message)
+        for result in message.tool_results
+        for name in _STUB.findall(result.text[:400])
+    }
+    return len(named - {p.name for p in store.pointers()})
+
+
+def _stub(pointer: Pointer) -> str:
+    preview = pointer.preview.replace("</context-output", "&lt;/context-output")
+    return (
+        f"<context-output {_attributes(pointer)}>\n{preview}\n[These are the first {len(pointer.preview)} of {pointer.size} characters; "
+        f"context_read shows the rest.]\n</context-output>"
+    )
+
+
+def _attributes(pointer: Pointer) -> str:
+    return f'name="{pointer.name}" tool="{html.escape(pointer.tool)}" characters="{pointer.size}"'

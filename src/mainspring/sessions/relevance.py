@@ -1,0 +1,101 @@
+"""Which of many texts have to do with a question, by the words that they share. No model is asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+
+from mainspring.messages import AgentMessage, Message
+
+_WORD = re.compile(r"[^\W_]{3,}")
+_PARTS = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
+_COMMON = frozenset(
+    "the and for that this with from have not are was were will would can could should has had but you your our they them then than "
+    "what when where which who why how into about there here some any all just make made need want please show tell give get".split()
+)
+
+
+def words_of(text: str) -> Counter[str]:
+    """The words of a text that tell something, in lower case; ``parseUserName`` is also its parts."""
+    words: Counter[str] = Counter()
+    for word in _WORD.findall(text):
+        words[word.casefold()] += 1
+        parts = _PARTS.findall(word)
+        if len(parts) > 1:
+            words.update(part.casefold() for part in parts if len(part) > 2)
+    return Counter({word: count for word, count in words.items() if word not in _COMMON})
+
+
+def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
+    """The texts that share words with a question, the one that shares most first. Rare words count more than frequent ones.
+
+    Args:
+        question: The question.
+        texts: The texts.
+        limit: Most indices to give.
+    """
+    wanted = words_of(question)
+    known = [words_of(text) for text in texts]
+    spread = Counter(word for words in known for word in words)
+    scores: list[tuple[float, int]] = []
+    for i, words in enumerate(known):
+        shared = wanted.keys() & words.keys()
+        score = sum((1 + log(words[word])) * log(1 + len(texts) / spread[word]) for word in shared)
+        if score > 0:
+            scores.append((-score / (1 + log(1 + sum(words.values()) / 200)), i))
+    return [i for _, i in sorted(scores)[:limit]]
+
+
+class RelevantHistory:
+    """Narrows a conversation to what has to do with the newest prompt: give it to ``Agent(transform=...)``.
+
+    The newest messages always stay, and so does every turn that shares words with the prompt; a turn goes or stays as a whole, so no
+    call is parted from its result.
+
+    Args:
+        keep_recent: How many turns at the end always stay.
+        limit: Most older turns that stay.
+    """
+
+    def __init__(self, *, keep_recent: int = 4, limit: int = 6) -> None:
+        self.keep_recent = keep_recent
+        self.limit = limit
+
+    def __call__(self, messages: list[AgentMessage], signal: object = None) -> list[AgentMessage]:
+        """The messages of the next request."""
+        del signal
+        turns = turns_of(messages)
+        old, new = turns[: -self.keep_recent or None], turns[len(turns) - self.keep_recent :]
+        if not new or len(turns) <= self.keep_recent:
+            return messages
+        prompt = next((text for turn in reversed(new) if (text := _asked(turn))), "")
+        chosen = sorted(rank(prompt, [_text(turn) for turn in old], self.limit))
+        return [m for turn in (*[old[i] for i in chosen], *new) for m in turn]
+
+
+def turns_of(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:
+    """The conversation by turns: each begins with a message of the user that holds no results."""
+    turns: list[list[AgentMessage]] = []
+    for message in messages:
+        begins = isinstance(message, Message) and message.role == "user" and not message.tool_results
+        if begins or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return turns
+
+
+def _asked(turn: Sequence[AgentMessage]) -> str:
+    first = turn[0]
+    return first.text if isinstance(first, Message) and first.role == "user" else ""
+
+
+def _text(turn: Sequence[AgentMessage]) -> str:
+    parts: list[str] = []
+    for message in turn:
+        if isinstance(message, Message):
+            parts.append(message.text)
+            parts += [f"{call.name} {' '.join(map(str, call.input.values()))}" for call in message.tool_uses]
+            parts += [result.text[:4000] for result in message.tool_results]
+    return "\n".join(parts)
