@@ -221,9 +221,8 @@ def measure() -> None:
     try:
         for name in PROTOCOLS:
             found = run("decode", name, url)
-            show(
-                name, "us/delta vs httpx2", found["bare"], found["ours"], found["ours"] / found["bare"], AIMS["decode"]
-            )
+            for which, what in (("ours", "us/delta, httpx2"), ("fast", "us/delta, aiohttp")):
+                show(name, what, found["bare"], found[which], found[which] / found["bare"], AIMS["decode"])
     finally:
         server.stdin.close()
         server.wait(10)
