@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from mainspring.env import disk
 from mainspring.env.connections import LocalConnection, connect
+from mainspring.env.files import LocalFiles, WalkedFiles
 from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import Jobs
 from mainspring.env.locks import PathLocks
@@ -75,7 +78,7 @@ class LocalEnv:
             reachable: Hosts (``name`` or ``name:port``) that `fetch` may ask though their address is private.
         """
         self._cwd = disk.real_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
-        self._home = home or os.path.expanduser("~")
+        self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell
         self.variables = dict(variables or {})
         self.guard: Guard | None = None
@@ -96,23 +99,23 @@ class LocalEnv:
 
     async def realpath(self, path: str) -> str:
         """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
-        return await asyncio.to_thread(disk.real_path, path, self._cwd, self._home)
+        return await self._in_thread(lambda: self._files.real(path))
 
     async def stat(self, path: str) -> FileStat:
         """Facts about a file. See `ExecutionEnv.stat`."""
-        return await self._at(disk.stat_file, path)
+        return await self._at(self._files.stat, path)
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """The bytes of a regular file. See `ExecutionEnv.read_bytes`."""
-        return await self._at(disk.read_file, path, offset, limit)
+        return await self._at(self._files.read, path, offset, limit)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """Replace a file's content. See `ExecutionEnv.write_bytes`."""
-        await self._at(disk.write_file, path, data, parents)
+        await self._at(self._files.write, path, data, parents)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """The names in a folder. See `ExecutionEnv.list_dir`."""
-        return await self._at(disk.list_folder, path)
+        return await self._at(self._files.list, path)
 
     async def walk(
         self,
@@ -125,10 +128,11 @@ class LocalEnv:
     ) -> Walk:
         """Everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
+        folders = WalkedFiles(self._files)
 
         def walk(root: str) -> Walk:
-            walker = Walker(_FOLDERS, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
-            above = not include_ignored and not is_ignored(root, True, _FOLDERS.read)
+            walker = Walker(folders, root, depth=depth, limit=limit, stopped=lambda: stop.cancelled)
+            above = not include_ignored and not is_ignored(root, True, folders.read)
             return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
         return await self._at(walk, path)
@@ -137,24 +141,18 @@ class LocalEnv:
         """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
 
         def check(real: str) -> bool:
-            return is_ignored(real, os.path.isdir(real), _FOLDERS.read)
+            return is_ignored(real, self._files.is_folder(real), WalkedFiles(self._files).read)
 
         return await self._at(check, path)
 
     async def remove(self, path: str) -> None:
         """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
-        await asyncio.to_thread(lambda: disk.remove_file(self._named(path)))
+        await self._in_thread(lambda: self._files.remove(self._files.named(path)))
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
         """Give a file another name. See `ExecutionEnv.rename`."""
-        await asyncio.to_thread(lambda: disk.rename_file(self._named(source), self._named(target), parents))
-
-    def _named(self, path: str) -> str:
-        """The path of a name itself: the links on the way to it resolved, the last part as it is. Blocking."""
-        folder, name = os.path.split(path.rstrip("/"))
-        if name in ("", ".", "..", "~"):
-            raise OSError(22, "it is not the name of a file", path)
-        return os.path.join(disk.real_path(folder or ".", self._cwd, self._home), name)
+        files = self._files
+        await self._in_thread(lambda: files.rename(files.named(source), files.named(target), parents))
 
     async def find_program(self, name: str) -> str | None:
         """Where a program is: on the user's PATH, or beside the running Python, where packages put theirs."""
@@ -174,12 +172,17 @@ class LocalEnv:
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`."""
         folder = self._cwd if cwd is None else await self.realpath(cwd)
-        variables = {**program_variables(os.environ, self._hidden), **(env or {}), **self.variables}
         if isinstance(command, str):
             command, stdin = await self._script(command, stdin)
         _check_arguments(command)
+        launch = await self._launch(command, folder, env or {})
         running = await start(
-            command, cwd=folder, env=variables, stdin=stdin, limits=limits, new_spool=self._spools.new_path
+            launch.arguments,
+            cwd=launch.cwd,
+            env=launch.variables,
+            stdin=stdin,
+            limits=limits,
+            new_spool=self._spools.new_path,
         )
         self._running.add(running)
         try:
@@ -209,8 +212,8 @@ class LocalEnv:
     ) -> LocalConnection:
         """Start a program and talk to it. See `ExecutionEnv.connect`."""
         _check_arguments(command)
-        variables = {**program_variables(os.environ, self._hidden), **(env or {}), **self.variables}
-        connection = await connect(command, await self.realpath(cwd or "."), variables)
+        launch = await self._launch(command, await self.realpath(cwd or "."), env or {})
+        connection = await connect(launch.arguments, launch.cwd, launch.variables)
         self._running.add(connection)
         return connection
 
@@ -239,21 +242,24 @@ class LocalEnv:
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
         """Do blocking work on the real path, in a thread."""
-        return await asyncio.to_thread(lambda: work(disk.real_path(path, self._cwd, self._home), *args))
+        return await self._in_thread(lambda: work(self._files.real(path), *args))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do blocking work with files."""
+        return await asyncio.to_thread(work)
+
+    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> Launch:
+        """What is started where a program is asked for; a sandbox or a container puts its own in front."""
+        variables = {**program_variables(os.environ, self._hidden), **given, **self.variables}
+        return Launch(command, folder, variables)
 
 
-class _LocalFolders:
-    def list(self, path: str) -> list[DirEntry]:
-        return disk.list_folder(path)
+class Launch(Struct, frozen=True):
+    """What is started on this machine: arguments, folder and all variables."""
 
-    def read(self, path: str) -> bytes | None:
-        try:
-            return disk.read_file(path, 0, 1 << 20)
-        except OSError:
-            return None
-
-
-_FOLDERS = _LocalFolders()
+    arguments: Sequence[str]
+    cwd: str
+    variables: Mapping[str, str]
 
 
 class _Spools:
