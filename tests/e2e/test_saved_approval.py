@@ -50,7 +50,7 @@ def die(ctx: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def step(folder: Path, what: str, mode: str) -> None:
+async def step(folder: Path, what: str, mode: Any) -> None:
     """What one process does; its last line says what it saw."""
     if what == "begin":
         session = Session.create(folder, home=folder / "home", id="paused")
@@ -64,7 +64,7 @@ async def step(folder: Path, what: str, mode: str) -> None:
             tools=[counting(folder)],
             session=session,
             execution=str(folder),
-            behavior=Behavior(tool_execution=mode),  # pyright: ignore[reportArgumentType]
+            behavior=Behavior(tool_execution=mode),
             hooks={ToolPermit: judge},
         )
         status = ""

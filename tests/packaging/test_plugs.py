@@ -19,6 +19,7 @@ KEPT = {
     "loop",
     "testing",
     "__init__.py",
+    "lazy.py",
     "py.typed",
 }
 
