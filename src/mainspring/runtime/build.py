@@ -24,6 +24,7 @@ from mainspring.policies.compaction import Compaction
 from mainspring.policies.permissions import Origin, Permissions, RuleSet, rules_without_tool
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.home import Home, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.options import AskOptions, Place, Rules
@@ -33,6 +34,7 @@ from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug, find_session, store_of
+from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.rewind import FileRecorder
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
@@ -55,10 +57,13 @@ class Conversation(Struct, eq=False):
     permissions: Permissions
     settings: Settings
     session: Session | None = None
+    outputs: ContextOutputs | None = None
 
     async def aclose(self) -> None:
         """End programs, close connections, finish the session; whatever does not end in time is left."""
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
+        if self.outputs is not None:
+            closing.append(self.outputs.close)
         if self.session is not None:
             session = self.session
             closing.append(lambda: asyncio.to_thread(session.close))
@@ -117,10 +122,10 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             )
     for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools(every=True)]):
         report(Notice(f"no tool fits the rule {rule}; it does nothing"))
-    plugs: list[Plug] = [] if small else [Memory.of_folder(cwd, home_of(settings), trusted=is_trusted(cwd, settings))]
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
         env = LocalEnv(cwd)
+        plugs, outputs = plugs_of(cwd, settings, session, bare=small or not offered)
         agent = Agent(
             choice.model,
             name="mainspring",
@@ -129,7 +134,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
-            plugs=plugs if session is None else [*plugs, FileRecorder(session), SessionPlug(session)],
+            plugs=plugs,
             extra=services(settings.home),
         )
         tell_of_ends(agent)
@@ -139,7 +144,23 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
         raise
     if session is not None:
         tell_model(session, agent, choice)
-    return Conversation(agent, choice, env, permissions, settings, session)
+        gone = missing_outputs(agent.messages, outputs.store) if outputs else 0
+        if gone:
+            report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
+    return Conversation(agent, choice, env, permissions, settings, session, outputs)
+
+
+def plugs_of(
+    cwd: str, settings: Settings, session: Session | None, *, bare: bool
+) -> tuple[list[Plug], ContextOutputs | None]:
+    """What the agent of the command has beside its tools and permissions; one that is ``bare`` has no use for more."""
+    stored: list[Plug] = [] if session is None else [FileRecorder(session), SessionPlug(session)]
+    if bare:
+        return stored, None
+    folder = session.context_folder if session else None
+    outputs = ContextOutputs(FileContext(folder) if folder else MemoryContext())
+    memory = Memory.of_folder(cwd, home_of(settings), trusted=is_trusted(cwd, settings))
+    return [memory, outputs, *stored], outputs
 
 
 def home_of(settings: Settings) -> Path | None:

@@ -6,6 +6,7 @@ import asyncio
 import html
 import logging
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -206,7 +207,7 @@ class ContextOutputs(Plug):
         return Message.user("Outputs of earlier calls that may matter here:\n\n" + "\n\n".join(parts))
 
 
-def missing_outputs(messages: list[AgentMessage], store: ContextStore) -> int:
+def missing_outputs(messages: Sequence[AgentMessage], store: ContextStore) -> int:
     """How many outputs a history points to that are not there any more, as after a resume."""
     named = {
         name
@@ -215,7 +216,15 @@ def missing_outputs(messages: list[AgentMessage], store: ContextStore) -> int:
         for result in message.tool_results
         for name in _STUB.findall(result.text[:400])
     }
-    return len(named - {p.name for p in store.pointers()})
+    return sum(not _is_there(store, name) for name in named)
+
+
+def _is_there(store: ContextStore, name: str) -> bool:
+    try:
+        store.retrieve(name)
+    except SessionError:
+        return False
+    return True
 
 
 def _stub(pointer: Pointer) -> str:
