@@ -17,6 +17,10 @@ from mainspring.tools.tool import ToolContext
 MOST_BYTES = 64 << 20
 """Bigger files are left out and told: they would be held in memory several times over."""
 
+_BATCH = 64
+_SMALL = 1 << 20
+"""Bytes up to which files are read together."""
+
 
 async def scan(ctx: ToolContext, files: Sequence[tuple[str, str]], query: Query, *, as_text: bool) -> Hits:
     """Search files, given as pairs of real path and name. ``as_text``: also those with a NUL in them.
@@ -28,25 +32,55 @@ async def scan(ctx: ToolContext, files: Sequence[tuple[str, str]], query: Query,
     lines: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     problems: list[str] = []
+    found: list[_Found] = []
     end = time.monotonic() + TIME_LIMIT
-    for path, name in files:
+    for start in range(0, len(files), _BATCH):
         if ctx.aborted or time.monotonic() > end:
             problems.append("cancelled" if ctx.aborted else f"stopped after {TIME_LIMIT:g}s")
             break
-        try:
-            data = await ctx.env.read_bytes(path, limit=MOST_BYTES + 1)
-        except OSError as e:
-            problems.append(f"{name}: {explain(e)}")
-            continue
-        if len(data) > MOST_BYTES:
-            problems.append(f"{name}: more than {MOST_BYTES} bytes, which only ripgrep searches")
-            continue
-        found, count = await asyncio.to_thread(_search, data, pattern, query, as_text)
-        if count:
-            counts[name] = count
-            if query.with_lines:
-                lines[name] = found
+        batch = files[start : start + _BATCH]
+        held = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
+        for i, (path, name) in enumerate(batch):
+            data = held[i]
+            if isinstance(data, bytes) and len(data) > _SMALL:  # Big ones come one by one, so that few are in memory.
+                data = await _read(ctx, path, MOST_BYTES)
+            if isinstance(data, bytes) and len(data) > MOST_BYTES:
+                data = OSError(f"more than {MOST_BYTES} bytes, which only ripgrep searches")
+            if isinstance(data, OSError):
+                problems.append(f"{name}: {explain(data)}")
+                held[i] = b""
+            elif len(data) > _SMALL:
+                held[i] = b""
+                found += await asyncio.to_thread(_search_all, [name], [data], pattern, query, as_text)
+        found += await asyncio.to_thread(_search_all, [name for _, name in batch], held, pattern, query, as_text)
+    for name, hits, count in found:
+        counts[name] = count
+        if query.with_lines:
+            lines[name] = hits
     return Hits(lines, counts, tuple(problems))
+
+
+_Found = tuple[str, list[Line], int]
+
+
+async def _read(ctx: ToolContext, path: str, most: int) -> bytes | OSError:
+    try:
+        return await ctx.env.read_bytes(path, limit=most + 1)
+    except OSError as e:
+        return e
+
+
+def _search_all(
+    names: Sequence[str], held: Sequence[bytes | OSError], pattern: re.Pattern[str], query: Query, as_text: bool
+) -> list[_Found]:
+    """What is found in each of some files; those without a match are left out."""
+    found: list[_Found] = []
+    for name, data in zip(names, held, strict=True):
+        if isinstance(data, bytes) and data:
+            lines, count = _search(data, pattern, query, as_text)
+            if count:
+                found.append((name, lines, count))
+    return found
 
 
 def _search(data: bytes, pattern: re.Pattern[str], query: Query, as_text: bool) -> tuple[list[Line], int]:
