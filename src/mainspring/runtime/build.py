@@ -125,7 +125,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
         env = LocalEnv(cwd)
-        plugs, outputs = plugs_of(cwd, settings, session, bare=small or not offered)
+        plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
         agent = Agent(
             choice.model,
             name="mainspring",
