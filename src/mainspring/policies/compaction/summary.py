@@ -13,6 +13,7 @@ from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import wording
 from mainspring.policies.compaction.cut import find_cut, is_split
+from mainspring.policies.compaction.importance import most_important
 from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
         prompt: What is asked of the model in place of the built-in text; the conversation follows it.
         model: Who sums up; ``None`` is the conversation's own model.
         keep: Says of a message that it always stays as it is, with the results of its calls.
+        keep_important: Tokens of old messages that stay as they are because much would be lost with them; see `score`.
     """
 
     reserve: int = RESERVE
@@ -54,6 +56,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     prompt: str | None = None
     model: ModelProvider | None = None
     keep: Callable[[AgentMessage], bool] | None = None
+    keep_important: int = 0
 
     def limit(self, window: int | None) -> int | None:
         """Tokens from which on a conversation is summed up; ``None`` where the window is not known and nothing else is said."""
@@ -179,10 +182,12 @@ class SummaryCompactor:
 
     def _always(self, old: Sequence[AgentMessage]) -> list[AgentMessage]:
         """What the application wants to stay of the old part, calls with their results."""
-        keep = self.options.keep
-        if keep is None:
+        keep, important = self.options.keep, set[int]()
+        if self.options.keep_important:
+            important = most_important(old, self.options.keep_important)
+        elif keep is None:
             return []
-        wanted = [keep(m) and not wording.is_summary(m) for m in old]
+        wanted = [(i in important or bool(keep and keep(m))) and not wording.is_summary(m) for i, m in enumerate(old)]
         for i in range(1, len(old)):
             calls, results = old[i - 1], old[i]
             if isinstance(calls, Message) and calls.tool_uses and isinstance(results, Message) and results.tool_results:

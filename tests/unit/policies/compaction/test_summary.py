@@ -256,6 +256,27 @@ async def test_prompt_keep_list_and_instructions_are_the_application_s() -> None
     assert "Mind the colours." in asks.texts[0]
 
 
+@pytest.mark.covers("OPT-10")
+async def test_what_matters_most_may_stay_word_for_word() -> None:
+    change = [call("w", "edit", path="a.py"), result("w", "changed", "edit")]
+    failure = [
+        call("f", "shell", command="make"),
+        Message("user", (ToolResultBlock("f", "shell", "error 2", is_error=True),)),
+    ]
+    dull: list[AgentMessage] = [m for i in range(30) for m in (call(f"d{i}", path="x"), result(f"d{i}", "." * 2000))]
+    wish = Message.user("It must never block.")
+    messages: list[AgentMessage] = [wish, *dull[:20], *change, *dull[20:40], *failure, *dull[40:]]
+
+    shorter = await SummaryCompactor(Compaction(keep_recent=1000, keep_important=200)).compact(
+        messages, reason="threshold", side_call=Summariser()
+    )
+
+    assert shorter is not None
+    assert [m for m in shorter[1:] if any(m is x for x in (wish, *change, *failure))] == [wish, *change, *failure]
+    assert sum(any(m is d for d in dull) for m in shorter) <= 4
+    assert pairs_are_whole(shorter[2:])
+
+
 def test_limits_follow_the_window() -> None:
     assert Compaction().limit(200_000) == 200_000 - 16384
     assert Compaction().limit(8192) == 6144

@@ -1,0 +1,61 @@
+"""Which of the old messages are worth keeping word for word, beside a summary. A rule of thumb, without any model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainspring.messages import AgentMessage, Message
+from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
+
+_WRITERS = {"write_file", "edit", "multi_edit", "apply_patch", "remember", "present_plan"}
+_TELLING = re.compile(
+    r"\b(must|never|always|important|decid\w*|because|instead|constraint|require\w*|prefer\w*|do not|don't|bug|fix\w*|root cause)\b",
+    re.IGNORECASE,
+)
+
+
+def score(message: AgentMessage) -> float:
+    """How much is lost with a message: 0 is nothing, above 1 is much.
+
+    What the user said counts most, then decisions and changes, then what failed; long results of tools that worked count least.
+    """
+    if not isinstance(message, Message):
+        return 0.0
+    points = min(len(_TELLING.findall(message.text)), 4) * 0.2
+    if message.role == "user" and not message.tool_results:
+        points += 1.0
+    points += 0.6 * any(call.name in _WRITERS for call in message.tool_uses)
+    points += 0.4 * any(result.is_error for result in message.tool_results)
+    return points
+
+
+def most_important(messages: Sequence[AgentMessage], budget: int, chars_per_token: float = CHARS_PER_TOKEN) -> set[int]:
+    """The indices of the messages to keep: the most important ones that fit, a call always with its results.
+
+    Args:
+        messages: The old part of a history.
+        budget: Most tokens that they may have together.
+        chars_per_token: How many characters make a token.
+    """
+    units = _units(messages)
+    scored = [(max(score(messages[i]) for i in unit), -unit[0], unit) for unit in units]
+    chosen: set[int] = set()
+    for points, _, unit in sorted(scored, key=lambda s: s[:2], reverse=True):
+        size = estimate_tokens([messages[i] for i in unit], chars_per_token)
+        if points > 0 and size <= budget:
+            chosen.update(unit)
+            budget -= size
+    return chosen
+
+
+def _units(messages: Sequence[AgentMessage]) -> list[list[int]]:
+    """Messages that only make sense together."""
+    units: list[list[int]] = []
+    for i, message in enumerate(messages):
+        results = isinstance(message, Message) and bool(message.tool_results)
+        if results and units:
+            units[-1].append(i)
+        else:
+            units.append([i])
+    return units
