@@ -29,7 +29,8 @@ agent's lifetime, `run(hooks={...})` for one run; each entry is a handler or a l
 In a turn they fire in this order: `context:transform`, `system:transform`, `turn:before`, `stream:text`/`stream:thinking`, `stream:end`,
 `usage`, `turn:after`; for calls `tool:intent`, then for each `tool:gate`, `tool:unknown` or `validation:*`, `tool:before`, `tool:permit`,
 `tool:start`, `tool:error`, `tool:transform`, `tool:after`, and for all of them `tool-results:after`. A run begins with `session:start`
-and ends with `session:end` and `agent:done`, on every way out.
+and ends with `session:end` and `agent:done`, on every way out. Before it come `session:open` (once), `input` and `agent:before`; the
+conversation ends with `session:shutdown`.
 
 A call that `tool:gate` or `tool:permit` refuses, an unknown tool, and arguments that do not fit end there: `tool:transform` and
 `tool:after` do not fire for them. The event `ToolExecutionEnd` and `tool-results:after` come for every call.

@@ -36,6 +36,7 @@ from mainspring.events.child_hooks import (
     SpawnError,
 )
 from mainspring.events.draft import Draft, parse_call
+from mainspring.events.entry_hooks import AgentBefore, InputHook, SessionOpen, SessionShutdown
 from mainspring.events.feature_hooks import (
     McpBootstrapEnd,
     McpBootstrapStart,
@@ -112,6 +113,7 @@ from mainspring.events.tool_hooks import (
 
 __all__ = [
     "AgentAbort",
+    "AgentBefore",
     "AgentDone",
     "AgentEnd",
     "AgentEvent",
@@ -143,6 +145,7 @@ __all__ = [
     "HookBus",
     "HookDoor",
     "Hooks",
+    "InputHook",
     "Interrupt",
     "McpBootstrapEnd",
     "McpBootstrapStart",
@@ -164,6 +167,8 @@ __all__ = [
     "RunPause",
     "RunStatus",
     "SessionEnd",
+    "SessionOpen",
+    "SessionShutdown",
     "SessionStart",
     "SessionTurns",
     "SideCall",

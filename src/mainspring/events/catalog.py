@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mainspring.events import budget_hooks as _budget_hooks
 from mainspring.events import child_hooks as _child_hooks
+from mainspring.events import entry_hooks as _entry_hooks
 from mainspring.events import feature_hooks as _feature_hooks
 from mainspring.events import oauth_hook as _oauth_hook
 from mainspring.events import output_hook as _output_hook
@@ -21,7 +22,7 @@ def _all() -> dict[str, type[Hook]]:
     return dict(sorted(found.items()))
 
 
-__all__ = ["HOOKS", "_budget_hooks", "_child_hooks", "_feature_hooks", "_oauth_hook", "_output_hook"]
+__all__ = ["HOOKS", "_budget_hooks", "_child_hooks", "_entry_hooks", "_feature_hooks", "_oauth_hook", "_output_hook"]
 
 HOOKS: dict[str, type[Hook]] = _all()
 """Every hook by its name."""

@@ -1,0 +1,80 @@
+"""The hooks around a conversation: when it is opened, when a prompt comes in, before its run begins, when it is over."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mainspring.events.hooks import Hook
+from mainspring.messages import AgentMessage
+
+OpenReason = Literal["startup", "resume", "reset", "reload"]
+"""Why a conversation is opened: it is new, it has a history, it was forgotten, or handlers were loaded anew."""
+
+
+class SessionOpen(Hook):
+    """A conversation is opened in this process. ``session_id`` is empty where nothing is stored."""
+
+    event = "session:open"
+    when = "Once, before the first prompt of a conversation; again after `reset`."
+    __slots__ = ("reason", "session_id")
+
+    def __init__(self, session_id: str, reason: OpenReason) -> None:
+        self.session_id = session_id
+        self.reason = reason
+
+
+class InputHook(Hook):
+    """A prompt comes in. ``text`` may be replaced.
+
+    Set ``handled`` and no run begins: the result is completed, with ``reply`` as its text. Set ``block`` (True or a reason) and
+    none begins either: the result is ``denied``.
+    """
+
+    event = "input"
+    gate = True
+    mutable = ("text", "handled", "reply", "block")
+    when = "Before a run, for each prompt that has text. Handlers given to one run do not hear it."
+    __slots__ = ("block", "handled", "reply", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.handled = False
+        self.reply = ""
+        self.block: str | bool = False
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.block or self.handled)
+
+    def fail_closed(self, reason: str) -> None:
+        self.block = reason
+
+
+class AgentBefore(Hook):
+    """A run is about to begin. ``system`` may be replaced for this run; ``messages`` join behind the prompt.
+
+    ``prompt`` is the text of the prompt as `input` left it; empty where a run goes on from where it stood.
+    """
+
+    event = "agent:before"
+    mutable = ("system", "messages")
+    when = "Before each run, after `input`. Handlers given to one run do not hear it."
+    __slots__ = ("messages", "prompt", "system")
+
+    def __init__(self, prompt: str, system: str) -> None:
+        self.prompt = prompt
+        self.system = system
+        self.messages: list[AgentMessage] = []
+
+
+class SessionShutdown(Hook):
+    """A conversation is over in this process: ``exit`` of the process, ``reset``, or ``reload`` of the handlers."""
+
+    event = "session:shutdown"
+    kept = True
+    when = "When the process ends, the conversation is closed or forgotten; only where it was opened."
+    __slots__ = ("reason", "session_id")
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        self.session_id = session_id
+        self.reason = reason
