@@ -16,6 +16,7 @@ from mainspring.events import ContextCompacted
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.models.foreign import as_model
 from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
 from mainspring.policies.structured import StructuredOutput
@@ -43,7 +44,8 @@ class Agent(CoreAgent):
     Without ``permissions`` nothing is refused; the command has its own defaults.
 
     Args:
-        model: ``provider:model``, a model of the default provider, or a `ModelProvider`. ``None`` takes ``$AGENT_MODEL``.
+        model: ``provider:model``, a model of the default provider, a `ModelProvider`, or a chat model of LangChain. ``None`` takes
+            ``$AGENT_MODEL``.
         provider: Name of the provider, where ``model`` is its model's id alone; or the `ModelProvider` itself.
         name: Name of the agent.
         system: System prompt.
@@ -238,6 +240,7 @@ def _tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool |
 
 
 def _model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
+    model, provider = as_model(model), as_model(provider)
     if provider is not None and not isinstance(provider, str):
         if model is not None:
             raise ConfigError("give either model or a ModelProvider as provider, not both")

@@ -1,0 +1,42 @@
+"""An agent on a chat model of LangChain, with its real classes."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="the extra langchain is not installed")
+
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
+
+from mainspring import Agent, tool
+from mainspring.testing import MemoryEnv
+
+
+class Calling(FakeMessagesListChatModel):
+    """Takes tools, as real ones do."""
+
+    def bind_tools(self, tools: Any, **options: Any) -> "Calling":
+        return self
+
+
+@tool
+async def double(n: int) -> int:
+    """Double a number.
+
+    Args:
+        n: The number.
+    """
+    return n * 2
+
+
+@pytest.mark.covers("PRV-37")
+async def test_an_agent_takes_a_chat_model_of_langchain() -> None:
+    call = AIMessage("", tool_calls=[{"name": "double", "args": {"n": 21}, "id": "c1"}])
+    model: Any = Calling(responses=[call, AIMessage("It is 42.")])
+    agent = Agent(model, tools=[double], execution=MemoryEnv())
+
+    result = await agent.run("Double 21")
+
+    assert result.text == "It is 42."
+    assert result.turns == 2
