@@ -69,7 +69,7 @@ def test_delays_double_up_to_a_maximum() -> None:
     assert all(7.5 <= calculate_delay(9) <= 12.5 for _ in range(50))
 
 
-@pytest.mark.covers("RET-03", "RET-06")
+@pytest.mark.covers("RET-03", "RET-06", "MOD-11")
 async def test_it_is_tried_three_times_more_by_default() -> None:
     clock = Clock()
     call, asked = failing(*[NetworkError(f"{n}") for n in range(9)])
