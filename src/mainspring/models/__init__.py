@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from mainspring.models.port import Scratch as Scratch
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
-    from mainspring.models.prepare import sanitize_stored_tool_results as sanitize_stored_tool_results
     from mainspring.models.profile import Dialect as Dialect
     from mainspring.models.profile import Profile as Profile
     from mainspring.models.providers.compatible import openai_compatible as openai_compatible
@@ -121,7 +120,6 @@ __all__, __getattr__ = exports(
         "fallback": "Fallback FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
-        "prepare": "sanitize_stored_tool_results",
         "profile": "Dialect Profile",
         "dialect_gemini": "GeminiDialect",
         "dialect_ollama": "OllamaDialect",

@@ -212,42 +212,13 @@ def _clean_block(block: ContentBlock, own: bool, receiver: _Receiver) -> Content
 
 def _clean_result(block: ToolResultBlock, receiver: _Receiver) -> ToolResultBlock:
     id = safe_id(block.tool_use_id, receiver.longest_id)
-    content = _seen_content(block, receiver)
+    content = block.content
+    if not isinstance(content, str):
+        seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in content])
+        content = content if all(a is b for a, b in zip(seen, content, strict=True)) else seen
     if id == block.tool_use_id and content is block.content:
         return block
     return replace(block, tool_use_id=id, content=content)
-
-
-def _seen_content(block: ToolResultBlock, receiver: _Receiver) -> str | tuple[TextBlock | ImageBlock, ...]:
-    """What a receiver sees of a result; the same object if it sees all of it."""
-    content = block.content
-    if isinstance(content, str):
-        return content
-    seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in content])
-    return content if all(a is b for a, b in zip(seen, content, strict=True)) else seen
-
-
-def sanitize_stored_tool_results(messages: Sequence[Message], *, vision: bool = False) -> list[Message]:
-    """Stored messages as a model without vision can take them: images in tool results become lines of text.
-
-    `clean` does so for each request; this is for who hands a stored conversation to something else.
-
-    Args:
-        messages: The conversation; it is not changed, and messages without such images stay the same objects.
-        vision: Whether the receiver sees images; then nothing changes.
-    """
-    receiver = _Receiver(vision, frozenset(), _LONGEST_ID)
-    return [_with_seen_results(message, receiver) if message.tool_results else message for message in messages]
-
-
-def _with_seen_results(message: Message, receiver: _Receiver) -> Message:
-    content: list[ContentBlock] = []
-    for block in message.content:
-        seen = _seen_content(block, receiver) if isinstance(block, ToolResultBlock) else None
-        same = not isinstance(block, ToolResultBlock) or seen is block.content
-        content.append(block if same else replace(block, content=seen))
-    same = all(a is b for a, b in zip(content, message.content, strict=True))
-    return message if same else replace(message, content=tuple(content))
 
 
 def safe_id(id: str, longest: int = _LONGEST_ID) -> str:

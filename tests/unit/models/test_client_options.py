@@ -17,7 +17,7 @@ from mainspring.errors import (
     NetworkError,
     RateLimitedError,
 )
-from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, Usage
+from mainspring.messages import ImageBlock, Message, TextBlock, Usage
 from mainspring.models import (
     PROVIDER_REGISTRY,
     Failure,
@@ -43,7 +43,6 @@ from mainspring.models import (
     is_model_error,
     is_model_success,
     map_error_to_code,
-    sanitize_stored_tool_results,
     success_response,
     with_retry,
 )
@@ -273,30 +272,6 @@ def test_an_error_or_its_text_has_a_code() -> None:
 )
 def test_text_is_found_in_any_content(content: Any, text: str) -> None:
     assert extract_text(content) == text
-
-
-@pytest.mark.covers("MSG-20")
-def test_stored_results_are_made_fit_for_a_model_without_eyes() -> None:
-    picture = ImageBlock("image/png", "x")
-    stored = Message.user(
-        [
-            ToolResultBlock("c1", "look", (TextBlock("A cat."), picture)),
-            ToolResultBlock("c2", "read", "text"),
-            picture,
-        ]
-    )
-    said = Message.user("Hi")
-
-    first, second = sanitize_stored_tool_results([stored, said])
-
-    [shown, text] = first.tool_results
-    assert shown.content == (
-        TextBlock("A cat."),
-        TextBlock("[image/png image left out: this model takes no images]"),
-    )
-    assert (text, second) == (stored.tool_results[1], said)
-    assert isinstance(stored.tool_results[0].content, tuple)
-    assert sanitize_stored_tool_results([stored], vision=True) == [stored]
 
 
 class Answer:
