@@ -73,7 +73,8 @@ def test_a_call_without_a_name_shows_how(command: Command) -> None:
 def test_tools_list(command: Command) -> None:
     names = [tool["name"] for tool in json.loads(command.run("tools", "list", "--json").out)]
 
-    assert names == ["read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell"]
+    assert names[:8] == ["read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell"]
+    assert {"jobs", "fetch", "apply_patch", "ask_user"} <= set(names)
     assert command.run("tools").out.splitlines()[0].startswith("read_file")
 
 
