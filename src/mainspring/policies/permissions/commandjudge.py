@@ -11,8 +11,10 @@ from mainspring.policies.permissions.decision import Outcome, Verdict
 from mainspring.policies.permissions.expand import expand
 from mainspring.policies.permissions.judge import Finding, Judge
 from mainspring.policies.permissions.line import Redirect
+from mainspring.policies.permissions.looking import Looking
 from mainspring.policies.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
 from mainspring.policies.permissions.paths import Resolver, Target, look_at_word
+from mainspring.policies.permissions.readonly import Reading, reading
 from mainspring.policies.permissions.rules import Rule
 from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.units import CommandLine, Unit
@@ -24,6 +26,8 @@ MAX_LOOKS = 300
 
 MAX_FOLDERS = 4
 
+ONLY_READS = "it only reads"
+
 _HARMLESS_DEVICE = re.compile(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
 _NETWORK_DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 
@@ -32,7 +36,15 @@ class CommandJudge:
     """Decides about one line."""
 
     def __init__(
-        self, judge: Judge, mode: Mode, paths: PathJudge, env: Resolver, grants: Collection[Key], folder: str | None
+        self,
+        judge: Judge,
+        mode: Mode,
+        paths: PathJudge,
+        env: Resolver,
+        grants: Collection[Key],
+        folder: str | None,
+        *,
+        reads_free: bool = True,
     ) -> None:
         self.judge = judge
         self.mode: Mode = mode
@@ -41,9 +53,12 @@ class CommandJudge:
         self.grants = grants
         self.folders: list[str | None] = [folder]
         self.free: set[int] = set()
+        self.reads_free = reads_free
         self.verdicts: list[Verdict] = []
+        self._looking = Looking(env, paths)
         self._targets: dict[tuple[str, str | None], Target] = {}
         self._expansions: dict[str, list[Target]] = {}
+        self._uncounted: set[str] = set()  # words whose wildcards stand for too much to look at
         self._too_many = False
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
@@ -65,10 +80,13 @@ class CommandJudge:
         await self._move(unit)
         self._mark_free(unit)
         verdict, cover = self._command(unit)
+        if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
+            verdict = await self._only_reads(unit, verdict)
         self.verdicts.append(verdict)
-        for inner in unit.walk():
-            for touch in inner.touches:
-                await self._touch(touch.scope, touch.word, cover)
+        if verdict.reason != ONLY_READS:  # what such a command opens is known better
+            for inner in unit.walk():
+                for touch in inner.touches:
+                    await self._touch(touch.scope, touch.word, cover)
         for text in dict.fromkeys(text for inner in unit.walk() for text in paths_of(inner)):
             for target in [*await self._look(text), *await self._expanded(text)]:
                 self._add(self.paths.seen(target))
@@ -121,6 +139,41 @@ class CommandJudge:
             return self._say(unit, "allow", "this is allowed where no rule says otherwise"), NO_COVER
         tool = self.judge.tool
         return self._say(unit, "ask", self._why_not(unit), allow=suggest.command_rules(tool, unit)), NO_COVER
+
+    async def _only_reads(self, unit: Unit, asked: Verdict) -> Verdict:
+        """The decision about a command that no rule is about: if all it does is read in the project, it may."""
+        if not self.reads_free:
+            return asked
+        found = self._readings(unit)
+        if found is None:
+            return asked
+        for one in found:
+            problem = await self._looking.problem(one, self.folders, self._look, self._expanded)
+            for word in one.paths:
+                await self._expanded(word.text)
+                if word.text in self._uncounted:
+                    problem = problem or "it is not known which files its wildcards stand for"
+            if problem:
+                reason = f"it reads, but {problem}"
+                return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
+            for word in one.paths:
+                await self._touch("fs-read", word, NO_COVER)
+        return self._say(unit, "allow", ONLY_READS)
+
+    def _readings(self, unit: Unit) -> list[Reading] | None:
+        """What a command and those that it runs open; ``None`` if one of them is not known to only read."""
+        if id(unit) in self.free:
+            return []
+        if not unit.inner or unit.needs != "inner" or unit.unknown:
+            own = reading(unit)
+            return None if own is None else [own]
+        found: list[Reading] = []
+        for inner in unit.inner:
+            its = self._readings(inner)
+            if its is None:
+                return None
+            found += its
+        return found
 
     def _why_not(self, unit: Unit) -> str:
         reason = next((u.unknown for u in unit.walk() if u.unknown), "")
@@ -186,7 +239,10 @@ class CommandJudge:
         if text not in self._expansions:
             found: list[Target] = []
             for target in await self._look(text):
-                paths = await expand(self.env, target.real) or ()
+                paths = await expand(self.env, target.real)
+                if paths is None:
+                    self._uncounted.add(text)
+                    continue
                 found += [await look_at_word(self.env, path, self.judge.place, None) for path in paths]
             self._expansions[text] = found
         return self._expansions[text]

@@ -48,11 +48,13 @@ class Engine(Struct, frozen=True):
         rules: The rules of all sources.
         mode: What holds where no rule does.
         sensitive: Paths that always ask.
+        reads_free: Whether, in the mode ``defaults``, commands that only read in the project need no rule.
     """
 
     rules: RuleSet = RuleSet()
     mode: Mode = "defaults"
     sensitive: SensitivePaths = SensitivePaths.standard()
+    reads_free: bool = True
 
     async def decide(
         self,
@@ -179,7 +181,8 @@ class _Case:
             given = self.call.arguments.get(name)
             if isinstance(given, str) and given:
                 folder = await self._folder(given)
-        judge = CommandJudge(self.judge, self.engine.mode, paths, self.env, self.grants, folder)
+        free = self.engine.reads_free
+        judge = CommandJudge(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
         found = await judge.verdicts_on(analyse(source), source)
         self.verdicts += found or [Verdict("shell-run", visible(source, limit=300), "allow", "it is empty")]
 

@@ -35,6 +35,15 @@ def host_of(url: str) -> str | None:
     return host if port is None or _PORTS.get(split.scheme) == port else f"{host}:{port}"
 
 
+def as_ascii(name: str) -> str:
+    """A host's name in a rule as URLs have it: in lower case, other letters than ASCII written as punycode."""
+    name = name.casefold()
+    try:
+        return name if name.isascii() else name.encode("idna").decode("ascii")
+    except UnicodeError:
+        return name
+
+
 def hosts_in(text: str) -> Iterator[str]:
     """The hosts of all URLs in a text."""
     for match in _URL.finditer(text):

@@ -16,6 +16,7 @@ from mainspring.policies.permissions.commandpattern import (
     concerns,
     program,
 )
+from mainspring.policies.permissions.hosts import as_ascii
 from mainspring.policies.permissions.pathpattern import PathPattern, compile_path, fold
 from mainspring.policies.permissions.paths import Place, Target
 from mainspring.policies.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
@@ -212,12 +213,17 @@ class Judge(Struct, frozen=True):
 
 
 def host_matches(pattern: str, host: str) -> bool:
-    """Whether a pattern is about a host: ``example.com`` itself, ``*.example.com`` for those below it."""
-    pattern, host = pattern.casefold().rstrip("."), host.casefold().rstrip(".")
+    """Whether a pattern is about a host: ``example.com`` is that host alone, ``*.example.com`` those below it, and
+    ``domain:example.com`` both.
+    """
+    start, colon, domain = pattern.partition(":")
+    whole = bool(colon) and start.casefold() == "domain"
+    pattern, host = as_ascii(domain.strip() if whole else pattern).rstrip("."), host.casefold().rstrip(".")
     if ":" not in pattern.rpartition("]")[2]:
         name, colon, port = host.rpartition(":")
-        host = name if colon and port.isdigit() else host
-    return globs.matches(globs.marked(pattern), host)
+        host = name.rstrip(".") if colon and port.isdigit() else host
+    marked = globs.marked(pattern)
+    return globs.matches(marked, host) or (whole and globs.matches(f"{globs.MANY}.{marked}", host))
 
 
 def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:

@@ -42,6 +42,7 @@ class PermissionOptions(TypedDict, total=False):
     home: str | None
     sensitive: Iterable[str]
     guarded: Iterable[str]
+    reads_free: bool
 
 
 class Permissions:
@@ -58,7 +59,8 @@ class Permissions:
         **options: ``unattended``: with nobody to ask, ``deny`` the call or ``pause`` the run, to be taken up where somebody
             can answer. ``ask_timeout``: seconds to wait for an answer. ``root``: the project's folder, the environment's
             own if not given. ``home``: the user's home folder, likewise. ``sensitive``, ``guarded``: more paths that always ask, or
-            whose change does, as globs at any depth or absolute.
+            whose change does, as globs at any depth or absolute. ``reads_free``: whether commands that only read in the
+            project need no rule in the mode ``defaults``; they do not if not given.
 
     Raises:
         ConfigError: If a rule is none, or there is no such mode.
@@ -81,7 +83,8 @@ class Permissions:
                 raise ConfigError(f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, known))}")
         sensitive = SensitivePaths.standard(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
         given = RuleSet.build(allow=allow, ask=ask, deny=deny)
-        self.engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive)
+        free = options.get("reads_free", True)
+        self.engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
         self.on_permission_request = on_permission_request
         self.on_deny: OnDeny = on_deny
         self.unattended = options.get("unattended", "deny")

@@ -31,6 +31,7 @@ _CONTAINERS = frozenset(
         "negated_command", "case_statement", "case_item", "for_statement", "variable_assignments", "process_substitution",
     )
 )  # fmt: skip
+_PLAIN_OLD_ARITHMETIC = re.compile(r"\$\[[\w+*/%-]*\]")
 _STATEMENTS = _CONTAINERS | {"command", "redirected_statement", "function_definition"}
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _WRITES = frozenset((">", ">>", ">|", "&>", "&>>", ">&"))
@@ -379,6 +380,8 @@ class _Reader:
                 self.visit(node)
                 return
             case "arithmetic_expansion" | "subscript":
+                if text_of(node).startswith("$[") and not _PLAIN_OLD_ARITHMETIC.fullmatch(text_of(node)):
+                    self.doubt("it holds '$[...]', which is a word for some shells, that may end inside")
                 self.arithmetic.expression(node)
             case "expansion":
                 self.arithmetic.expansion(node)

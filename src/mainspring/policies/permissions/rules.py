@@ -46,6 +46,9 @@ FILE_TOOLS: Mapping[str, Scope] = {
 COMMAND_TOOLS = frozenset({"shell"})
 """Tools whose pattern is a command, so that it can be checked before any call."""
 
+HOST_TOOLS = frozenset({"fetch"})
+"""Tools whose pattern is a host."""
+
 _NAME = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_.:*/-]*")
 _OPERATOR = re.compile(r"&&|\|\||[;|&<>\n`]|\$\(")
 
@@ -227,7 +230,7 @@ def _check_pattern(head: str, scope: Scope | None, pattern: str | None, effect: 
         return
     if scope == "shell-run" or head in COMMAND_TOOLS:
         _check_command(head, pattern, effect)
-    elif scope == "network":
+    elif scope == "network" or head in HOST_TOOLS:
         _check_host(head, pattern)
     elif scope or head in FILE_TOOLS:
         problem = compile_path(pattern).problem

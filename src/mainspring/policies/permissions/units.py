@@ -259,7 +259,8 @@ class _Analysis:
                 i = end
             i += 1
         needs: Needs = "both" if inner else "self"
-        fixed = len(words) if unsure else 1
+        acts = [i for i, w in enumerate(words) if w.text in ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls")]
+        fixed = len(words) if unsure else max(acts, default=0) + 1
         return Unit(words=words, text=text, fixed=fixed, needs=needs, inner=tuple(inner), touches=find_touches(words))
 
     def _watch(self, words: tuple[Word, ...], text: str) -> Unit:
@@ -321,7 +322,7 @@ def _harmless(assignment: Assignment) -> bool:
 
 
 def _harmless_set(words: tuple[Word, ...]) -> bool:
-    return all(re.fullmatch(r"[-+][euxovf]+|pipefail|--", w.text) for w in words[1:])
+    return len(words) > 1 and all(re.fullmatch(r"[-+][euxovf]+|pipefail|--", w.text) for w in words[1:])
 
 
 def _system(word: Word) -> bool:

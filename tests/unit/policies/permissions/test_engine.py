@@ -41,7 +41,8 @@ FETCH = Tool(
         ("write_file", {"path": "notes.txt", "content": ""}, "ask"),
         ("edit", {"path": "notes.txt", "old_string": "a", "new_string": "b"}, "ask"),
         ("multi_edit", {"path": "notes.txt", "edits": []}, "ask"),
-        ("shell", {"command": "ls"}, "ask"),
+        ("shell", {"command": "ls"}, "allow"),
+        ("shell", {"command": "make"}, "ask"),
     ],
 )
 async def test_what_the_defaults_allow(tool: str, arguments: dict[str, Any], outcome: str) -> None:

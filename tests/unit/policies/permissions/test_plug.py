@@ -77,7 +77,7 @@ async def test_with_nobody_to_ask_the_reason_says_how_to_allow() -> None:
         ("git push origin main", ["shell(git push origin main)"]),
         ("git add -- a && npm run x > out.txt", ["shell(git add -- a)", "shell(npm run x)", "scope:fs-write(out.txt)"]),
         ("rm build/out.o", ["shell(rm build/out.o)"]),
-        ("echo \"it's\" 'a b' '*' \\$x", ["shell(echo it\\'s 'a b' '*' '$x')"]),
+        ("say \"it's\" 'a b' '*' \\$x", ["shell(say it\\'s 'a b' '*' '$x')"]),
         ("python -c 'print(1)'", ["shell(python -c 'print(1)')"]),
         ("CI=1 X=2 make", ["shell(CI=1 X=2 make)"]),
     ],

@@ -1,0 +1,305 @@
+"""Commands that only read, as data: for each program the options with which it does, and what its operands are.
+
+An option that is not named here may write, run a program, reach the network or name a file that holds names of files; so a
+command with one asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+Operands = Literal["paths", "text", "none", "pattern", "one path", "program"]
+"""What stands where no option does: paths; text that opens nothing; nothing at all; a pattern (or script) and then paths; at
+most one path, since a second one would be written; a name that is looked up and not run."""
+
+
+class Reader(Struct, frozen=True):
+    """A program, or a subcommand of one.
+
+    Attributes:
+        options: A regular expression for the options that may stand there, each with its value where that is text.
+        valued: Options whose value is the next word and is text.
+        operands: What the other words are.
+        looks: Whether it looks at the folder it runs in, if it is given no path.
+        deep: A regular expression for the options with which it shows what all files below its paths hold; ``""``: always.
+        tracked: Whether it shows only files that git knows.
+        follows: Whether it follows links on the way.
+        first: A regular expression for the first word, where that says what is done; it is no operand.
+        given: Options that stand for the pattern, so that the first operand is a path.
+    """
+
+    options: str = r"(?!)"
+    valued: frozenset[str] = frozenset()
+    operands: Operands = "paths"
+    looks: bool = False
+    deep: str | None = None
+    tracked: bool = False
+    follows: bool = False
+    first: str = ""
+    given: frozenset[str] = frozenset()
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LONG = r"--(?:{})(?:=.*)?"
+
+
+def _options(short: str, *long: str) -> str:
+    return "|".join([short, _LONG.format("|".join(long))] if long else [short])
+
+
+_TEXT = Reader(r"(?!-)", operands="text")
+_ANY = r"-[A-Za-z0-9]+"
+_TESTS = Reader(r"-[bcdefghkLnoOprsSuwxz]|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef)")
+_SUM = Reader(_options(r"-[btz]+", "tag", "binary", "text", "zero"))
+_NO_OPERANDS = Reader(_options(_ANY, "all", "help", "version", "human-readable"), operands="none")
+
+_GREP = Reader(
+    _options(
+        r"-[acEFGHhiILlnoPqrsTUvwxyZz]+|-[ABCm]\d+|-[acEFGHhiILlnoPqrsTUvwxyZz]*[ABCm]\d+",
+        "extended-regexp", "fixed-strings", "basic-regexp", "perl-regexp", "ignore-case", "invert-match", "word-regexp", "line-regexp",
+        "count", "colou?r", "files-with(?:out)?-match", "max-count", "only-matching", "quiet", "silent", "no-messages", "byte-offset",
+        "with-filename", "no-filename", "line-number", "initial-tab", "null", "after-context", "before-context", "context", "text",
+        "binary-files", "recursive", "exclude", "include", "exclude-dir", "line-buffered", "null-data", "regexp",
+    ),
+    valued=_set("-e -A -B -C -m --regexp --include --exclude --exclude-dir --after-context --before-context --context --max-count"),
+    operands="pattern", looks=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", given=_set("-e --regexp"),
+)  # fmt: skip
+_RG = Reader(
+    _options(
+        r"-[acFHhiIlnNoPpqsSUvwx0.]+|-[ABCm]\d+|-[tTg][\w*.!]+",
+        "count", "count-matches", "fixed-strings", "ignore-case", "smart-case", "case-sensitive", "line-number", "no-line-number",
+        "files", "files-with-matches", "files-without-match", "only-matching", "invert-match", "word-regexp", "line-regexp", "hidden",
+        "no-heading", "heading", "colors?", "column", "glob", "iglob", "type", "type-not", "max-count", "max-depth", "sort", "sortr",
+        "after-context", "before-context", "context", "multiline", "multiline-dotall", "pcre2", "stats", "json", "vimgrep", "trim", "text",
+        "quiet", "with-filename", "no-filename", "null", "type-list", "max-columns", "regexp", "passthru", "no-config",
+    ),
+    valued=_set(
+        "-e -A -B -C -m -g -t -T --regexp --glob --iglob --type --type-not --max-count --max-depth --sort --after-context "
+        "--before-context --context --color --colors --max-columns"
+    ),
+    operands="pattern", looks=True, deep="", tracked=True, given=_set("-e --regexp --files --type-list"),
+)  # fmt: skip
+
+READERS: Mapping[str, Reader] = {
+    "cat": Reader(_options(_ANY, "number", "show-all", "show-ends", "show-tabs", "squeeze-blank", "number-nonblank")),
+    "tac": Reader(), "rev": Reader(),
+    "nl": Reader(r"-[bfh][atn]|-[iwv]\d+|-s.+|-n(?:ln|rn|rz)|-p"),
+    "head": Reader(_options(r"-\d+|-[ncqvz]+\d*", "lines", "bytes", "quiet", "verbose"), _set("-n -c --lines --bytes")),
+    "tail": Reader(_options(r"[-+]\d+|-[ncqvz]+[+-]?\d*", "lines", "bytes", "quiet", "verbose"), _set("-n -c --lines --bytes")),
+    "wc": Reader(_options(r"-[lwcmL]+", "lines", "words", "bytes", "chars", "max-line-length")),
+    "sort": Reader(
+        _options(
+            r"-[bdfgiMhnRrVcCmsuz]+|-[kt].+", "numeric-sort", "reverse", "unique", "key", "field-separator", "ignore-case", "stable",
+            "human-numeric-sort", "version-sort", "general-numeric-sort", "check", "zero-terminated",
+        ),
+        _set("-k -t --key --field-separator"),
+    ),
+    "uniq": Reader(
+        _options(r"-[cdDiuz]+|-[fsw]\d+", "count", "repeated", "unique", "ignore-case"), _set("-f -s -w"), operands="one path"
+    ),
+    "cut": Reader(
+        _options(r"-[bcdf].+|-[nsz]+", "fields", "delimiter", "characters", "bytes", "only-delimited", "complement", "output-delimiter"),
+        _set("-b -c -d -f --fields --delimiter --characters --bytes --output-delimiter"),
+    ),
+    "tr": Reader(_options(r"-[cCdst]+", "complement", "delete", "squeeze-repeats"), operands="text"),
+    "comm": Reader(_options(r"-[123]+", "nocheck-order", "total")),
+    "paste": Reader(_options(r"-[sz]+|-d.+", "serial", "delimiters"), _set("-d --delimiters")),
+    "join": Reader(r"-[12aejtv].+|-i", _set("-1 -2 -a -e -j -o -t -v")),
+    "fold": Reader(_options(r"-[bs]+|-w\d+", "width", "spaces", "bytes"), _set("-w --width")),
+    "fmt": Reader(r"-w?\d+|-[csu]+", _set("-w")),
+    "expand": Reader(r"-t\d+|-i", _set("-t")), "unexpand": Reader(r"-a|-t\d+", _set("-t")),
+    "column": Reader(_options(r"-[tnx]+|-s.+", "table", "separator"), _set("-s -c -o --separator")),
+    "od": Reader(r"-[abcdfhilosxv]+|-[AtNjw].*", _set("-A -t -N -j")),
+    "hexdump": Reader(r"-[bcCdovx]+|-[ns]\d+", _set("-n -s")),
+    "xxd": Reader(r"-[bpuiCE]+|-[clgs]\d+", _set("-c -l -g -s"), operands="one path"),
+    "cmp": Reader(_options(r"-[bls]+|-n\d+", "bytes", "silent", "quiet", "print-bytes", "verbose"), _set("-n")),
+    "diff": Reader(
+        _options(
+            r"-[abBcdeiNnpqstTuwyZEr]+|-[UC]\d+|-x.+", "unified", "context", "brief", "recursive", "ignore-[a-z-]+", "side-by-side",
+            "color", "exclude", "width", "suppress-common-lines", "report-identical-files", "text", "new-file", "minimal",
+            "strip-trailing-cr", "show-c-function",
+        ),
+        _set("-U -C -x -W --exclude --width"),
+        deep="", follows=True,
+    ),
+    "file": Reader(_options(r"-[bihk0]+", "brief", "mime", "mime-type", "mime-encoding")),
+    "stat": Reader(_options(r"-[Lftx]+|-[cf].+", "format", "printf", "dereference", "terse", "file-system"), _set("-c --format --printf")),
+    "ls": Reader(
+        _options(
+            r"-[A-GI-KM-Za-z1]+", "all", "almost-all", "color", "group-directories-first", "human-readable", "recursive", "reverse", "sort",
+            "time", "time-style", "size", "classify", "directory", "full-time", "inode", "ignore", "indicator-style",
+        ),
+        _set("-I --ignore"), looks=True,
+    ),
+    "dir": Reader(r"-[A-GI-KM-Za-z1]+", looks=True),
+    "tree": Reader(r"-[adfhisCDFpugQt]+|-[LIP]\d*|--(?:dirsfirst|noreport|prune|gitignore|du|filesfirst)", _set("-L -I -P"), looks=True),
+    "du": Reader(
+        _options(r"-[0abchkmsSx]+|-d\d+", "all", "apparent-size", "bytes", "total", "human-readable", "max-depth", "summarize", "exclude"),
+        _set("-d --max-depth --exclude"), looks=True,
+    ),
+    "df": Reader(_options(r"-[ahHiklPT]+", "human-readable", "inodes", "total", "output", "print-type")),
+    "md5sum": _SUM, "sha1sum": _SUM, "sha224sum": _SUM, "sha256sum": _SUM, "sha384sum": _SUM, "sha512sum": _SUM, "b2sum": _SUM,
+    "cksum": Reader(), "sum": Reader(r"-[rs]"),
+    "base64": Reader(_options(r"-[di]+|-w\d+", "decode", "wrap", "ignore-garbage"), _set("-w --wrap")),
+    "base32": Reader(_options(r"-[di]+|-w\d+", "decode", "wrap"), _set("-w --wrap")),
+    "basename": Reader(_options(r"-[az]+|-s.+", "multiple", "suffix", "zero"), _set("-s --suffix"), operands="text"),
+    "dirname": Reader(r"-z|--zero", operands="text"),
+    "realpath": Reader(_options(r"-[emsqzPL]+", "canonicalize-existing", "canonicalize-missing", "no-symlinks", "quiet", "zero")),
+    "readlink": Reader(_options(r"-[femnqsz]+", "canonicalize", "no-newline", "quiet", "zero")),
+    "grep": _GREP, "egrep": _GREP, "fgrep": _GREP, "rg": _RG,
+    "jq": Reader(
+        _options(
+            r"-[rcesSnCMja]+", "raw-output", "compact-output", "exit-status", "slurp", "sort-keys", "null-input", "tab", "join-output",
+            "color-output", "monochrome-output", "raw-input", "ascii-output", "stream", "seq",
+        ),
+        operands="pattern",
+    ),
+    "sed": Reader(
+        _options(r"-[nErsuz]+", "quiet", "silent", "regexp-extended", "expression"), _set("-e --expression"), operands="pattern",
+        given=_set("-e --expression"),
+    ),
+    "awk": Reader(r"-F.+", _set("-F"), operands="pattern"),
+    "gawk": Reader(r"-F.+", _set("-F"), operands="pattern"),
+    "mawk": Reader(r"-F.+", _set("-F"), operands="pattern"),
+    "echo": Reader(r"-.*", operands="text"), "printf": _TEXT, "true": _TEXT, "false": _TEXT, "seq": Reader(r"-w|-[fs].+|-?\d+", _set("-f -s"), operands="text"),
+    "sleep": _TEXT, "expr": Reader(r"-", operands="text"), "test": _TESTS, "[": _TESTS,
+    "pwd": Reader(r"-[LP]", operands="none"), "whoami": _NO_OPERANDS, "arch": _NO_OPERANDS, "nproc": _NO_OPERANDS, "uptime": _NO_OPERANDS,
+    "uname": _NO_OPERANDS, "tty": _NO_OPERANDS, "logname": _NO_OPERANDS, "free": _NO_OPERANDS, "lscpu": _NO_OPERANDS, "lsblk": _NO_OPERANDS,
+    "groups": Reader(operands="text"), "id": Reader(r"-[ugnGr]+", operands="text"),
+    "hostname": Reader(r"-[fsiId]+", operands="none"),
+    "lsb_release": Reader(r"-[acdrsi]+", operands="none"),
+    "date": Reader(_options(r"-[uRI]+|-I\w+|\+.*", "utc", "iso-8601", "rfc-3339", "rfc-email"), _set("-d --date"), operands="none"),
+    "cal": Reader(r"-[\d13jmywh]+", operands="text"),
+    "which": Reader(r"-[as]+", operands="program"), "type": Reader(r"-[aftpP]+", operands="program"),
+    "tar": Reader(first=r"-?t[vzjJ]*f|-[vzjJ]+tv?f"), "unzip": Reader(first=r"-l|-v|-Z1?"),
+}  # fmt: skip
+"""The programs, by name."""
+
+VERSIONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("python", "python3", "pip", "pip3", "node", "npm", "ruby", "perl", "php", "gcc", "g++", "cc", "clang", "make", "cmake", "docker",
+         "bash", "gh", "curl", "wget", "uv", "ruff", "git", "rg", "jq", "tar", "sed", "grep", "awk", "gawk", "sqlite3", "javac", "java",
+         "find", "sort", "ls", "fd", "tree", "ffmpeg", "pandoc", "dotnet", "lua", "Rscript"),
+        r"--version",
+    ),
+    "python": r"-V|-VV|--version", "python3": r"-V|-VV|--version", "node": r"-v|--version", "npm": r"-v|--version",
+    "java": r"-version|--version", "javac": r"-version|--version", "pip": r"-V|--version", "pip3": r"-V|--version", "php": r"-v|--version",
+    "ruby": r"-v|--version", "perl": r"-v|--version", "gcc": r"--version|-dumpversion|-dumpmachine", "openssl": r"version",
+    "curl": r"-V|--version", "rg": r"-V|--version",
+}  # fmt: skip
+"""Programs that may be asked for their version, and how.
+
+Left out on purpose: cargo, rustc, go, yarn, pnpm, bundle and the like, which look into the project to see which program to
+run first.
+"""
+
+_REVISIONS = (
+    "oneline", "all", "branches", "tags", "remotes", "merges", "no-merges", "first-parent", "reverse", "since", "after", "until", "before",
+    "author", "committer", "grep", "max-count", "skip", "topo-order", "date-order", "author-date-order", "date", "abbrev", "abbrev-commit",
+    "no-abbrev-commit", "left-right", "cherry-pick", "cherry", "count", "not", "merge-base", "graph", "decorate", "no-decorate", "pretty",
+    "format", "follow", "full-history", "simplify-by-decoration", "source", "invert-grep", "regexp-ignore-case", "max-parents",
+)  # fmt: skip
+_DIFFS = (
+    "stat", "shortstat", "numstat", "dirstat", "summary", "patch", "no-patch", "patch-with-stat", "name-only", "name-status", "colou?r",
+    "no-color", "color-words", "word-diff", "word-diff-regex", "cached", "staged", "minimal", "patience", "histogram", "diff-algorithm",
+    "ignore-all-space", "ignore-space-change", "ignore-space-at-eol", "ignore-blank-lines", "ignore-cr-at-eol", "unified", "full-index",
+    "raw", "check", "relative", "no-renames", "find-renames", "find-copies", "diff-filter", "exit-code", "quiet", "no-ext-diff",
+    "no-textconv", "text", "function-context", "inter-hunk-context", "no-prefix", "compact-summary", "color-moved", "pickaxe-regex",
+    "pickaxe-all", "binary", "indent-heuristic",
+)  # fmt: skip
+_LOG = Reader(
+    _options(r"-\d+|-[abcDEFiMmpPqrRstuwWz]+|-[nU]\d+|-[GSL].+|-[MC]\d+%?", *_REVISIONS, *_DIFFS),
+    _set("-n -G -S -U -L --since --until --after --before --author --committer --grep --max-count --skip --date --format --pretty"),
+    looks=True, tracked=True,
+    deep=r"-[A-Za-z]*[pucmUL][A-Za-z\d]*|-[GS].*|--(?:patch|unified|word-diff|color-words|function-context|binary|text|full-index).*",
+)  # fmt: skip
+_DIFF = replace(_LOG, deep="")
+_REFS = (
+    "list",
+    "all",
+    "remotes",
+    "merged",
+    "no-merged",
+    "contains",
+    "sort",
+    "format",
+    "points-at",
+    "column",
+    "color",
+    "verbose",
+    "show-current",
+)
+
+GIT_READERS: Mapping[str, Reader] = {
+    "status": Reader(
+        _options(
+            r"-[sbvzu]+|-u(?:no|normal|all)", "short", "branch", "porcelain", "long", "verbose", "untracked-files", "ignored",
+            "ignore-submodules", "show-stash", "ahead-behind", "no-ahead-behind", "renames", "no-renames",
+        ),
+        looks=True,
+    ),
+    "diff": _DIFF, "log": _LOG, "show": _DIFF,
+    "shortlog": Reader(_options(r"-[snec]+|-\d+", "summary", "numbered", "email", *_REVISIONS), _set("--since --until --author")),
+    "blame": Reader(
+        _options(r"-[bcelfnpstwMC]+|-L.+", "line-porcelain", "porcelain", "show-email", "date", "color-lines"), _set("-L"), deep="", tracked=True
+    ),
+    "annotate": Reader(r"-[elfnpstw]+|-L.+", _set("-L"), deep="", tracked=True),
+    "grep": Reader(
+        _options(
+            r"-[aciIEFGPhHlLnovqwWz]+|-[ABC]\d+", "count", "ignore-case", "files-with-matches", "files-without-match", "line-number", "name-only",
+            "word-regexp", "invert-match", "cached", "column", "show-function", "heading", "break", "color", "and", "or", "not",
+        ),
+        _set("-e -A -B -C"), operands="pattern", looks=True, deep="", tracked=True, given=_set("-e"),
+    ),
+    "ls-files": Reader(
+        _options(r"-[cdmoikstuvz]+", "cached", "deleted", "modified", "others", "ignored", "stage", "exclude-standard", "full-name", "unmerged"),
+        looks=True,
+    ),
+    "ls-tree": Reader(_options(r"-[drtlz]+", "name-only", "full-name", "full-tree", "long", "abbrev"), looks=True),
+    "branch": Reader(_options(r"-[arv]+|-vv", *_REFS), _set("--contains --merged --no-merged --sort --format --points-at"), operands="none"),
+    "tag": Reader(_options(r"-[ln]+\d*", "list", "sort", "format"), _set("-l --list --sort --format"), operands="none"),
+    "remote": Reader(r"-v|--verbose", operands="none"),
+    "stash list": Reader(_options(r"-\d+", "oneline", "stat", "format", "date")),
+    "stash show": Reader(_options(r"-[pu]+", *_DIFFS), deep="", tracked=True),
+    "worktree list": Reader(r"-v|--porcelain|--verbose", operands="none"),
+    "remote get-url": Reader(r"--all|--push"),
+    "reflog": Reader(_options(r"-\d+", "oneline", "date"), operands="none"),
+    "reflog show": Reader(_options(r"-\d+", "oneline", "date")),
+    "rev-parse": Reader(
+        _options(
+            r"-q", "short", "verify", "quiet", "abbrev-ref", "show-toplevel", "show-prefix", "show-cdup", "git-dir", "is-inside-work-tree",
+            "symbolic-full-name", "absolute-git-dir", "all", "branches", "tags", "remotes", "is-bare-repository", "git-common-dir",
+        )
+    ),
+    "rev-list": Reader(_options(r"-\d+|-n\d+", *_REVISIONS), _set("-n --since --until --max-count --author")),
+    "describe": Reader(_options(r"(?!)", "tags", "all", "always", "dirty", "abbrev", "long", "match", "exact-match", "contains", "first-parent")),
+    "merge-base": Reader(r"--(?:all|octopus|independent|is-ancestor|fork-point)|-a"),
+    "name-rev": Reader(r"--(?:tags|name-only|always)"),
+    "for-each-ref": Reader(_options(r"(?!)", "count", "sort", "format", "points-at", "merged", "no-merged", "contains"), operands="paths"),
+    "show-ref": Reader(r"--(?:heads|tags|head|hash|abbrev|verify|dereference)(?:=\d+)?|-[hdqs]+"),
+    "cat-file": Reader(first=r"-[ptes]", deep="", tracked=True),
+    "count-objects": Reader(r"-[vH]+", operands="none"),
+    "check-ignore": Reader(r"-[vqn]+"), "diff-tree": _DIFF, "diff-index": _DIFF, "diff-files": _DIFF,
+    "cherry": Reader(r"-v"), "var": Reader(operands="none"), "version": Reader(operands="none"),
+    "config --get user.name": Reader(operands="none"), "config --get user.email": Reader(operands="none"),
+    "config user.name": Reader(operands="none"), "config user.email": Reader(operands="none"),
+}  # fmt: skip
+"""The subcommands of git."""
+
+FIND_PLAIN = _set(
+    "-print -print0 -empty -true -false -not -o -or -a -and ! ( ) , -prune -depth -mount -xdev -ls -readable -writable -executable "
+    "-daystart -noleaf -nouser -nogroup -quit -H -P"
+)
+FIND_TEXT = _set(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -size -mtime -mmin -atime -amin -ctime -cmin -newermt "
+    "-perm -user -group -maxdepth -mindepth -printf -links -inum -lname -ilname -fstype -uid -gid"
+)
+FIND_PATH = _set("-newer -anewer -cnewer -samefile")
+"""What ``find`` may be told: by itself, with a text, with a path."""

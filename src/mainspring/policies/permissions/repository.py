@@ -1,0 +1,175 @@
+"""Whether git, run in a folder, would run what the repository itself says: its settings can name programs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Protocol, runtime_checkable
+
+from mainspring.env import DirEntry, Walk
+
+MAX_BYTES = 1 << 18
+MOST_REPOSITORIES = 40
+MOST_WALKED = 50_000
+"""Names below a repository that are looked at, for repositories inside it; with more it is not known."""
+
+_KEYS = re.compile(
+    r"""(?x)
+    core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath
+        |abbrev|compression|preloadindex|untrackedcache|longpaths|protecthfs|protectntfs|checkstat|trustctime|commentchar|whitespace)
+    | (?:color|advice|init|user|pull|push|fetch|rebase|branch|column|status|help|grep|feature|index|gc|pack|maintenance|author|committer
+        |rerere|tag|versionsort|blame|apply|format|commitgraph|i18n|safe)\.(?:[a-z0-9-]+|.*\.[a-z0-9-]+)
+    | branch\..*
+    | diff\.(?:renames|algorithm|noprefix|mnemonicprefix|colormoved|context|submodule|wserrorhighlight|renamelimit|indentheuristic)
+    | merge\.(?:conflictstyle|ff|log|renames|renamelimit|stat)
+    | log\.(?:date|decorate|follow|abbrevcommit|mailmap|excludedecoration)
+    | commit\.(?:gpgsign|verbose|cleanup|status)
+    | remote\..*\.(?:url|fetch|push|pushurl|tagopt|prune|mirror|promisor|partialclonefilter|skipfetchall|gh-resolved)
+    | remote\.pushdefault
+    | submodule\.(?:active|recurse|fetchjobs) | submodule\..*\.(?:url|active|branch|path|ignore)
+    | extensions\.(?:objectformat|partialclone|worktreeconfig|refstorage|noop) | lfs\.repositoryformatversion | lfs\..*\.access
+    | gui\..* | github\..* | gitflow\..*"""
+)
+"""The settings that run nothing; every other one makes it unknown."""
+_HOOKS = ("post-index-change",)
+"""Hooks that reading commands run: ``git status`` writes down what it found."""
+_HEADER = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:\\.|[^"\\])*)")?\s*\]')
+_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """An environment that can be looked at."""
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """The names in a folder."""
+        ...
+
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """The bytes of a regular file."""
+        ...
+
+    async def walk(self, path: str, *, include_ignored: bool = False, limit: int = 200_000) -> Walk:
+        """Everything below a folder."""
+        ...
+
+
+class Repository:
+    """What git finds from a folder.
+
+    Attributes:
+        top: Its folder; empty if there is none.
+        problem: Why it is not known that git runs nothing of its own; empty if it is known.
+    """
+
+    __slots__ = ("problem", "top")
+
+    def __init__(self, top: str = "", problem: str = "") -> None:
+        self.top = top
+        self.problem = problem
+
+
+async def repository(env: object, folder: str) -> Repository:
+    """Look for the repository that git would use in a folder.
+
+    Args:
+        env: Where the command will run.
+        folder: A real path.
+    """
+    if not isinstance(env, Looks):
+        return Repository(problem="the repository's settings cannot be looked at")
+    place = folder
+    while True:
+        kinds = await _names(env, place)
+        if ".git" in kinds:
+            return Repository(place, await _problem(env, place))
+        if "HEAD" in kinds and "objects" in kinds:
+            return Repository(place, f"{place} looks like the inside of a repository")
+        if place == (place := posixpath.dirname(place)):
+            return Repository()
+
+
+async def _names(env: Looks, folder: str) -> dict[str, str]:
+    try:
+        return {entry.name: entry.kind for entry in await env.list_dir(folder)}
+    except OSError:
+        return {}
+
+
+async def _problem(env: Looks, top: str) -> str:
+    """What is wrong with a repository and those inside it, into which git goes."""
+    try:
+        walk = await env.walk(top, include_ignored=True, limit=MOST_WALKED)
+    except OSError:
+        return f"{top} cannot be looked through"
+    inside = [
+        posixpath.join(top, path.rstrip("/")) for path in walk.ignored if posixpath.basename(path.rstrip("/")) == ".git"
+    ]
+    if walk.truncated or len(inside) > MOST_REPOSITORIES:
+        return f"{top} is too large to look for settings of git that run something"
+    for place in inside:
+        for folder in await _folders(env, place):
+            for name in ("config", "config.worktree"):
+                problem = await _config_problem(env, posixpath.join(folder, name))
+                if problem:
+                    return problem
+            hooks = await _names(env, posixpath.join(folder, "hooks"))
+            if not hooks.keys().isdisjoint(_HOOKS):
+                return f"{folder} holds a hook that runs whenever git looks at the files"
+    return ""
+
+
+async def _folders(env: Looks, place: str) -> list[str]:
+    """The folders that may hold settings and hooks of a repository, by its ``.git``."""
+    try:
+        text = (await env.read_bytes(place, limit=4096)).decode("utf-8", "replace")
+    except OSError:
+        folders = [place]
+        modules = posixpath.join(place, "modules")
+        if await _names(env, modules):
+            walk = await env.walk(modules, include_ignored=True, limit=MOST_WALKED)
+            folders += [
+                posixpath.join(modules, posixpath.dirname(e.path))
+                for e in walk.entries
+                if posixpath.basename(e.path) == "HEAD"
+            ]
+    else:  # a file that says where it is
+        real = posixpath.normpath(posixpath.join(posixpath.dirname(place), text.partition("gitdir:")[2].strip()))
+        folders = [real]
+        try:
+            common = (await env.read_bytes(posixpath.join(real, "commondir"), limit=4096)).decode("utf-8", "replace")
+            folders.append(posixpath.normpath(posixpath.join(real, common.strip())))
+        except OSError:
+            pass
+    return list(dict.fromkeys(folders))
+
+
+async def _config_problem(env: Looks, path: str) -> str:
+    try:
+        data = await env.read_bytes(path, limit=MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError:
+        return f"{path} cannot be read"
+    found = unusual(data.decode("utf-8", "replace")) if len(data) <= MAX_BYTES else "too much"
+    return f"{path} holds {found!r}, which may make git run something" if found else ""
+
+
+def unusual(text: str) -> str:
+    """The first setting in the text of a git configuration that is not known to run nothing; empty if there is none."""
+    section = ""
+    for line in text.removeprefix("\ufeff").splitlines():
+        rest = line.strip()
+        header = _HEADER.match(rest)
+        if header:
+            section = header[1].casefold() + (f".{header[2]}" if header[2] is not None else "")
+            rest = rest[header.end() :].strip()
+        if not rest or rest[0] in "#;":
+            continue
+        entry = _ENTRY.fullmatch(rest)
+        if entry is None or rest.endswith("\\"):
+            return rest[:80]
+        key = f"{section}.{entry[1].casefold()}"
+        if not _KEYS.fullmatch(key):
+            return key[:80]
+    return ""
