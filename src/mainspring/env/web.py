@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import http.client
 import socket
-import ssl
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
-from urllib.request import getproxies, proxy_bypass
 
 from mainspring.env.addresses import is_public
 from mainspring.env.protocol import WebAnswer
+
+if TYPE_CHECKING:  # 20 ms: only where something is fetched
+    import http.client
 
 _PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 16
@@ -137,6 +138,10 @@ class _Exchange:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def run(self) -> WebAnswer:
+        """The answer; blocking."""
+        import http.client
+        import ssl
+
         try:
             return self._run()
         except (WebError, TimeoutError):
@@ -147,6 +152,8 @@ class _Exchange:
             raise WebError(f"{self._host} did not answer as it should: {str(e) or type(e).__name__}") from None
 
     def _run(self) -> WebAnswer:
+        from urllib.request import getproxies, proxy_bypass
+
         host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         proxy = None if proxy_bypass(f"{host}:{self._port}") else getproxies().get(self._url.scheme.lower())
         target = urlunsplit(("", "", self._url.path or "/", self._url.query, ""))
@@ -176,6 +183,9 @@ class _Exchange:
         raise WebError(f"{host} cannot be reached: {failed}")
 
     def _on(self, raw: socket.socket, host: str) -> http.client.HTTPConnection:
+        import http.client
+        import ssl
+
         self._socket = raw
         if self._aborted:
             raw.close()
@@ -191,6 +201,8 @@ class _Exchange:
         self, proxy: str, host: str, target: str, headers: dict[str, str]
     ) -> tuple[http.client.HTTPConnection, str]:
         """By a proxy, which looks up the host itself: what is known to be private is refused all the same."""
+        import http.client
+
         try:
             self._web.addresses(host, self._port)
         except PrivateAddressError:

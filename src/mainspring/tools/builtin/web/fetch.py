@@ -8,7 +8,10 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from mainspring.env import WebAnswer, explain
+from mainspring.env.pdf import Pdf, PdfError
 from mainspring.env.text import displayable, looks_binary
+from mainspring.tools.builtin.web.charset import decoded
+from mainspring.tools.builtin.web.page import to_markdown
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 MAX_BYTES = 50_000
@@ -78,9 +81,6 @@ def _same_host(url: str, target: str) -> bool:
 
 
 def _read(answer: WebAnswer, raw: bool) -> tuple[str, str]:
-    from mainspring.tools.builtin.web.charset import decoded  # these load the HTML parser: only where a page came
-    from mainspring.tools.builtin.web.page import to_markdown
-
     kind = _kind(answer)
     if kind == "application/pdf" or answer.body.startswith(b"%PDF-"):
         return "", _pdf_text(answer.body)
@@ -103,8 +103,6 @@ def _kind(answer: WebAnswer) -> str:
 
 
 def _pdf_text(data: bytes) -> str:
-    from mainspring.env.pdf import Pdf, PdfError
-
     try:
         pdf = Pdf(data)
         return "\n\n".join([f"--- page {n} ---\n{pdf.text(n)}" for n in range(1, pdf.pages + 1)])
