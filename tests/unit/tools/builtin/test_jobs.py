@@ -28,13 +28,15 @@ def pids(project: Path) -> Path:
     return project / "pids"
 
 
+@pytest.fixture
+def pipe(project: Path) -> Path:
+    """Whoever writes into it waits until somebody reads."""
+    os.mkfifo(project / "pipe")
+    return project / "pipe"
+
+
 async def pid_in(path: Path) -> int:
-    """Waits until the file has a line; what runs wrote its id there before anything else."""
-    for _ in range(200):
-        if await asyncio.to_thread(path.exists) and (text := await asyncio.to_thread(path.read_text)).endswith("\n"):
-            return int(text.split()[0])
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never started")
+    return int((await asyncio.to_thread(path.read_text)).split()[0])
 
 
 @pytest.mark.covers("BYD-21")
@@ -55,18 +57,18 @@ async def test_a_background_command_is_listed_read_and_waited_for(ctx: ToolConte
 
 
 @pytest.mark.covers("BYD-21")
-async def test_killing_ends_everything_that_it_started(ctx: ToolContext, pids: Path) -> None:
-    job = await started(ctx, f"sleep 60 & echo $! > {pids}; wait")
-    child = await pid_in(pids)
+async def test_killing_ends_everything_that_it_started(ctx: ToolContext, pipe: Path) -> None:
+    job = await started(ctx, f"sleep 60 & echo $! > {pipe}; wait")
+    child = await pid_in(pipe)
     result = await jobs(ctx, action="kill", id=job)
     assert "[job1: killed after" in result.text
     assert ended(child)
 
 
 @pytest.mark.covers("BYD-21")
-async def test_none_outlives_its_environment(ctx: ToolContext, pids: Path) -> None:
-    await started(ctx, f"setsid sleep 60 & echo $! > {pids}; sleep 60")
-    child = await pid_in(pids)
+async def test_none_outlives_its_environment(ctx: ToolContext, pipe: Path) -> None:
+    await started(ctx, f"setsid sleep 60 & echo $! > {pipe}; sleep 60")
+    child = await pid_in(pipe)
     await ctx.env.aclose()
     assert ended(child)
 
