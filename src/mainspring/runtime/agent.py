@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from mainspring.env import ExecutionEnv, LocalEnv
-from mainspring.errors import AgentBusyError, AgentError, ConfigError
+from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import ContextCompacted
+from mainspring.extensions.loaded import Extension
+from mainspring.extensions.plug import Extensions
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
@@ -23,6 +25,7 @@ from mainspring.policies.structured import StructuredOutput
 from mainspring.runtime.assist import Assistance
 from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
+from mainspring.runtime.entrance import Entered, Entrance
 from mainspring.runtime.policies import RunPolicies
 from mainspring.runtime.token_notices import TokenNotices
 from mainspring.subagents import Child, Inherited, Subagents
@@ -55,6 +58,7 @@ class Agent(CoreAgent):
         session: Where the conversation is kept. Default: only in memory.
         permissions: What tools may do.
         subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
+        extensions: Functions that extend it, or an `Extensions` with further options.
         callbacks: Functions to tell what it does.
         plugs: Further plugs, after those of the options.
         hooks: Handlers for the agent's lifetime, by hook.
@@ -82,6 +86,7 @@ class Agent(CoreAgent):
         session: Session | None = None,
         permissions: Permissions | None = None,
         subagents: SubagentsOption | None = None,
+        extensions: Extensions | Iterable[Extension] | None = None,
         callbacks: AgentCallbacks | None = None,
         plugs: Iterable[Plug] = (),
         hooks: Hooks | None = None,
@@ -99,6 +104,8 @@ class Agent(CoreAgent):
         spawning = as_plug(subagents)
         if spawning is not None:
             installed.append(spawning)
+        if extensions is not None:
+            installed.append(extensions if isinstance(extensions, Extensions) else Extensions(extensions))
         if not any(isinstance(p, Assistance) for p in installed):
             installed.append(Assistance())
         installed.append(TokenNotices())
@@ -108,6 +115,8 @@ class Agent(CoreAgent):
         if self._subagents is not None:
             self._subagents.bind(AgentHost(self, Agent, self._inherited, lambda: self._policies.over_limit()))
         self._asked: ModelProvider | None = None
+        self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
+        self._entrance = Entrance(self, self.extensions)
         super().__init__(
             _model(model, provider),
             env=LocalEnv(execution or ".") if isinstance(execution, str) or execution is None else execution,
@@ -122,6 +131,22 @@ class Agent(CoreAgent):
             **options,
         )
         self._policies = RunPolicies(self, ledger)
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is going on, or about to begin."""
+        return super().running or self._entrance.busy
+
+    def abort(self, reason: str = "aborted") -> None:
+        """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
+        self._entrance.abort(reason)
+        super().abort(reason)
+
+    async def shutdown(self, reason: str = "exit") -> None:
+        """Tell handlers of `session:shutdown` that the conversation is over in this process. When the process ends by itself they
+        are told anyway; a program that goes on calls this when it lets go of the agent.
+        """
+        await self._entrance.shutdown(reason)
 
     @property
     def ledger(self) -> Ledger:
@@ -185,8 +210,13 @@ class Agent(CoreAgent):
             behavior = Behavior(thinking=thinking).over(behavior or Behavior())
         asked = self.model if model is None else _model(model)
         given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)]
-        if self.running:
+        if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
+        if self._entrance.needed:
+            entered = await self._enter(prompt, options)
+            if entered.result is not None:
+                return entered.result
+            prompt, options = entered.prompt, entered.options
         settled = (behavior or Behavior()).over(self.behavior).resolved()
         offered = [*self.tools, *self._lazy] if given is None else given
         with ExitStack() as ending:
@@ -204,6 +234,18 @@ class Agent(CoreAgent):
                     error.outcome = self._result = self._finished(error.outcome, structured)
                 raise
             return self._finished(result, structured)
+
+    async def _enter(self, prompt: Prompt, options: dict[str, Any]) -> Entered:
+        if self._entrance.busy:
+            raise AgentBusyError("this agent is looking at a prompt already; another agent runs beside it")
+        self._result = None
+        try:
+            entered = await self._entrance.enter(prompt, options)
+        except AgentAbortedError:
+            self._result = RunResult(status="aborted")
+            raise
+        self._result = entered.result
+        return entered
 
     def _finished(self, result: RunResult, structured: StructuredOutput | None) -> RunResult:
         """The result with what policies and sub-agents have to say in it."""

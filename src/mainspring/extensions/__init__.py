@@ -1,0 +1,55 @@
+"""Extensions: functions that extend an agent in this process, and commands that are asked as hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.extensions.api import ExtensionAPI as ExtensionAPI
+    from mainspring.extensions.builtin import aliases as aliases
+    from mainspring.extensions.builtin import help_command as help_command
+    from mainspring.extensions.context import ContextUsage as ContextUsage
+    from mainspring.extensions.context import ExtensionContext as ExtensionContext
+    from mainspring.extensions.events import EVENTS as EVENTS
+    from mainspring.extensions.events import AgentEndEvent as AgentEndEvent
+    from mainspring.extensions.events import AgentStartEvent as AgentStartEvent
+    from mainspring.extensions.events import BeforeAgentStartEvent as BeforeAgentStartEvent
+    from mainspring.extensions.events import ContextEvent as ContextEvent
+    from mainspring.extensions.events import ExtensionEvent as ExtensionEvent
+    from mainspring.extensions.events import InputEvent as InputEvent
+    from mainspring.extensions.events import SessionShutdownEvent as SessionShutdownEvent
+    from mainspring.extensions.events import SessionStartEvent as SessionStartEvent
+    from mainspring.extensions.events import ToolCallEvent as ToolCallEvent
+    from mainspring.extensions.events import ToolResultEvent as ToolResultEvent
+    from mainspring.extensions.events import TurnEndEvent as TurnEndEvent
+    from mainspring.extensions.events import TurnStartEvent as TurnStartEvent
+    from mainspring.extensions.files import find_extensions as find_extensions
+    from mainspring.extensions.loaded import Extension as Extension
+    from mainspring.extensions.loaded import ExtensionProblem as ExtensionProblem
+    from mainspring.extensions.loaded import ExtensionSource as ExtensionSource
+    from mainspring.extensions.loaded import FoundExtensions as FoundExtensions
+    from mainspring.extensions.plug import Extensions as Extensions
+    from mainspring.extensions.registry import Command as Command
+    from mainspring.extensions.registry import Shortcut as Shortcut
+    from mainspring.extensions.runner import ExtensionRunner as ExtensionRunner
+    from mainspring.extensions.ui import HeadlessUI as HeadlessUI
+    from mainspring.extensions.ui import UserInterface as UserInterface
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "api": "ExtensionAPI",
+        "builtin": "aliases help_command",
+        "context": "ContextUsage ExtensionContext",
+        "events": "EVENTS AgentEndEvent AgentStartEvent BeforeAgentStartEvent ContextEvent ExtensionEvent InputEvent "
+        "SessionShutdownEvent SessionStartEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
+        "files": "find_extensions",
+        "loaded": "Extension ExtensionProblem ExtensionSource FoundExtensions",
+        "plug": "Extensions",
+        "registry": "Command Shortcut",
+        "runner": "ExtensionRunner",
+        "ui": "HeadlessUI UserInterface",
+    },
+)

@@ -1,0 +1,67 @@
+"""Extensions that come with the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from mainspring.extensions.api import ExtensionAPI
+from mainspring.extensions.events import InputEvent
+from mainspring.extensions.registry import command_name
+
+_ARGUMENTS = re.compile(r"\$ARGUMENTS|\$([1-9])")
+
+
+def help_command(api: ExtensionAPI) -> None:
+    """``/help``: the commands that extensions offer."""
+
+    def tell(arguments: str) -> str:
+        wanted = arguments.strip().removeprefix("/").lower()
+        shown = [c for c in api.commands if wanted in ("", c.name)]
+        if not shown:
+            return f"there is no command /{wanted}; /help lists them"
+        width = max(len(c.name) for c in shown)
+        return "\n".join(f"/{c.name:<{width}}  {c.description}".rstrip() for c in shown)
+
+    api.register_command("help", tell, description="the commands")
+
+
+def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:
+    """An extension by which a prompt that begins with ``/name`` becomes another text.
+
+    In the text ``$ARGUMENTS`` stands for what was typed behind the name, ``$1`` to ``$9`` for its words; all other dollars stay, and
+    what was typed is not looked through again. Without any of them what was typed is put behind the text.
+
+    Args:
+        texts: The text by name, without the slash.
+
+    Raises:
+        ConfigError: If a name cannot be typed.
+    """
+    known = {command_name(name): text for name, text in texts.items()}
+
+    def extension(api: ExtensionAPI) -> None:
+        def expand(event: InputEvent) -> None:
+            name, _, typed = event.text.strip().partition(" ")
+            text = known.get(name[1:].lower()) if name.startswith("/") else None
+            if text is not None:
+                event.action, event.text = "transform", substituted(text, typed.strip())
+
+        api.on("input", expand)
+
+    extension.__name__ = "aliases"
+    return extension
+
+
+def substituted(text: str, typed: str) -> str:
+    """The text with what was typed in its places, in one pass."""
+    words = typed.split()
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return typed
+        number = int(match[1])
+        return words[number - 1] if number <= len(words) else ""
+
+    made, count = _ARGUMENTS.subn(value, text)
+    return made if count or not typed else f"{made} {typed}"

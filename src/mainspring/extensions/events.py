@@ -1,0 +1,322 @@
+"""The events of extensions under their short names: what handlers get, and the hooks of the bus that they are made from.
+
+A handler changes the fields of its event, or returns a mapping of fields to set.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from msgspec import Struct, field
+
+from mainspring.events import (
+    AgentBefore,
+    AgentDone,
+    ContextTransform,
+    Hook,
+    InputHook,
+    RunStatus,
+    SessionOpen,
+    SessionShutdown,
+    SessionStart,
+    ToolPermit,
+    ToolResultsAfter,
+    ToolTransform,
+    TurnAfter,
+    TurnBefore,
+)
+from mainspring.events.entry_hooks import OpenReason
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
+from mainspring.tools import ToolOutput
+
+if TYPE_CHECKING:
+    from mainspring.extensions.context import ExtensionContext
+
+MARK = "__extension__"
+"""Attribute by which handlers of extensions are told from others on the same bus."""
+
+InputAction = Literal["continue", "transform", "handled"]
+
+
+class ContextEvent(Struct):
+    """``context``: the messages of the next request. May be replaced; the history itself stays."""
+
+    messages: list[AgentMessage]
+
+
+class BeforeAgentStartEvent(Struct):
+    """``before_agent_start``: a run is about to begin.
+
+    Attributes:
+        prompt: Text of the prompt.
+        system: The system prompt. May be replaced, for this run.
+        messages: Messages that join behind the prompt. May be added to.
+        message: One more of them, as text: for handlers that return what they want.
+    """
+
+    prompt: str
+    system: str
+    messages: list[AgentMessage] = field(default_factory=list[AgentMessage])
+    message: str | AgentMessage | None = None
+
+
+class AgentStartEvent(Struct):
+    """``agent_start``: a run has begun."""
+
+    run_id: str
+    resumed: bool
+
+
+class AgentEndEvent(Struct):
+    """``agent_end``: a run is over. ``messages`` is the whole history."""
+
+    run_id: str
+    status: RunStatus
+    turns: int
+    usage: Usage
+    messages: tuple[AgentMessage, ...]
+    error: BaseException | None = None
+
+
+class TurnStartEvent(Struct):
+    """``turn_start``: a request is about to be sent."""
+
+    turn: int
+    turn_id: str
+
+
+class TurnEndEvent(Struct):
+    """``turn_end``: the answer and the results of its calls are complete."""
+
+    turn: int
+    message: Message
+    tool_results: tuple[ToolResultBlock, ...] = ()
+
+
+class InputEvent(Struct):
+    """``input``: a prompt comes in.
+
+    Attributes:
+        text: The text.
+        action: ``continue``; ``transform``: ``text`` is to be used instead; ``handled``: nothing is left to do.
+        reply: What the user is told where it is handled.
+    """
+
+    text: str
+    action: InputAction = "continue"
+    reply: str = ""
+
+
+class ToolCallEvent(Struct):
+    """``tool_call``: a tool is about to run, with these arguments. Set ``block`` and it does not.
+
+    Attributes:
+        tool_name: The tool.
+        tool_call_id: Id of the call.
+        input: The final arguments (a copy; to change them, handle ``tool:before``).
+        approved: Whether somebody has already said that this call may be made.
+        block: Whether it is refused; a text is the reason.
+        reason: Why, for the model.
+    """
+
+    tool_name: str
+    tool_call_id: str
+    input: dict[str, Any]
+    approved: bool = False
+    block: bool | str = False
+    reason: str = ""
+
+
+class ToolResultEvent(Struct):
+    """``tool_result``: what a tool gave, before the model sees it. ``content``, ``details`` and ``is_error`` may be replaced."""
+
+    tool_name: str
+    tool_call_id: str
+    input: dict[str, Any]
+    content: ToolOutput
+    details: dict[str, Any]
+    is_error: bool = False
+
+
+class SessionStartEvent(Struct):
+    """``session_start``: a conversation is opened in this process."""
+
+    session_id: str
+    reason: OpenReason
+
+
+class SessionShutdownEvent(Struct):
+    """``session_shutdown``: it is over, or this extension is being taken out (``reload``)."""
+
+    session_id: str
+    reason: str
+
+
+ExtensionEvent = (
+    ContextEvent
+    | BeforeAgentStartEvent
+    | AgentStartEvent
+    | AgentEndEvent
+    | TurnStartEvent
+    | TurnEndEvent
+    | InputEvent
+    | ToolCallEvent
+    | ToolResultEvent
+    | SessionStartEvent
+    | SessionShutdownEvent
+)
+
+Answer = Mapping[str, Any] | None
+EventHandler = Callable[..., "Answer | Awaitable[Answer]"]
+"""``handler(event)`` or ``handler(event, ctx)``, sync or async."""
+
+
+class Binding(Struct, frozen=True):
+    """How an event is made from a hook, and what becomes of it.
+
+    Attributes:
+        hook: The hook.
+        make: Makes the event; ``None`` where the hook means something else this time.
+        apply: Puts what handlers decided into the hook.
+    """
+
+    hook: type[Hook]
+    make: Callable[[Any, ExtensionContext], Any]
+    apply: Callable[[Any, Any], None]
+
+
+def _nothing(hook: Hook, event: Any) -> None:
+    """There is nothing to put back."""
+
+
+def _context(hook: ContextTransform, event: ContextEvent) -> None:
+    hook.messages = list(event.messages)
+
+
+def _before(hook: AgentBefore, event: BeforeAgentStartEvent) -> None:
+    hook.system = event.system
+    hook.messages = list(event.messages)
+    if event.message is not None:
+        hook.messages += as_messages(event.message)
+
+
+def _input(hook: InputHook, event: InputEvent) -> None:
+    if event.action not in get_args(InputAction):
+        raise ValueError(f"action is {event.action!r}; it can be {', '.join(get_args(InputAction))}")
+    hook.text = event.text
+    if event.action == "handled":
+        hook.handled = True
+        hook.reply = event.reply
+
+
+def _call(hook: ToolPermit, event: ToolCallEvent) -> None:
+    if event.block:
+        given = event.block if isinstance(event.block, str) else event.reason
+        hook.deny(given or "an extension does not allow it")
+
+
+def _result(hook: ToolTransform, event: ToolResultEvent) -> None:
+    result = hook.result
+    result.output, result.metadata, result.is_error = event.content, event.details, event.is_error
+
+
+def _answer_end(hook: TurnAfter, ctx: ExtensionContext) -> TurnEndEvent | None:
+    """An answer without calls ends its turn; one with calls does so when they have their results."""
+    return None if hook.message.tool_uses or hook.error else TurnEndEvent(hook.turn, hook.message)
+
+
+def _calls_end(hook: ToolResultsAfter, ctx: ExtensionContext) -> TurnEndEvent:
+    return TurnEndEvent(ctx.turn, hook.message, hook.results.tool_results)
+
+
+EVENTS: dict[str, tuple[Binding, ...]] = {
+    "session_start": (Binding(SessionOpen, lambda h, _: SessionStartEvent(h.session_id, h.reason), _nothing),),
+    "input": (Binding(InputHook, lambda h, _: InputEvent(h.text), _input),),
+    "before_agent_start": (
+        Binding(AgentBefore, lambda h, _: BeforeAgentStartEvent(h.prompt, h.system, list(h.messages)), _before),
+    ),
+    "agent_start": (Binding(SessionStart, lambda h, _: AgentStartEvent(h.run_id, h.resumed), _nothing),),
+    "context": (Binding(ContextTransform, lambda h, _: ContextEvent(list(h.messages)), _context),),
+    "turn_start": (Binding(TurnBefore, lambda h, _: TurnStartEvent(h.turn, h.turn_id), _nothing),),
+    "turn_end": (Binding(TurnAfter, _answer_end, _nothing), Binding(ToolResultsAfter, _calls_end, _nothing)),
+    "tool_call": (Binding(ToolPermit, lambda h, _: ToolCallEvent(h.name, h.call_id, h.input, h.approved), _call),),
+    "tool_result": (
+        Binding(
+            ToolTransform,
+            lambda h, _: ToolResultEvent(
+                h.name, h.call_id, h.input, h.result.output, dict(h.result.metadata), h.result.is_error
+            ),
+            _result,
+        ),
+    ),
+    "agent_end": (
+        Binding(
+            AgentDone,
+            lambda h, ctx: AgentEndEvent(h.run_id, h.status, h.turns, h.usage, ctx.agent.messages, h.error),
+            _nothing,
+        ),
+    ),
+    "session_shutdown": (
+        Binding(SessionShutdown, lambda h, _: SessionShutdownEvent(h.session_id, h.reason), _nothing),
+    ),
+}
+"""The events by name, in the order in which they come. Every hook of the bus can be named beside them."""
+
+
+def takes_context(handler: Callable[..., Any]) -> bool:
+    """Whether a handler wants the context as its second argument."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return False
+    wanted = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in wanted if p.default is p.empty]
+    return len(required) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def bound(
+    binding: Binding | None, handler: EventHandler, ctx: ExtensionContext, label: str
+) -> Callable[[Any], Awaitable[Answer] | Answer]:
+    """The handler as the bus calls it.
+
+    Args:
+        binding: How its event is made; ``None`` hands it the hook itself.
+        handler: The extension's own.
+        ctx: Handed to it where it wants it.
+        label: Its name in messages.
+    """
+    wants = takes_context(handler)
+
+    def ask(event: Any) -> Any:
+        return handler(event, ctx) if wants else handler(event)
+
+    def finish(hook: Any, event: Any, answer: Any) -> None:
+        if isinstance(answer, Mapping):
+            for name, value in cast("Mapping[str, Any]", answer).items():
+                setattr(event, name, value)
+        if binding is not None:
+            binding.apply(hook, event)
+
+    async def later(hook: Any, event: Any, answer: Awaitable[Any]) -> None:
+        finish(hook, event, await answer)
+
+    def handle(hook: Any) -> Awaitable[None] | None:
+        event = hook if binding is None else binding.make(hook, ctx)
+        if event is None:
+            return None
+        answer = ask(event)
+        if inspect.isawaitable(answer):
+            return later(hook, event, answer)
+        finish(hook, event, answer)
+        return None
+
+    handle.__qualname__ = label
+    setattr(handle, MARK, True)
+    return handle
+
+
+def bindings_of(event: str) -> Sequence[Binding]:
+    """How a short name is bound; nothing for other names."""
+    return EVENTS.get(event, ())

@@ -1,0 +1,160 @@
+"""Extensions in folders and in installed packages. They are Python code: reading one runs it."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from mainspring.extensions.loaded import ExtensionProblem, ExtensionSource, FoundExtensions, problem_of
+
+ENTRY_POINTS = "mainspring.extensions"
+"""The group under which packages name their extensions."""
+
+FUNCTION = "extension"
+"""The function that a module must have."""
+
+_UNTRUSTED = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
+
+
+def find_extensions(
+    *,
+    user: Iterable[str | Path] = (),
+    project: str | Path | None = None,
+    trusted: bool = False,
+    packages: bool = False,
+    leave_out: Iterable[str] = (),
+) -> FoundExtensions:
+    """Read the extensions of folders and packages. Blocks, and runs their code.
+
+    In a folder each ``NAME.py`` and each package ``NAME/__init__.py`` is one; what begins with ``_`` or ``.`` is none. The
+    module's function ``extension`` is the extension. Of two of one name the first counts, and the user's come before the project's:
+    a project cannot take the place of what the user wants.
+
+    Args:
+        user: The user's own folders and files.
+        project: The project's folder of extensions.
+        trusted: Whether the user trusts the project; if not, its files are told as problems and not even read.
+        packages: Whether installed packages are asked, too.
+        leave_out: Names of those that are not wanted.
+    """
+    unwanted = set(leave_out)
+    found: list[ExtensionSource] = []
+    problems: list[ExtensionProblem] = []
+    for place in user:
+        _read(_files(Path(place)), "user", unwanted, found, problems)
+    if project is not None:
+        own = {f.resolve() for place in user for f in _files(Path(place))}
+        files = [f for f in _files(Path(project)) if f.resolve() not in own]
+        if trusted:
+            _read(files, "project", unwanted, found, problems)
+        else:
+            problems += [ExtensionProblem(_name(f), _UNTRUSTED, str(f)) for f in files if _name(f) not in unwanted]
+    if packages:
+        _ask_packages(unwanted, found, problems)
+    return FoundExtensions(tuple(found), tuple(problems))
+
+
+def _read(
+    files: Iterable[Path],
+    origin: str,
+    unwanted: set[str],
+    found: list[ExtensionSource],
+    problems: list[ExtensionProblem],
+) -> None:
+    for file in files:
+        name = _name(file)
+        if name in unwanted:
+            continue
+        try:
+            function = _load(file, name)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever its code raises, others are loaded
+            problems.append(problem_of(name, error, str(file)))
+        else:
+            found.append(ExtensionSource(name, function, str(file), origin))
+
+
+def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: list[ExtensionProblem]) -> None:
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
+        if point.name in unwanted:
+            continue
+        package = point.dist.name if point.dist else point.value
+        try:
+            function: Any = point.load()
+            if not callable(function):
+                raise TypeError(f"{point.value} is no function")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - likewise
+            problems.append(problem_of(point.name, error, package))
+        else:
+            found.append(ExtensionSource(point.name, function, package, "package"))
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """The files of extensions in a folder, by name; a file or a package is its own."""
+    if place.is_file():
+        yield place
+        return
+    if (place / "__init__.py").is_file():
+        yield place / "__init__.py"
+        return
+    try:
+        entries = sorted(place.iterdir())
+    except OSError:  # no such folder, or one that may not be read: nothing is there
+        return
+    for entry in entries:
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.suffix == ".py" and entry.is_file():
+            yield entry
+        elif (entry / "__init__.py").is_file():
+            yield entry / "__init__.py"
+
+
+def _name(file: Path) -> str:
+    return file.parent.name if file.name == "__init__.py" else file.stem
+
+
+def _load(file: Path, name: str) -> Any:
+    """The function of a module that is read anew, whatever was read before.
+
+    Raises:
+        Exception: Whatever its code raises.
+    """
+    module_name = f"mainspring_extension_{secrets.token_hex(4)}_{name.replace('.', '_').replace('-', '_')}"
+    package = file.name == "__init__.py"
+    spec: ModuleSpec | None = spec_from_file_location(
+        module_name,
+        file,
+        loader=_Fresh(module_name, str(file)),
+        submodule_search_locations=[str(file.parent)] if package else None,
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[module_name] = module  # relative imports, dataclasses and pickles look there
+    try:
+        spec.loader.exec_module(module)
+        function = getattr(module, FUNCTION, None)
+        if not callable(function):
+            raise TypeError(f"it has no function {FUNCTION!r}: write `def {FUNCTION}(api): ...`")
+    except BaseException:
+        for loaded in [m for m in sys.modules if m == module_name or m.startswith(f"{module_name}.")]:
+            del sys.modules[loaded]
+        raise
+    return function
+
+
+class _Fresh(SourceFileLoader):
+    """Compiles what is in the file now: bytecode is told from its source by seconds and size, which is too coarse for edits, and
+    nothing is written beside the user's files.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
