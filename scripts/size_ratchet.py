@@ -107,6 +107,8 @@ def only_reexports(tree: ast.Module) -> bool:
                 return True
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 return name.startswith("_")
+            case ast.Assign(targets=[ast.Tuple(elts=elements)]):
+                return all(isinstance(e, ast.Name) and e.id.startswith("_") for e in elements)
             case ast.FunctionDef(name="__getattr__" | "__dir__"):
                 return True
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -129,7 +131,8 @@ def dotted(node: ast.expr) -> str:
 
 
 def is_mock(name: str) -> bool:
-    return name.rpartition(".")[2] in {"Mock", "MagicMock", "AsyncMock", "patch"} or ".patch." in f".{name}"
+    parts = name.split(".")
+    return parts[-1] in {"Mock", "MagicMock", "AsyncMock"} or (parts[0] in {"mock", "mocker"} and "patch" in parts[1:])
 
 
 def is_skip(name: str) -> bool:
@@ -149,9 +152,13 @@ def count_habits(tree: ast.Module) -> Counter[str]:
     """How often a test file mocks, sleeps, and skips or expects to fail."""
     counts: Counter[str] = Counter()
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
-            counts.update(habit for habit, matches in TEST_HABITS.items() if matches(dotted(node)))
+            name = dotted(node)
+            if name.startswith("time.") and "time" not in imported:
+                continue  # a clock of the test's own
+            counts.update(habit for habit, matches in TEST_HABITS.items() if matches(name))
     return counts
 
 

@@ -50,6 +50,7 @@ def test(monkeypatch):
     pytest.skip("no")
 """
     assert count_habits(ast.parse(source)) == {"mocks": 3, "sleeps": 1, "skips": 2}
+    assert count_habits(ast.parse("def test(time, patch):\n    time.sleep(1)\n    apply(patch)\n")) == {}
 
 
 def test_suppressions_are_counted_in_comments_only() -> None:
@@ -63,7 +64,9 @@ def test_suppressions_are_counted_in_comments_only() -> None:
     [
         ('"""Doc."""\nfrom a import b\n__all__ = ["b"]\n', True),
         ("if TYPE_CHECKING:\n    from a import b\n_HOMES = {}\ndef __getattr__(name): ...\n", True),
+        ('__all__, __getattr__ = exports(__name__, {"b": "B"})\n', True),
         ("x = 1\n", False),
+        ("_, y = 1, 2\n", False),
         ("def helper(): ...\n", False),
     ],
 )

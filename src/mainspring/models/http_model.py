@@ -48,7 +48,7 @@ class HttpModel:
         credential: Credential | None = None,
         *,
         transport: Transport | None = None,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen
+        timeouts: Timeouts = Timeouts(),
     ) -> None:
         self._profile: Profile = profile
         self._protocol = protocol

@@ -33,7 +33,7 @@ _FIELDS: dict[type[Struct], str] = {
 """Where a profile keeps each kind of dialect."""
 
 
-def timeouts(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeouts:  # noqa: B008 - frozen
+def timeouts(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeouts:
     """The limits of the configuration; 0 waits for ever."""
 
     def limit(value: float | None, default: float | None) -> float | None:

@@ -39,7 +39,7 @@ def openai_compatible(
     *,
     key_variables: tuple[str, ...] = (),
     model: str = "",
-    accepts: Dialect = Dialect(),  # noqa: B008 - frozen
+    accepts: Dialect = Dialect(),
 ) -> ModelBuilder:
     """A provider for a host that speaks Chat Completions, to be registered: ``registry.register(name, build=...)``.
 

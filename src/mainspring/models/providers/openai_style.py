@@ -23,7 +23,7 @@ def chat_model(
     base_url: str,
     key: str | Credential,
     accepts: Dialect,
-    limits: Timeouts = Timeouts(),  # noqa: B008 - frozen
+    limits: Timeouts = Timeouts(),
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
     """A model at a host that speaks Chat Completions.
