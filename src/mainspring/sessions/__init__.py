@@ -35,6 +35,7 @@ from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, rea
 from mainspring.sessions.turns import SessionTurn, turns_to_messages
 
 if TYPE_CHECKING:
+    from mainspring.sessions.eventlog import EventLog, LogEvent, all_events, read_events
     from mainspring.sessions.search import Hit, search_sessions
     from mainspring.sessions.sqlite import SqliteLog, SqliteStore
 
@@ -44,6 +45,7 @@ __all__ = [
     "CompactionEntry",
     "CustomEntry",
     "Entry",
+    "EventLog",
     "Hit",
     "IntentEntry",
     "Item",
@@ -51,6 +53,7 @@ __all__ = [
     "JsonlStore",
     "Kept",
     "LabelEntry",
+    "LogEvent",
     "MemoryLog",
     "MemoryStore",
     "MessageEntry",
@@ -74,6 +77,7 @@ __all__ = [
     "SqliteStore",
     "Transcript",
     "TranscriptCall",
+    "all_events",
     "decode_entry",
     "encode_entry",
     "entry_schema",
@@ -81,11 +85,19 @@ __all__ = [
     "import_session",
     "list_sessions",
     "raw_lines",
+    "read_events",
     "read_transcript",
     "search_sessions",
     "store_of",
     "turns_to_messages",
 ]
 
-# What needs a database is loaded when it is asked for: most programs do not.
-_, __getattr__ = exports(__name__, {"search": "Hit search_sessions", "sqlite": "SqliteLog SqliteStore"})
+# What not every program needs is loaded when it is asked for.
+_, __getattr__ = exports(
+    __name__,
+    {
+        "eventlog": "EventLog LogEvent all_events read_events",
+        "search": "Hit search_sessions",
+        "sqlite": "SqliteLog SqliteStore",
+    },
+)

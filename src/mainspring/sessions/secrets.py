@@ -18,6 +18,12 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
+def secret_values(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The values of an environment's keys, the longest first."""
+    found = {v for name, v in environ.items() if name.upper().endswith(_ENDINGS) and len(v) >= _SHORTEST}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
 class SecretFilter:
     """Masks keys in a line of a session; marks of providers and images, which only look like keys, stay as they are.
 
@@ -32,7 +38,7 @@ class SecretFilter:
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> Self:
         """One that knows the keys of the environment."""
-        return cls(value for name, value in environ.items() if name.upper().endswith(_ENDINGS))
+        return cls(secret_values(environ))
 
     def __call__(self, line: bytes) -> bytes:
         """The line without secrets; the very same where there are none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +49,7 @@ class Session(AbstractContextManager["Session"]):
         store: Where it is kept.
         journal: Writes its entries.
         blobs: Contents of files from before tools changed them.
+        closing: Called when it is closed, before what is left is stored.
     """
 
     def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -59,6 +61,7 @@ class Session(AbstractContextManager["Session"]):
         self.place = log.place
         self.problems: list[Problem] = self.journal.problems
         self.interrupted = False
+        self.closing: list[Callable[[], None]] = []
         self._options = options
 
     @classmethod
@@ -272,6 +275,9 @@ class Session(AbstractContextManager["Session"]):
 
     def close(self) -> None:
         """Store what is left, and let others write."""
+        closing, self.closing = self.closing, []
+        for close in closing:
+            close()
         self.journal.close()
 
     def __exit__(

@@ -29,7 +29,7 @@ from mainspring.sessions.entries import (
     decode_entry,
 )
 from mainspring.sessions.lock import lock
-from mainspring.sessions.places import checked_id, make_private_folder
+from mainspring.sessions.places import checked_id, log_file, make_private_folder, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
 from mainspring.sessions.turns import headline
 
@@ -232,6 +232,7 @@ class SqliteStore:
                 connection.execute("DELETE FROM lines WHERE session = ?", (id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
             shutil.rmtree(log.context_folder or "", ignore_errors=True)
+            remove_logs(log_file(self.path.parent, id))
         except sqlite3.Error as error:
             raise SessionError(f"session {name} cannot be deleted: {error}") from error
         finally:

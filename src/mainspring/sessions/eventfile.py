@@ -1,0 +1,121 @@
+"""The file of an event log: only appended to, small, and never in the way of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from mainspring.sessions.places import make_private_folder, mark_quick, older_log
+
+logger = logging.getLogger("mainspring.sessions")
+logger.addHandler(logging.NullHandler())
+
+LIMIT = 4 * 1024 * 1024
+"""Bytes of a log; then it becomes the older one, and the older one before goes. About 15,000 calls each."""
+
+_QUEUED = 2000  # lines that wait for a disk; more are counted only
+
+
+class LogFile:
+    """Takes lines and writes them. Whatever goes wrong is told once to the program's log, and the run goes on.
+
+    A line is one write of microseconds. What may take longer (making the file, putting a full one aside) happens in `settle`,
+    in a thread; lines that come before wait in memory.
+
+    Args:
+        path: The file; made for its owner only.
+        limit: Bytes from which on it is put aside.
+    """
+
+    def __init__(self, path: Path, limit: int = LIMIT) -> None:
+        self.path = path
+        self.lost = 0
+        self._limit = limit
+        self._fd: int | None = None
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._torn = False
+        self._busy = False
+        self._warned = False
+
+    def __del__(self) -> None:
+        self._close()
+
+    def put(self, line: bytes) -> None:
+        """Take a line, without its end."""
+        if len(self._waiting) >= _QUEUED:
+            self.lost += 1
+            return
+        self._waiting.append(line)
+        if self._fd is not None and not self._busy:
+            self._write()
+
+    async def settle(self, *, make: bool = False) -> None:
+        """Put the file aside where it has become too large.
+
+        Args:
+            make: Whether to make it where it is missing.
+        """
+        due = make if self._fd is None else self._size >= self._limit
+        if self._busy or not due:
+            return
+        self._busy = True
+        try:
+            await asyncio.to_thread(self._prepare)
+        finally:
+            self._busy = False
+        self._write()
+
+    def close(self) -> None:
+        """Write what waits, and close the file. Blocks meanwhile."""
+        if self._fd is not None:
+            self._write()
+        self._close()
+
+    def _prepare(self) -> None:
+        try:
+            if self._fd is not None:
+                self._close()
+                os.replace(self.path, older_log(self.path))
+            make_private_folder(self.path.parent)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+            self._fd = os.open(self.path, flags, 0o600)
+            self._size = os.fstat(self._fd).st_size
+            self._torn = self._size > 0 and not _ends_well(self.path)
+            mark_quick(self._fd)
+        except OSError as error:
+            self._warn(error)
+
+    def _write(self) -> None:
+        """One write of all that waits; what a full disk does not take is counted as lost."""
+        if self._fd is None or not self._waiting:
+            return
+        lines, self._waiting = self._waiting, []
+        data = b"%s%s\n" % (b"\n" if self._torn else b"", b"\n".join(lines))
+        written = 0
+        try:
+            written = os.write(self._fd, data)
+        except OSError as error:
+            self._warn(error)
+        self._size += written
+        self._torn = written < len(data) and (written > 0 or self._torn)
+        if written < len(data):
+            self.lost += len(lines)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("events cannot be logged to %s (%s); the run goes on", self.path, error.strerror or error)
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def _ends_well(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

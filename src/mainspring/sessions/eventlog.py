@@ -1,0 +1,423 @@
+"""The event log of a session: what was asked of whom, how long it took and what it cost, for reports and for looking into trouble.
+
+It holds no conversation: no prompts, no answers, no outputs of tools. Arguments of calls are shortened and without secrets, and
+those of a call that touches a sensitive path are left out but for the path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.events import (
+    AgentEvent,
+    ContextCompacted,
+    ModelRetry,
+    RunPause,
+    SessionEnd,
+    SessionOpen,
+    SessionShutdown,
+    SessionStart,
+    SessionTurns,
+    ToolErrorHook,
+    ToolExecutionEnd,
+    ToolStart,
+    TurnAfter,
+    TurnBefore,
+    UsageUpdate,
+)
+from mainspring.loop import Plug
+from mainspring.messages import Usage, utc_now
+from mainspring.policies.permissions.pathpattern import fold
+from mainspring.policies.permissions.sensitive import SensitivePaths
+from mainspring.redact import redact
+from mainspring.sessions.eventfile import LIMIT, LogFile
+from mainspring.sessions.places import log_file, older_log
+from mainspring.sessions.secrets import secret_values
+from mainspring.sessions.session import Home, Session, store_of
+from mainspring.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+    from mainspring.tools import Tool
+
+EventName = Literal[
+    "open", "run_start", "model_call", "side_call", "retry", "tool_call", "compaction", "pause", "run_end", "shutdown", "lost"
+]  # fmt: skip
+"""What an event is. ``side_call`` is a model call beside the conversation (a summary, a title); ``lost`` counts events that could
+not be written."""
+
+CallStatus = Literal["ok", "error", "denied", "not_run"]
+"""What became of a tool call: ``denied`` by rules or people, ``not_run`` for other reasons (bad arguments, no such tool, the run
+was stopped)."""
+
+ORDER = 200
+"""Behind the session itself and everybody else: what is logged is what came of it."""
+
+_TEXT = 300  # characters of an error
+_ARGUMENT = 200  # characters of an argument
+_MANY = 200  # words of a command; a longer one is not looked through, and left out
+_DENIALS = ("Permission denied: ", "Blocked: ")
+_WORDS = re.compile(r"[\s'\"=<>|;&(){}`:,]+")
+
+
+class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Something that happened.
+
+    Attributes:
+        event: What.
+        time: When, in UTC.
+        session: Id of the session.
+        project: Its folder.
+        run: Id of the run.
+        agent: Name of the agent; that of a sub-agent where it was one.
+        turn: Number of the model call in its run, from 1.
+        provider: Who was asked.
+        model: Which model.
+        usage: Tokens of the call, or of the whole run, and what they cost by kind.
+        cost: US dollars; ``None`` where the price is unknown.
+        retries: How often the call was tried again before it came to this.
+        tool: Name of the tool.
+        call: Id of the call.
+        args: Its arguments, shortened and without secrets.
+        status: How the run ended, or what became of the call.
+        seconds: How long it took.
+        reason: Why the model stopped, the history was replaced, or the conversation was opened or is over.
+        error: What went wrong, without secrets.
+        count: How many events were lost, or calls wait for an answer.
+    """
+
+    event: EventName
+    time: datetime
+    session: str
+    project: str = ""
+    run: str = ""
+    agent: str = ""
+    turn: int = 0
+    provider: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    cost: float | None = None
+    retries: int = 0
+    tool: str = ""
+    call: str = ""
+    args: dict[str, Any] = {}
+    status: str = ""
+    seconds: float | None = None
+    reason: str = ""
+    error: str = ""
+    count: int = 0
+
+
+class EventLog(Plug):
+    """Logs what an agent and its sub-agents do. The file is made with the first message of a run, and goes on at the next one.
+
+    Args:
+        session: The conversation.
+        limit: Bytes of the file; then it is put aside, and one that was put aside before goes.
+        environ: Whose keys are secrets.
+        clock: Gives the time.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        limit: int = LIMIT,
+        environ: Mapping[str, str] = os.environ,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        home = home_of(session.store)
+        self._file = None if home is None else LogFile(log_file(home, session.id), limit)
+        self._whose = {"session": session.id, "project": session.cwd}
+        self._secrets = secret_values(environ)
+        self._clock = clock
+        self._options: dict[str, Any] = {"limit": limit, "environ": environ, "clock": clock}
+        self._session = session
+        self._child = False
+        self._begun = False
+        self._told_lost = 0
+        self._run: dict[str, Any] = {}
+        self._started: set[str] = set()
+        self._errors: dict[str, BaseException] = {}
+        self._retries = 0
+        self._run_at = self._turn_at = 0.0
+
+    @property
+    def path(self) -> Path | None:
+        """The file; ``None`` where the session is in memory only."""
+        return self._file.path if self._file else None
+
+    def install(self, agent: CoreAgent) -> None:
+        """See `Plug`."""
+        if self._file is None:
+            return
+        self._agent = agent
+        if not self._child:
+            self._session.closing.append(self.close)
+            agent.on(SessionOpen, self._opened, order=ORDER)
+            agent.on(SessionShutdown, lambda hook: self.close(hook.reason), order=ORDER)
+        agent.on(SessionStart, self._begin, order=ORDER)
+        agent.on(SessionTurns, self._joined, order=ORDER)
+        agent.on(TurnBefore, self._asking, order=ORDER)
+        agent.on(TurnAfter, self._answered, order=ORDER)
+        agent.on(UsageUpdate, self._side, order=ORDER)
+        agent.on(ToolStart, self._starting, order=ORDER)
+        agent.on(ToolErrorHook, self._failed, order=ORDER)
+        agent.on(ContextCompacted, self._compacted, order=ORDER)
+        agent.on(RunPause, self._paused, order=ORDER)
+        agent.on(SessionEnd, self._end, order=ORDER)
+        agent.bus.observe(self._observe)
+
+    def for_child(self) -> Plug:
+        """What a sub-agent does is in the same log, under its name."""
+        child = EventLog(self._session, **self._options)
+        child._file, child._child = self._file, True
+        return child
+
+    def close(self, reason: str = "exit") -> None:
+        """Note that the conversation is over in this process. Blocks meanwhile, and does nothing the second time."""
+        if self._file is None or not self._begun:
+            return
+        self._begun = False
+        self._put("shutdown", reason=reason)
+        self._file.close()
+
+    # --- a run ------------------------------------------------------------------------------------------------------
+
+    def _opened(self, hook: SessionOpen) -> None:
+        self._put("open", reason=hook.reason)
+
+    def _begin(self, hook: SessionStart) -> None:
+        self._run = {"run": hook.run_id, "agent": hook.agent}
+        self._run_at, self._retries = time.monotonic(), 0
+        self._started.clear()
+        self._errors.clear()
+        self._put("run_start", reason="resume" if hook.resumed else "")
+
+    async def _joined(self, _: SessionTurns) -> None:
+        assert self._file is not None
+        self._begun = True
+        await self._file.settle(make=True)
+
+    async def _end(self, hook: SessionEnd) -> None:
+        assert self._file is not None
+        self._put(
+            "run_end",
+            turn=hook.turns,
+            usage=hook.usage,
+            cost=_cost(hook.usage),
+            status=hook.status,
+            seconds=self._since(self._run_at),
+            error=self._told(hook.error),
+        )
+        await self._file.settle()
+
+    def _compacted(self, hook: ContextCompacted) -> None:
+        self._put("compaction", reason=hook.reason)
+
+    def _paused(self, hook: RunPause) -> None:
+        self._put("pause", count=len(hook.reasons))
+
+    # --- model calls ------------------------------------------------------------------------------------------------
+
+    def _asking(self, _: TurnBefore) -> None:
+        self._turn_at, self._retries = time.monotonic(), 0
+
+    async def _answered(self, hook: TurnAfter) -> None:
+        assert self._file is not None
+        message = hook.message
+        self._put(
+            "model_call",
+            turn=hook.turn,
+            provider=message.provider or self._agent.model.provider,
+            model=message.model or self._agent.model.model,
+            usage=hook.usage,
+            cost=_cost(hook.usage),
+            retries=self._retries,
+            status="error" if hook.error else "ok",
+            seconds=self._since(self._turn_at),
+            reason=message.stop_reason or "",
+            error=self._told(hook.error),
+        )
+        await self._file.settle()
+
+    def _side(self, hook: UsageUpdate) -> None:
+        if hook.purpose:
+            self._put("side_call", turn=hook.turn, usage=hook.usage, cost=_cost(hook.usage), reason=hook.purpose)
+
+    # --- tool calls -------------------------------------------------------------------------------------------------
+
+    def _starting(self, hook: ToolStart) -> None:
+        if not hook.block:
+            self._started.add(hook.call_id)
+
+    def _failed(self, hook: ToolErrorHook) -> None:
+        self._errors[hook.call_id] = hook.error
+
+    def _observe(self, event: AgentEvent) -> None:
+        if type(event) is ModelRetry:
+            self._retries += 1
+            self._put("retry", error=self._told(event.error), count=event.attempt)
+        elif type(event) is ToolExecutionEnd:
+            self._call(event)
+
+    def _call(self, event: ToolExecutionEnd) -> None:
+        call, result = event.call, event.result
+        ran = call.id in self._started
+        self._started.discard(call.id)
+        raised = self._errors.pop(call.id, None)
+        status: CallStatus = "error" if result.is_error else "ok"
+        error = self._told(raised)
+        if not ran and result.is_error:
+            status = "denied" if result.text.startswith(_DENIALS) else "not_run"
+            error = self._clean(result.text)
+        args, sensitive = arguments_of(self._agent.tools.get(call.name), call.input, self._whose["project"])
+        self._put(
+            "tool_call",
+            tool=call.name,
+            call=call.id,
+            args=self._cleaned(args),
+            status=status,
+            seconds=round(event.seconds, 6),
+            error="" if sensitive and ran else error,
+        )
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def _put(self, event: EventName, **fields: Any) -> None:
+        assert self._file is not None
+        lost = self._file.lost
+        if lost > self._told_lost and event != "lost":
+            self._told_lost = lost
+            self._put("lost", count=lost)
+        made = LogEvent(event=event, time=self._clock(), **self._whose, **self._run, **fields)
+        self._file.put(msgspec.json.encode(made, enc_hook=str))
+
+    def _since(self, start: float) -> float:
+        return round(time.monotonic() - start, 6)
+
+    def _told(self, error: BaseException | None) -> str:
+        return "" if error is None else self._clean(f"{type(error).__name__}: {error}")
+
+    def _clean(self, text: str) -> str:
+        """The first line, without secrets, not long."""
+        line = redact(text.partition("\n")[0][: _TEXT * 4], *self._secrets)
+        return line if len(line) <= _TEXT else f"{line[:_TEXT]}…"
+
+    def _cleaned(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Arguments without secrets, also where only the name of one tells that it is a secret, and shortened."""
+        text = msgspec.json.encode(args, enc_hook=str).decode("utf-8", "replace")
+        clean = redact(text, *self._secrets)
+        if clean != text:
+            try:
+                args = msgspec.json.decode(clean, type=dict[str, Any])
+            except msgspec.DecodeError:
+                return {"arguments": "[redacted]"}
+        return {name: _cut(value) if isinstance(value, str) else value for name, value in args.items()}
+
+
+def home_of(store: SessionStore) -> Path | None:
+    """The folder beside which a store keeps files; ``None`` for one in memory."""
+    folder = store.files_folder
+    return None if folder is None else Path(folder).parent
+
+
+def read_events(session: Session | str, *, home: Home | None = None) -> list[LogEvent]:
+    """The events of a session, oldest first; none where nothing was logged. Lines that cannot be read are left out.
+
+    Args:
+        session: The session, or its whole id.
+        home: As for `Session.create`.
+    """
+    folder = home_of(session.store if isinstance(session, Session) else store_of(home))
+    if folder is None:
+        return []
+    path = log_file(folder, session.id if isinstance(session, Session) else session)
+    return [event for file in (older_log(path), path) for event in _events(file)]
+
+
+def all_events(*, home: Home | None = None) -> Iterator[LogEvent]:
+    """The events of all sessions, for reports by day, project, model or session; each session's are in order.
+
+    Args:
+        home: As for `Session.create`.
+    """
+    folder = home_of(store_of(home))
+    if folder is not None:
+        for file in sorted((folder / "logs").glob("*.jsonl"), key=lambda f: (f.stem.removesuffix(".1"), -len(f.stem))):
+            yield from _events(file)
+
+
+def _events(file: Path) -> Iterator[LogEvent]:
+    decoder = msgspec.json.Decoder(LogEvent)
+    try:
+        with file.open("rb") as lines:
+            for line in lines:
+                try:
+                    yield decoder.decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    continue
+    except FileNotFoundError:
+        return
+
+
+def arguments_of(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[dict[str, Any], bool]:
+    """Arguments of a call, shortened, and whether it touches a sensitive path; of those only what names the path is left."""
+    paths, sensitive = _touched(tool, given, project)
+    if sensitive:
+        return {name: v if v in paths else _size(v) for name, v in given.items()}, True
+    return _flat(given), False
+
+
+def _touched(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
+    try:
+        touched = tool.access(dict(given)) if tool is not None and tool.access is not None else ()
+    except Exception:  # noqa: BLE001 - the tool's own code, on arguments that may not fit: then nothing is known of them
+        return set(), True
+    paths = {a.resource for a in touched if a.scope.startswith("fs-")}
+    words = {w for a in touched if a.scope == "shell-run" for w in _WORDS.split(a.resource)}
+    return set(paths), len(words) > _MANY or any(_is_sensitive(path, project) for path in (*paths, *words))
+
+
+def _is_sensitive(path: str, project: str) -> bool:
+    full = os.path.normpath(os.path.join(project, os.path.expanduser(path)))
+    inside = full.removeprefix(os.path.join(project, ""))
+    return bool(_PATHS.why(_parts(full), _parts(inside), changes=False))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(fold(part) for part in path.split(os.sep) if part)
+
+
+def _size(value: object) -> str:
+    return f"({len(value)} characters)" if isinstance(value, str) else "(left out)"
+
+
+def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values, long ones cut off well behind what is kept of them, so that no key is cut in two."""
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        if not isinstance(value, str | int | float | bool | None):
+            value = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+        out[name] = value[: _ARGUMENT * 4] if isinstance(value, str) else value
+    return out
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _ARGUMENT else f"{text[: _ARGUMENT // 2]}…"
+
+
+def _cost(usage: Usage) -> float | None:
+    return usage.cost.total if usage.cost else None
+
+
+_PATHS = SensitivePaths.standard()
