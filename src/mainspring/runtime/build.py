@@ -29,12 +29,14 @@ from mainspring.runtime.home import Home, project_settings, user_home, working_f
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
+from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug, find_session, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
+from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
@@ -107,7 +109,10 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     cwd, settings = load(options.place, options.flags(), environ)
     for warning in settings.warnings:
         report(Notice(warning))
-    permissions = permissions_of(settings, options.rules, cwd, on_deny=options.on_deny)
+    audit = audit_of(settings)
+    permissions = permissions_of(
+        settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
+    )
     offered = builtin_tools()
     if options.tools is not None:
         offered = chosen(builtin_tools(every=True), options.tools)
@@ -125,6 +130,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
         env = LocalEnv(cwd)
+        plan = plan_of(options, session, report)
         plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
         agent = Agent(
             choice.model,
@@ -134,7 +140,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
-            plugs=plugs,
+            plugs=[*safety_plugs(plan, audit), *plugs],
             extra=services(settings.home),
         )
         tell_of_ends(agent)
@@ -147,14 +153,14 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
         gone = missing_outputs(agent.messages, outputs.store) if outputs else 0
         if gone:
             report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
-    return Conversation(agent, choice, env, permissions, settings, session, outputs)
+    return Conversation(agent, choice, env, permissions, settings, session, outputs, plan)
 
 
 def plugs_of(
     cwd: str, settings: Settings, session: Session | None, *, bare: bool
 ) -> tuple[list[Plug], ContextOutputs | None]:
     """What the agent of the command has beside its tools and permissions; one that is ``bare`` has no use for more."""
-    stored: list[Plug] = [] if session is None else [FileRecorder(session), SessionPlug(session)]
+    stored: list[Plug] = [] if session is None else [FileRecorder(session), SessionPlug(session), EventLog(session)]
     if bare:
         return stored, None
     folder = session.context_folder if session else None
