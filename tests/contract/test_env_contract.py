@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
+from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider
 from mainspring.events import CancelToken
 
 pytestmark = [pytest.mark.usefixtures("no_blocking"), pytest.mark.covers("EXE-01", "TST-04")]
@@ -21,7 +22,21 @@ def memory(folder: Path) -> ExecutionEnv:
     return MemoryEnv(cwd=str(folder), home=str(folder / "home"), run=answers)
 
 
-ENVIRONMENTS: list[Callable[[Path], ExecutionEnv]] = [local, memory]
+def bubblewrap(folder: Path) -> ExecutionEnv:
+    return sandbox(folder, Bubblewrap())
+
+
+def landlock(folder: Path) -> ExecutionEnv:
+    return sandbox(folder, Landlock())
+
+
+def sandbox(folder: Path, provider: SandboxProvider) -> ExecutionEnv:
+    if problem := provider.problem():
+        pytest.skip(problem)
+    return SandboxEnv(folder, provider=provider, home=str(folder / "home"))
+
+
+ENVIRONMENTS: list[Callable[[Path], ExecutionEnv]] = [local, memory, bubblewrap, landlock]
 
 
 @pytest.fixture(params=ENVIRONMENTS, ids=lambda make: make.__name__)

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -34,6 +35,7 @@ from mainspring.env.protocol import (
 )
 from mainspring.env.variables import program_variables
 from mainspring.env.walking import Walker
+from mainspring.env.web import Web
 from mainspring.events import CancelToken
 
 T = TypeVar("T")
@@ -219,8 +221,6 @@ class LocalEnv:
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
         """Ask a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
-        from mainspring.env.web import Web  # brings http and ssl, 50 ms: only where something is fetched
-
         return await Web(self._reachable).get(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
@@ -263,18 +263,24 @@ class Launch(Struct, frozen=True):
 
 
 class _Spools:
-    """Private files of one environment, in a folder that is made when the first is needed."""
+    """Private files of one environment, in a folder that is made when it is first needed."""
 
     def __init__(self) -> None:
         self._folder = ""
         self._count = 0
+        self._lock = threading.Lock()
+
+    def folder(self) -> str:
+        """The folder. Blocking."""
+        with self._lock:
+            if not self._folder:
+                self._folder = os.path.realpath(tempfile.mkdtemp(prefix="mainspring-"))
+            return self._folder
 
     def new_path(self) -> str:
-        """A name for a new file."""
-        if not self._folder:
-            self._folder = tempfile.mkdtemp(prefix="mainspring-")
+        """A name for a new file. Blocking."""
         self._count += 1
-        return os.path.join(self._folder, f"output-{self._count}.txt")
+        return os.path.join(self.folder(), f"output-{self._count}.txt")
 
     def remove(self) -> None:
         """Remove the folder."""

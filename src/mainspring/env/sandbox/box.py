@@ -1,0 +1,246 @@
+"""What programs in a sandbox may touch: worked out once for all layers, which each make it hold in their own way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from mainspring.env.paths import is_inside
+from mainspring.errors import ConfigError
+
+SYSTEM_LINUX = (
+    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/nix", "/gnu", "/snap", "/run/current-system",
+    "/sys/devices/system", "/sys/fs/cgroup",
+)  # fmt: skip
+"""Folders of the system that programs read on Linux."""
+
+SYSTEM_MACOS = (
+    "/bin", "/sbin", "/usr", "/System", "/Library", "/opt", "/etc", "/private/etc", "/private/var/select", "/private/var/db/dyld",
+    "/private/var/db/timezone", "/Applications/Xcode.app",
+)  # fmt: skip
+"""The same on macOS."""
+
+TOOLS = (
+    ".cargo", ".rustup", ".pyenv", ".nvm", ".volta", ".rbenv", ".asdf", ".sdkman", ".bun", ".deno", "go", ".local/lib",
+    ".local/share/mise", ".local/share/pipx", ".local/share/uv", ".gitconfig", ".config/git",
+)  # fmt: skip
+"""What a user's tools need of the home folder, which is not readable otherwise."""
+
+SECRETS = (
+    ".ssh", ".gnupg", ".gpg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
+    ".config/rclone", ".config/git/credentials", ".local/share/keyrings", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass",
+    ".cargo/credentials", ".cargo/credentials.toml", ".mozilla", ".config/google-chrome", "Library/Keychains", ".bash_history",
+    ".zsh_history", ".agent/settings.json",
+)  # fmt: skip
+"""Keys and key stores in the home folder. They stay out even where a folder above them is made readable."""
+
+SYSTEM_SECRETS = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+)
+"""The same of the system; who is not root cannot read them anyway."""
+
+GUARDED = (".git/hooks", ".git/config", ".agent", ".agentignore", ".husky", ".envrc")
+"""What in the project decides what runs later, outside of the sandbox: readable, not to be changed."""
+
+VARIABLES = (
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "GPG_AGENT_INFO",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "XAUTHORITY",
+)
+"""Variables that lead to services outside, which programs in a sandbox do not get."""
+
+_PROGRAM_FOLDERS = ("bin", "sbin", "shims")
+
+
+class Link(Struct, frozen=True):
+    """A symbolic link on the way to a readable folder."""
+
+    path: str
+    target: str
+
+
+class Box(Struct, frozen=True, kw_only=True):
+    """What programs in a sandbox may touch. All paths are real ones.
+
+    Attributes:
+        writable: Folders and files that may be read and changed: the project's folder first.
+        readable: Those that may be read.
+        hidden: Those that may not be read, wherever they lie; they win over all others.
+        guarded: Those that may be read but not changed though they lie in a writable folder.
+        tmp: The private folder for temporary files, which may be changed.
+        home: The home folder; it is there, but nothing in it unless another line says so.
+        links: Links by which readable folders are known.
+        network: Whether anything outside can be reached.
+    """
+
+    writable: tuple[str, ...]
+    readable: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    tmp: str
+    home: str
+    links: tuple[Link, ...] = ()
+    network: bool = False
+
+    def may_read(self, path: str) -> bool:
+        """Whether a file or folder may be read; ``path`` is a real one."""
+        return not self.hides(path) and _lies_in(path, (*self.writable, self.tmp, *self.readable))
+
+    def may_change(self, path: str) -> bool:
+        """Whether it may be made, changed or removed."""
+        return _lies_in(path, (*self.writable, self.tmp)) and not self.hides(path) and not _lies_in(path, self.guarded)
+
+    def hides(self, path: str) -> bool:
+        """Whether it is one of those that nobody may read."""
+        return _lies_in(path, self.hidden)
+
+
+def make_box(
+    cwd: str,
+    *,
+    home: str,
+    tmp: str,
+    writable: Sequence[str] = (),
+    readable: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+    network: bool = False,
+) -> Box:
+    """The box for programs of a project. Blocking; a few milliseconds.
+
+    The variables ``PATH`` and ``VIRTUAL_ENV`` of this process name folders that programs need.
+
+    Args:
+        cwd: The project folder.
+        home: The home folder.
+        tmp: A private folder for temporary files.
+        writable: Folders that may be changed beside the project's.
+        readable: Folders and files that may be read beside the usual ones.
+        hidden: Folders and files that may not be read, beside `SECRETS`.
+        network: Whether anything outside can be reached.
+
+    Raises:
+        ConfigError: If the project or one of the writable folders is to be hidden or is not there.
+    """
+
+    def path_of(path: str) -> str:
+        return os.path.join(cwd, os.path.join(home, path[2:]) if path.startswith("~/") else path)
+
+    secret = (*SYSTEM_SECRETS, *(os.path.join(home, p) for p in SECRETS), *map(path_of, hidden))
+    hiding = _there(os.path.realpath(p) for p in secret if _is_open(p))
+    changed = tuple(os.path.realpath(path_of(p)) for p in (cwd, *writable))
+    for path in changed:
+        if _lies_in(path, hiding):
+            raise ConfigError(f"the sandbox cannot work in {path}: that folder is one of those that hold secrets")
+        if not os.path.exists(path):
+            raise ConfigError(f"the sandbox cannot let programs write to {path}: it is not there; make it first")
+    wanted = [*_system(), *_programs(os.environ, home), *(os.path.join(home, p) for p in TOOLS), *_repository(cwd)]
+    wanted += map(path_of, readable)
+    read = _outermost([p for p in _there(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
+    return Box(
+        writable=_outermost(changed, first=True),
+        readable=read,
+        hidden=_outermost(hiding),
+        guarded=_there(os.path.join(root, p) for root in changed for p in GUARDED),
+        tmp=tmp,
+        home=home,
+        links=tuple(dict.fromkeys(link for p in wanted for link in _links(p) if not _lies_in(link.path, read))),
+        network=network,
+    )
+
+
+def _system() -> tuple[str, ...]:
+    if sys.platform == "darwin":
+        return SYSTEM_MACOS
+    resolver = os.path.realpath("/etc/resolv.conf")
+    return (*SYSTEM_LINUX, resolver)
+
+
+def _programs(variables: Mapping[str, str], home: str) -> Iterator[str]:
+    """Folders of programs, with what they need beside them: ``~/x/bin`` brings ``~/x``, but ``~/bin`` only itself."""
+    yield from (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)))
+    if environment := variables.get("VIRTUAL_ENV"):
+        yield environment
+    for folder in variables.get("PATH", "").split(os.pathsep):
+        if not os.path.isabs(folder):
+            continue
+        yield folder
+        above, name = os.path.split(folder.rstrip("/"))
+        real = os.path.realpath(above)
+        too_much = is_inside(home, real) or real in (os.path.join(home, ".local"), os.path.join(home, ".config"))
+        if name in _PROGRAM_FOLDERS and real.count("/") > 1 and not too_much:
+            yield above
+
+
+def _repository(cwd: str) -> Iterator[str]:
+    """The repository that the project is a part of, so that ``git`` works."""
+    folder = cwd
+    while folder != os.path.dirname(folder):
+        git = os.path.join(folder, ".git")
+        if os.path.isdir(git):
+            yield from (git, os.path.join(folder, ".gitignore"), os.path.join(folder, ".gitattributes"))
+            return
+        if os.path.isfile(git):
+            yield git
+            yield from _linked_repository(git)
+            return
+        folder = os.path.dirname(folder)
+
+
+def _linked_repository(git: str) -> Iterator[str]:
+    """Where the ``.git`` file of a worktree or submodule leads."""
+    try:
+        with open(git, encoding="utf-8") as file:
+            line = file.read(4096).strip()
+    except (OSError, UnicodeDecodeError):
+        return
+    if not line.startswith("gitdir: "):
+        return
+    place = os.path.realpath(os.path.join(os.path.dirname(git), line[8:]))
+    above = os.path.dirname(place)
+    if os.path.basename(above) == "worktrees":
+        place = os.path.dirname(above)
+    if ".git" in place.split("/"):  # Whoever wrote the file may have named any folder.
+        yield place
+
+
+def _links(path: str) -> Iterator[Link]:
+    """The symbolic links on the way to a path, outermost first."""
+    at = "/"
+    for part in path.strip("/").split("/"):
+        step = os.path.join(at, part)
+        if os.path.islink(step):
+            yield Link(step, os.path.realpath(step))
+            at = os.path.realpath(step)
+        else:
+            at = step
+
+
+def _there(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(p for p in dict.fromkeys(paths) if os.path.lexists(p) and p != "/")
+
+
+def _is_open(path: str) -> bool:
+    """Whether this user could read it; hiding the rest would be for nothing."""
+    return os.access(path, os.R_OK) or os.access(path, os.X_OK)
+
+
+def _outermost(paths: Sequence[str], *, first: bool = False) -> tuple[str, ...]:
+    """Without those that lie in another one; sorted, except for the ``first``."""
+    left = [p for p in dict.fromkeys(paths) if not any(p != q and is_inside(p, q) for q in paths)]
+    return tuple(left) if first else tuple(sorted(left))
+
+
+def _lies_in(path: str, roots: Iterable[str]) -> bool:
+    return any(is_inside(path, root) for root in roots)

@@ -1,0 +1,118 @@
+"""Bubblewrap: namespaces of Linux, so that a program sees only the files of its box, and no network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from mainspring.env.paths import is_inside
+from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
+from mainspring.env.sandbox.provider import SandboxState
+
+
+class Bubblewrap:
+    """Holds programs with bubblewrap. A `SandboxProvider`.
+
+    Args:
+        program: The program; ``bwrap`` of the user's PATH if not given.
+    """
+
+    moves_tmp = True
+
+    def __init__(self, program: str | None = None) -> None:
+        self._program = program or shutil.which("bwrap") or ""
+
+    def problem(self) -> str | None:
+        """See `SandboxProvider.problem`."""
+        if not self._program:
+            return "bubblewrap is not installed (apt install bubblewrap, dnf install bubblewrap)"
+        basics = [p for p in ("/usr", "/bin", "/lib", "/lib64") if os.path.exists(p)]
+        binds = [part for p in basics for part in ("--ro-bind", p, p)]
+        tried = try_out(
+            [self._program, *_NAMESPACES, "--unshare-net", *binds, "--proc", "/proc", "--dev", "/dev", "true"]
+        )
+        if tried is None:
+            return None
+        return (
+            f"bubblewrap does not run here: {tried}. It needs user namespaces: look at the settings "
+            "kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone and user.max_user_namespaces"
+        )
+
+    @cached_property
+    def version(self) -> str:
+        """The program's version. Blocking."""
+        try:
+            told = subprocess.run(
+                [self._program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return told.stdout.strip().rpartition(" ")[2]
+
+    def state(self, box: Box) -> SandboxState:
+        """See `SandboxProvider.state`."""
+        notes = ("the network is open, as asked for",) if box.network else ()
+        return SandboxState(
+            layer=f"bubblewrap {self.version}".strip(),
+            writes=True,
+            reads=True,
+            guards=True,
+            tcp=not box.network,
+            udp=not box.network,
+            sockets=True,
+            signals=True,
+            processes=True,
+            notes=notes,
+        )
+
+    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+        """See `SandboxProvider.wrap`."""
+        network = () if box.network else ("--unshare-net",)
+        boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd, "--"]
+        if self._can_set_signals:
+            return ["env", "--ignore-signal=TERM", *boxed, "env", "--default-signal=TERM", *command]
+        return [*boxed, *command]
+
+    @cached_property
+    def _can_set_signals(self) -> bool:
+        """Whether bubblewrap can be kept from ending, and all in the box with it, when a command is asked to end."""
+        return try_out(["env", "--ignore-signal=TERM", "true"]) is None
+
+
+_NAMESPACES = (
+    "--unshare-user-try", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session",
+    "--cap-drop", "ALL",
+)  # fmt: skip
+"""All but the network. What runs has no rights beyond those of its user, even if that is root."""
+
+
+def _mounts(box: Box) -> Iterator[str]:
+    """The files of a box, outer folders before what lies in them."""
+    yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp")
+    for link in box.links:
+        yield from ("--symlink", link.target, link.path)
+    places = dict.fromkeys(box.readable, "--ro-bind-try") | dict.fromkeys((*box.writable, box.tmp), "--bind")
+    places = {p: how for p, how in places.items() if not box.hides(p)}
+    yield from ("--bind", box.tmp, "/tmp")
+    for path in sorted(places):
+        yield from (places[path], path, path)
+    for path in box.guarded:
+        yield from ("--ro-bind-try", path, path)
+    roots = tuple(places)
+    for path in box.hidden:
+        if any(is_inside(path, root) for root in roots):
+            yield from _cover(path)
+    if not any(is_inside(box.home, root) for root in roots):
+        yield from ("--dir", box.home)
+    yield from ("--remount-ro", "/")
+
+
+def _cover(path: str) -> tuple[str, ...]:
+    """Put something that nobody can open over a path."""
+    if os.path.isdir(path):
+        return ("--perms", "000", "--tmpfs", path, "--remount-ro", path)
+    return ("--ro-bind", os.devnull, path)

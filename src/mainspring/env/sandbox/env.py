@@ -1,0 +1,140 @@
+"""`SandboxEnv`: this machine, with programs and files held by a layer of the operating system."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from mainspring.env.local import Launch, LocalEnv
+from mainspring.env.protocol import WebAnswer
+from mainspring.env.sandbox.box import VARIABLES, Box, make_box
+from mainspring.env.sandbox.detect import find_provider
+from mainspring.env.sandbox.files import BoxedFiles
+from mainspring.env.sandbox.provider import SandboxProvider, SandboxState
+from mainspring.env.sandbox.threads import held_threads
+
+T = TypeVar("T")
+
+Hidden = Sequence[str] | Callable[[], Sequence[str]]
+"""Paths, or what gives them: a blocking function that is asked before each command."""
+
+FRESH_SECONDS = 1.0
+"""How long file tools go by the same box; programs always get a new one."""
+
+
+class SandboxEnv(LocalEnv):
+    """Files and programs of this machine, in a sandbox of the operating system. An `ExecutionEnv`.
+
+    Programs change files only in the project's folder and in a private folder for temporary files (``$TMPDIR``), read
+    beside those only the system, the folders of the PATH and what tools need of the home folder, and reach no network. File
+    tools are held to the same. `state` tells what the layer in use holds.
+
+    What programs keep in caches goes to the private folder (``$XDG_CACHE_HOME``), which is removed when the environment
+    closes.
+
+    Args:
+        cwd: The project folder.
+        provider: The layer; the strongest one that works here if not given.
+        network: Whether programs and `fetch` reach the network.
+        writable: Folders that may be changed beside the project's.
+        readable: Folders and files that may be read beside the usual ones.
+        hidden: Folders and files that may not be read, beside those that hold keys.
+        **options: Further options of `LocalEnv`.
+
+    Raises:
+        ConfigError: If no sandbox works here, or a folder cannot be used in one.
+    """
+
+    def __init__(
+        self,
+        cwd: str | os.PathLike[str] = ".",
+        *,
+        provider: SandboxProvider | None = None,
+        network: bool = False,
+        writable: Sequence[str] = (),
+        readable: Sequence[str] = (),
+        hidden: Hidden = (),
+        **options: Any,
+    ) -> None:
+        self._provider = find_provider() if provider is None else provider
+        without = (*options.pop("hidden_variables", ()), *VARIABLES)
+        super().__init__(cwd, hidden_variables=without, **options)
+        self._network = network
+        self._writable = tuple(writable)
+        self._readable = tuple(readable)
+        self._hides = hidden
+        self._box: Box | None = None
+        self._made = 0.0
+        self._threads: ThreadPoolExecutor | None = None
+        self._files = BoxedFiles(self._cwd, self._files.home, self._known_box, moves_tmp=self._provider.moves_tmp)
+        self._make_box("", "/")  # fails here if it cannot be made
+
+    def state(self) -> SandboxState:
+        """What the layer in use holds. Blocking; some milliseconds."""
+        return self._provider.state(self._known_box())
+
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """Ask a web server. See `ExecutionEnv.fetch`; refused where the network is closed."""
+        if not self._network:
+            raise PermissionError(errno.EACCES, "the sandbox has no network", url)
+        return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
+
+    async def aclose(self) -> None:
+        """End what still runs and remove private files."""
+        await super().aclose()
+        self._box = None
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False)
+
+    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> Launch:
+        box = await asyncio.to_thread(self._new_box)
+        own = {"TMPDIR": box.tmp, "XDG_CACHE_HOME": f"{box.tmp}/.cache"}
+        launch = await super()._launch(command, folder, {**own, **given})
+        return await asyncio.to_thread(self._boxed, launch, box)
+
+    def _boxed(self, launch: Launch, box: Box) -> Launch:
+        program = launch.arguments[0]
+        if shutil.which(program, path=launch.variables.get("PATH")) is None and "/" not in program:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+        if not box.may_read(launch.cwd):
+            raise PermissionError(errno.EACCES, "it lies outside of what the sandbox can read", launch.cwd)
+        return replace(launch, arguments=self._provider.wrap(launch.arguments, launch.cwd, box))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do blocking work with files in a thread that the kernel holds, where it can."""
+        if self._threads is None:
+            self._threads = await asyncio.to_thread(lambda: held_threads(self._known_box()))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _known_box(self) -> Box:
+        """The box, as it was at most a second ago."""
+        box = self._box
+        return self._new_box() if box is None or time.monotonic() - self._made > FRESH_SECONDS else box
+
+    def _new_box(self) -> Box:
+        private = self._spools.folder()
+        tmp = os.path.join(private, "tmp")
+        os.makedirs(os.path.join(tmp, ".cache"), mode=0o700, exist_ok=True)
+        self._box = box = self._make_box(tmp, private)
+        self._made = time.monotonic()
+        return box
+
+    def _make_box(self, tmp: str, private: str) -> Box:
+        return make_box(
+            self._cwd,
+            home=self._files.home,
+            tmp=tmp,
+            writable=self._writable,
+            readable=(*self._readable, private),
+            hidden=self._hides() if callable(self._hides) else self._hides,
+            network=self._network,
+        )

@@ -1,0 +1,96 @@
+"""The files of a sandbox: what programs in it may not touch, tools may not either."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import NoReturn
+
+from mainspring.env.files import LocalFiles
+from mainspring.env.paths import is_inside
+from mainspring.env.protocol import DirEntry, FileStat
+from mainspring.env.sandbox.box import Box
+
+_TMP = ("/tmp", "/private/tmp")
+
+
+class BoxedFiles(LocalFiles):
+    """Files of this machine within a box.
+
+    Args:
+        cwd: Where relative paths start.
+        home: What ``~`` stands for.
+        box: Gives the box.
+        moves_tmp: Whether ``/tmp`` is the private folder.
+    """
+
+    def __init__(self, cwd: str, home: str, box: Callable[[], Box], *, moves_tmp: bool) -> None:
+        super().__init__(cwd, home)
+        self._box = box
+        self._moves_tmp = moves_tmp
+
+    def real(self, path: str) -> str:
+        """See `ExecutionEnv.realpath`."""
+        real = super().real(path)
+        if not self._moves_tmp:
+            return real
+        box = self._box()
+        if box.may_read(real) or box.hides(real):
+            return real
+        for folder in _TMP:
+            if is_inside(real, folder):  # as if it were a link
+                return super().real(box.tmp + real[len(folder) :])
+        return real
+
+    def stat(self, path: str) -> FileStat:
+        """See `ExecutionEnv.stat`."""
+        self._check_read(path)
+        return super().stat(path)
+
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """See `ExecutionEnv.read_bytes`."""
+        self._check_read(path)
+        return super().read(path, offset, limit)
+
+    def write(self, path: str, data: bytes, parents: bool) -> None:
+        """See `ExecutionEnv.write_bytes`."""
+        self._check_change(path)
+        super().write(path, data, parents)
+
+    def list(self, path: str) -> list[DirEntry]:
+        """See `ExecutionEnv.list_dir`; what is hidden is not in it."""
+        self._check_read(path)
+        hidden = {name for folder, name in map(os.path.split, self._box().hidden) if folder == path}
+        return [entry for entry in super().list(path) if entry.name not in hidden]
+
+    def remove(self, path: str) -> None:
+        """See `ExecutionEnv.remove`."""
+        self._check_change(path)
+        super().remove(path)
+
+    def rename(self, source: str, target: str, parents: bool) -> None:
+        """See `ExecutionEnv.rename`."""
+        self._check_change(source)
+        self._check_change(target)
+        super().rename(source, target, parents)
+
+    def _check_read(self, path: str) -> None:
+        box = self._box()
+        if box.hides(path):
+            _refuse("the sandbox hides it, since it may hold secrets", path)
+        if not box.may_read(path):
+            _refuse("it lies outside of what the sandbox can read", path)
+
+    def _check_change(self, path: str) -> None:
+        box = self._box()
+        if box.may_change(path):
+            return
+        self._check_read(path)
+        if any(is_inside(path, guarded) for guarded in box.guarded):
+            _refuse("the sandbox does not let it be changed, since it decides what runs later", path)
+        _refuse("it lies outside of what the sandbox can change", path)
+
+
+def _refuse(why: str, path: str) -> NoReturn:
+    raise PermissionError(errno.EACCES, why, path)

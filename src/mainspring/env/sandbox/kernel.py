@@ -1,0 +1,219 @@
+"""Landlock and seccomp through the C library: a thread gives up rights, for itself and everything it starts.
+
+This file is also the program that does so and then becomes another one (`python kernel.py PLAN -- COMMAND`). It imports
+nothing but the standard library, and as little of it as possible, since it is started for every command.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+import sys
+
+TYPE_CHECKING = False  # the module typing takes 5 ms
+if TYPE_CHECKING:
+    from typing import Any
+
+# Numbers of linux/landlock.h, linux/prctl.h, linux/seccomp.h and linux/audit.h; the calls have the same number on all machines.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 1, 22, 28, 38
+_NO_RIGHTS_OF_ROOT = 3
+"""SECBIT_NOROOT and SECBIT_NOROOT_LOCKED: a program that is started as root gets no capabilities for that."""
+_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
+_FILTER_MODE = 2
+_SIGKILL = 9
+_VERSION_FLAG = 1
+_PATH_BENEATH = 1
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_MAKE_AND_REMOVE = 0x1FF0
+"""REMOVE_DIR, REMOVE_FILE, MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM."""
+_CONNECT_AND_BIND_TCP = 3
+_SCOPES = 3
+"""Abstract sockets and signals of other programs."""
+
+RIGHTS = {
+    "read": EXECUTE | READ_FILE | READ_DIR,
+    "list": READ_DIR,
+    "write": EXECUTE | READ_FILE | READ_DIR | WRITE_FILE | REFER | TRUNCATE | _MAKE_AND_REMOVE,
+    "device": READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV,
+}
+"""What a line of a plan gives, by its first word."""
+_OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+
+_MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+"""The machine's mark and the number of its call ``socket``."""
+_IO_URING_SETUP = 425
+_FOREIGN_CALLS = 0x40000000
+"""From here on the calls of x86-64 are those of another calling convention."""
+_LOCAL_FAMILIES = (1, 16)
+"""AF_UNIX and AF_NETLINK."""
+
+_library: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+
+
+def landlock_version() -> int:
+    """The version of Landlock's interface; 0 where there is none or it is switched off."""
+    if sys.platform != "linux":
+        return 0
+    found = _library.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))
+    return max(0, found)
+
+
+def has_filter() -> bool:
+    """Whether `close_network` knows this machine."""
+    return sys.platform == "linux" and os.uname().machine in _MACHINES
+
+
+def restrict(rules: list[tuple[str, str]], *, network: bool, scopes: bool = True) -> None:
+    """Give up, for this thread and what it starts, all rights to files but those of the rules.
+
+    Args:
+        rules: Kinds of `RIGHTS` with the paths from where on they hold. A path that is not there is passed over.
+        network: Whether TCP stays open.
+        scopes: Whether programs outside may no more be signalled.
+
+    Raises:
+        OSError: If the kernel refuses.
+    """
+    version = landlock_version()
+    if version < 3:
+        raise OSError(errno.ENOSYS, f"Landlock's interface is of version {version}; 3 is needed")
+    files = RIGHTS["write"] | (IOCTL_DEV if version >= 5 else 0)
+    tcp = 0 if network or version < 4 else _CONNECT_AND_BIND_TCP
+    scoped = _SCOPES if scopes and version >= 6 else 0
+    fields = [files] + [tcp] * (version >= 4) + [scoped] * (version >= 6)
+    wanted = struct.pack(f"={len(fields)}Q", *fields)
+    ruleset = _call(_CREATE_RULESET, wanted, ctypes.c_size_t(len(wanted)), ctypes.c_uint(0))
+    try:
+        for kind, path in rules:
+            _allow(ruleset, RIGHTS[kind] & files, path)
+        _no_new_rights()
+        _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    finally:
+        os.close(ruleset)
+
+
+def close_network() -> None:
+    """Let this thread and what it starts open no sockets but local ones.
+
+    Raises:
+        OSError: If the kernel refuses, or the machine is not known.
+    """
+    machine = os.uname().machine
+    if machine not in _MACHINES:
+        raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
+    mark, socket = _MACHINES[machine]
+    code = _filter(mark, socket)
+    held = ctypes.create_string_buffer(code, len(code))
+    _no_new_rights()
+    program = _Program(len(code) // 8, ctypes.cast(held, ctypes.c_void_p))
+    if _library.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(program), 0, 0):
+        _fail()
+
+
+def drop_capabilities() -> None:
+    """Give up what root may do beyond the rights to its own files: to mount, to load modules, to look into others.
+
+    Raises:
+        OSError: If the kernel refuses.
+    """
+    if _library.prctl(_PR_SET_SECUREBITS, _NO_RIGHTS_OF_ROOT, 0, 0, 0) and os.geteuid() == 0:
+        _fail()
+    if _library.capset(_CAPABILITIES, bytes(24)):
+        _fail()
+
+
+def _filter(mark: int, socket: int) -> bytes:
+    """A program of the kernel's packet filter that judges system calls."""
+    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
+    allowed, refused, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
+    steps = [
+        (load, 0, 0, 4),  # the machine
+        (equal, 1, 0, mark),
+        (end, 0, 0, refused),  # programs of another machine call by other numbers
+        (load, 0, 0, 0),  # the call
+        (at_least, 7, 0, _FOREIGN_CALLS),
+        (equal, 5, 0, _IO_URING_SETUP),  # it can open sockets by itself
+        (equal, 0, 3, socket),
+        (load, 0, 0, 16),  # its first argument
+        (equal, 1, 0, _LOCAL_FAMILIES[0]),
+        (equal, 0, 2, _LOCAL_FAMILIES[1]),
+        (end, 0, 0, allowed),
+        (end, 0, 0, missing),
+        (end, 0, 0, refused),
+    ]
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _allow(ruleset: int, rights: int, path: str) -> None:
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            rights &= _OF_FILES
+        if rights:
+            rule = struct.pack("=Qi", rights, handle)
+            _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint(0))
+    finally:
+        os.close(handle)
+
+
+def _no_new_rights() -> None:
+    if _library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        _fail()
+
+
+def _call(number: int, *arguments: object) -> int:
+    result = _library.syscall(number, *arguments)
+    if result < 0:
+        _fail()
+    return result
+
+
+def _fail() -> None:
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number))
+
+
+def write_plan(rules: list[tuple[str, str]], *, network: bool) -> bytes:
+    """A plan for this file as a program."""
+    head = b"open" if network else b"closed"
+    return b"\0".join([head, *(f"{kind} ".encode() + os.fsencode(path) for kind, path in rules)])
+
+
+def _read_plan(path: str) -> tuple[list[tuple[str, str]], bool]:
+    with open(path, "rb") as file:
+        head, *lines = file.read().split(b"\0")
+    rules = [(kind.decode(), os.fsdecode(place)) for kind, _, place in (line.partition(b" ") for line in lines)]
+    return rules, head == b"open"
+
+
+def main(arguments: list[str]) -> None:
+    """Give up the rights and become the command."""
+    rules, network = _read_plan(arguments[0])
+    command = arguments[2:]
+    _library.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    drop_capabilities()
+    restrict(rules, network=network)
+    if not network and has_filter():
+        close_network()
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,110 @@
+"""Landlock: rights to files that a program gives up before it starts. Needs no program to be installed and no privilege."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from mainspring.env.paths import is_inside
+from mainspring.env.sandbox import kernel
+from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.probe import try_out
+from mainspring.env.sandbox.provider import SandboxState
+
+Rule = tuple[str, str]
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+_FACTS = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
+"""What ``/proc`` tells of the machine. What it tells of programs is left out: their variables may hold keys."""
+_LAUNCHER = kernel.__file__
+
+
+class Landlock:
+    """Holds programs with Landlock, and with a filter of system calls that keeps them off the network. A `SandboxProvider`."""
+
+    moves_tmp = False
+
+    def problem(self) -> str | None:
+        """See `SandboxProvider.problem`."""
+        version = kernel.landlock_version()
+        if version < 3:
+            return (
+                "Landlock is not there: it needs Linux 6.2 or newer with landlock in the list "
+                f"/sys/kernel/security/lsm (its version here: {version or 'none'})"
+            )
+        if not sys.executable:
+            return "Landlock needs the Python interpreter as a program, and it is not known where that is"
+        tried = try_out([*_python(), "-c", _TRY, os.path.dirname(_LAUNCHER)])
+        return None if tried is None else f"Landlock does not work here: {tried}"
+
+    def state(self, box: Box) -> SandboxState:
+        """See `SandboxProvider.state`."""
+        version = kernel.landlock_version()
+        filtered = kernel.has_filter()
+        notes = ["modes, owners and times of files outside can be changed where this user could"]
+        if box.network:
+            notes.insert(0, "the network is open, as asked for")
+        if _split(box):
+            folders = ", ".join(_split(box))
+            notes.append(f"since hidden files lie there, nothing new can be made directly in {folders}")
+        return SandboxState(
+            layer=f"Landlock {version}",
+            writes=True,
+            reads=True,
+            tcp=not box.network and (version >= 4 or filtered),
+            udp=not box.network and filtered,
+            signals=version >= 6,
+            notes=tuple(notes),
+        )
+
+    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+        """See `SandboxProvider.wrap`; the rules are in a file beside the private folder, where no program can change them."""
+        plan = kernel.write_plan(rules_of(box), network=box.network)
+        path = f"{box.tmp}-{hashlib.sha256(plan).hexdigest()[:16]}.rules"
+        if not os.path.exists(path):
+            with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
+                file.write(plan)
+        return [*_python(), _LAUNCHER, path, "--", *command]
+
+
+_TRY = "import sys; sys.path.append(sys.argv[1]); import kernel; kernel.restrict([('read', '/')], network=False)"
+
+
+def _python() -> list[str]:
+    """The interpreter without anything that takes time or reads the user's files: 10 ms."""
+    return [sys.executable, "-I", "-S"]
+
+
+def rules_of(box: Box) -> list[Rule]:
+    """The rules of a box. Landlock can only allow; what is hidden in an allowed folder is left out by naming all beside it."""
+    rules: list[Rule] = [("list", "/proc"), ("write", "/dev/shm"), ("device", "/dev/pts")]
+    rules += [("device", f"/dev/{name}") for name in _DEVICES]
+    rules += [("read", f"/proc/{name}") for name in _FACTS]
+    for kind, roots in (("read", box.readable), ("write", (*box.writable, box.tmp))):
+        for root in roots:
+            rules += _spread(root, kind, box.hidden)
+    return list(dict.fromkeys(rules))
+
+
+def _spread(root: str, kind: str, hidden: Sequence[str]) -> Iterator[Rule]:
+    if any(is_inside(root, h) for h in hidden):
+        return
+    below = [h for h in hidden if is_inside(h, root)]
+    if not below:
+        yield kind, root
+        return
+    yield "list", root
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.path for entry in entries if not entry.is_symlink())
+    except OSError:
+        return
+    for path in names:
+        yield from _spread(path, kind, below)
+
+
+def _split(box: Box) -> tuple[str, ...]:
+    """The writable folders in which something is hidden."""
+    return tuple(root for root in box.writable if any(is_inside(h, root) for h in box.hidden))

@@ -1,0 +1,81 @@
+"""What a layer that holds programs has to offer, and how it tells what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from mainspring.env.sandbox.box import Box
+
+
+class SandboxState(Struct, frozen=True, kw_only=True):
+    """What a layer holds, for one box. What is false is not held, for whatever reason; ``notes`` says why.
+
+    Attributes:
+        layer: Name of the layer, with its version.
+        writes: Nothing is written outside of the writable folders.
+        reads: Nothing is read outside of the readable folders, nothing hidden at all.
+        guards: What decides what runs later cannot be changed in the project either.
+        tcp: No TCP connection goes out.
+        udp: No UDP packet goes out.
+        sockets: Services of this machine cannot be reached by their socket files.
+        signals: Programs outside are neither ended nor looked into.
+        processes: Nothing that a command leaves behind runs on, also if this program is killed.
+        notes: What else is to be known.
+    """
+
+    layer: str
+    writes: bool = False
+    reads: bool = False
+    guards: bool = False
+    tcp: bool = False
+    udp: bool = False
+    sockets: bool = False
+    signals: bool = False
+    processes: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In one line, for people."""
+        held = [words for name, words in _WORDS.items() if getattr(self, name)]
+        open_ = [words for name, words in _WORDS.items() if not getattr(self, name)]
+        told = f"sandbox: {self.layer} holds {', '.join(held) or 'nothing'}"
+        if open_:
+            told += f"; it does not hold {', '.join(open_)}"
+        return "; ".join([told, *self.notes])
+
+
+_WORDS = {
+    "writes": "writes outside the project",
+    "reads": "reads outside the project and the system",
+    "guards": "changes of git hooks and settings",
+    "tcp": "TCP",
+    "udp": "UDP",
+    "sockets": "local sockets",
+    "signals": "signals to other programs",
+    "processes": "processes left behind",
+}
+
+
+class SandboxProvider(Protocol):
+    """A layer that holds programs."""
+
+    @property
+    def moves_tmp(self) -> bool:
+        """Whether programs find the private folder at ``/tmp``."""
+        ...
+
+    def problem(self) -> str | None:
+        """Why it cannot be used here and what to do about that; ``None`` if it can. It was tried out. Blocking."""
+        ...
+
+    def state(self, box: Box) -> SandboxState:
+        """What it holds."""
+        ...
+
+    def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
+        """The program and arguments that run the command in the box. Blocking."""
+        ...

@@ -1,0 +1,519 @@
+"""What each layer of the sandbox holds: tried out, and compared with what it says of itself."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import ExecutionEnv, LocalEnv, OutputLimits
+from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
+from mainspring.env.sandbox.kernel import landlock_version
+from mainspring.errors import ConfigError
+from tests.unit.env.test_processes import content, is_running, until
+
+pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
+
+LAYERS: dict[str, Callable[[], SandboxProvider]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
+
+Make = Callable[..., SandboxEnv]
+
+
+@pytest.fixture(params=LAYERS)
+def provider(request: pytest.FixtureRequest) -> SandboxProvider:
+    """Each layer that works on this machine."""
+    found = LAYERS[request.param]()
+    if problem := found.problem():
+        pytest.skip(problem)
+    return found
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that is not below /tmp, since that may be another one in a sandbox."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.fixture
+def project(place: Path) -> Path:
+    folder = place / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = place / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+async def make(provider: SandboxProvider, project: Path, home: Path) -> AsyncIterator[Make]:
+    """Makes sandboxes in the project, with a key in the home folder."""
+    made: list[SandboxEnv] = []
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id_rsa").write_text("KEY")
+
+    def new(**options: Any) -> SandboxEnv:
+        made.append(SandboxEnv(project, provider=provider, home=str(home), **options))
+        return made[-1]
+
+    yield new
+    for env in made:
+        await env.aclose()
+
+
+async def output(env: ExecutionEnv, script: str) -> str:
+    """What a script prints, errors included."""
+    result = await env.run(script + "\n", timeout=15)
+    return result.stdout.text + result.stderr.text
+
+
+async def worked(env: ExecutionEnv, script: str) -> bool:
+    return (await env.run(script, timeout=15)).exit_code == 0
+
+
+def git_init(folder: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+
+
+def there(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def python(code: str) -> str:
+    return f"{sys.executable} -I -S - <<'END'\n{textwrap.dedent(code)}\nEND"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_project_and_the_private_folder_can_be_changed(make: Make, project: Path) -> None:
+    env = make()
+    assert await output(env, "mkdir a && echo 1 > a/b && mv a/b c && cat c && rm -r a c && pwd") == f"1\n{project}\n"
+    assert await output(env, "echo 2 > $TMPDIR/x && mktemp >/dev/null && touch $XDG_CACHE_HOME/y") == ""
+    assert await output(env, "cat $TMPDIR/x") == "2\n", "it stays from command to command"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo x > {outside}/new",
+        "echo x >> {outside}/file",
+        "rm {outside}/file",
+        "mv {outside}/file moved",
+        "ln {outside}/file linked && echo x > linked",
+        "ln -s {outside} link && echo x > link/new",
+        "echo x > $PWD/../beside",
+        "echo x > /proc/self/cwd/../beside",
+        "echo x > /proc/self/root{outside}/new",
+        "echo x > ~/new",
+        "mkdir ~/.config",
+        "echo x > /new",
+        "echo x > /etc/new",
+        "echo x > /usr/local/bin/new",
+        "truncate -s 0 {outside}/file",
+        "mount -t tmpfs none {outside}",
+        "mknod $TMPDIR/disk b 8 0 && echo x > $TMPDIR/disk",
+        "unshare -rm sh -c 'mount -o bind {outside} a && echo x > a/new'",
+    ],
+)
+async def test_nothing_is_written_outside_the_project(make: Make, place: Path, script: str, home: Path) -> None:
+    outside = place / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("as it was")
+    env = make()
+    assert env.state().writes
+    assert not await worked(env, script.format(outside=outside))
+    assert (outside / "file").read_text() == "as it was"
+    assert names(outside) == ["file"]
+    assert names(place) == ["home", "outside", "project"]
+    assert names(home) == [".ssh"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat ~/.ssh/id_rsa",
+        "ls ~/.ssh/id_rsa && cat ~/.ssh/*",
+        "ln -s ~/.ssh keys && cat keys/id_rsa",
+        "ln ~/.ssh/id_rsa key && cat key",
+        "mv ~/.ssh keys && cat keys/id_rsa",
+        "cat /proc/self/root$HOME/.ssh/id_rsa",
+        "cat /proc/$PPID/root$HOME/.ssh/id_rsa",
+        "cat ~/notes",
+        "cat {outside}",
+        "cp -r ~/.ssh . && cat .ssh/id_rsa",
+    ],
+)
+async def test_nothing_is_read_outside_the_project_and_the_system(
+    make: Make, place: Path, home: Path, script: str
+) -> None:
+    (home / "notes").write_text("KEY")
+    (place / "outside").write_text("KEY")
+    env = make()
+    assert env.state().reads
+    assert "KEY" not in await output(env, script.format(outside=place / "outside"))
+    assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "it is there"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others cannot read it anyway")
+async def test_root_in_a_sandbox_has_no_more_rights_than_its_files(make: Make) -> None:
+    env = make()
+    assert not await worked(env, "cat /etc/shadow")
+    assert not await worked(env, "cat /etc/sudoers /etc/gshadow")
+    assert not await worked(env, "touch x && mount -o bind x /etc/hostname")
+    assert not await worked(env, "hostname other"), "it has no capabilities"
+
+
+async def test_what_is_hidden_in_the_project_is_hidden_from_everything(make: Make, project: Path) -> None:
+    (project / "src").mkdir()
+    (project / "secrets").mkdir()
+    (project / "secrets" / "a").write_text("KEY")
+    (project / ".env").write_text("KEY")
+    env = make(hidden=("secrets", ".env"))
+    for script in ("cat .env", "cat secrets/a", "cat secrets/*", "mv secrets other; cat other/a", "ln .env x; cat x"):
+        assert "KEY" not in await output(env, script), script
+    assert await worked(env, "ls && echo 1 > src/new && cat src/new")
+    for path in (".env", "secrets/a", "secrets"):
+        with pytest.raises(PermissionError, match="hides it"):
+            await env.stat(path)
+    assert [e.path for e in (await env.walk(".")).entries] == ["src", "src/new"]
+    told = "nothing new can be made directly in" in env.state().text
+    assert await worked(env, "echo 1 > new") != told
+
+
+async def test_hidden_paths_are_asked_for_before_each_command(make: Make, project: Path) -> None:
+    (project / "a").write_text("KEY")
+    hidden: list[str] = []
+    env = make(hidden=lambda: hidden)
+    assert "KEY" in await output(env, "cat a")
+    hidden.append("a")
+    assert "KEY" not in await output(env, "cat a")
+
+
+async def test_what_runs_later_outside_is_guarded_where_the_layer_can(make: Make, project: Path) -> None:
+    git_init(project)
+    env = make()
+    for script in ("echo x > .git/hooks/pre-commit", "echo x >> .git/config", "rm -rf .git/hooks"):
+        assert await worked(env, script) != env.state().guards, script
+    for path in (".git/hooks/pre-commit", ".git/config"):
+        with pytest.raises(PermissionError, match="runs later"):
+            await env.write_bytes(path, b"x")
+
+
+async def test_further_folders(make: Make, place: Path, home: Path) -> None:
+    for name in ("read", "write"):
+        (place / name).mkdir()
+        (place / name / "x").write_text("1")
+    env = make(readable=[str(place / "read"), "~/.ssh"], writable=[str(place / "write")])
+    assert await output(env, f"cat {place}/read/x {place}/write/x") == "11"
+    assert await worked(env, f"echo 2 > {place}/write/x")
+    assert not await worked(env, f"echo 2 > {place}/read/x")
+    assert not await worked(env, "cat ~/.ssh/id_rsa"), "keys stay hidden whatever is said"
+
+
+# --- network and other programs ---------------------------------------------------------------------------------------
+
+
+async def test_tcp(make: Make) -> None:
+    met = asyncio.Event()
+
+    async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.set()
+        writer.close()
+
+    async with await asyncio.start_server(meet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        connect = python(f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)")
+        env = make()
+        assert env.state().tcp
+        assert not await worked(env, connect)
+        assert not await worked(env, f"exec 3<>/dev/tcp/127.0.0.1/{port}")
+        assert not met.is_set()
+        open_env = make(network=True)
+        assert not open_env.state().tcp
+        assert await worked(open_env, connect)
+        await asyncio.wait_for(met.wait(), 5)
+
+
+async def test_udp(make: Make) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
+        inbox.bind(("127.0.0.1", 0))
+        inbox.setblocking(False)
+        address = inbox.getsockname()
+        send = python(f"import socket; socket.socket(2, 2).sendto(b'out', {address!r})")
+        env = make()
+        await output(env, send)
+        if env.state().udp:
+            with pytest.raises(BlockingIOError):
+                inbox.recv(10)
+        else:
+            assert inbox.recv(10) == b"out"
+        assert await worked(make(network=True), send)
+        assert inbox.recv(10) == b"out"
+
+
+@pytest.mark.parametrize("kind", ["file", "abstract"])
+async def test_services_of_this_machine(make: Make, place: Path, kind: str) -> None:
+    name = str(place / "service") if kind == "file" else f"\0mainspring-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(name)
+        service.listen()
+        env = make()
+        state = env.state()
+        reached = await worked(env, python(f"import socket; socket.socket(1, 1).connect({name!r})"))
+        held = state.sockets if kind == "file" else (state.sockets or state.signals)
+        assert reached != held
+
+
+async def test_other_programs_are_left_alone(make: Make) -> None:
+    with started(["sleep", "60"], env={"SECRET": "KEY"}) as other:
+        env = make()
+        assert env.state().signals
+        assert not await worked(env, f"kill {other.pid}")
+        assert "KEY" not in await output(env, f"cat /proc/{other.pid}/environ")
+        assert other.poll() is None
+
+
+async def test_ways_to_services_are_no_variables(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    assert await output(make(), "echo [$SSH_AUTH_SOCK]") == "[]\n"
+
+
+async def test_what_a_command_leaves_behind(make: Make, project: Path) -> None:
+    env = make()
+    found = await env.run("setsid sh -c 'echo $$; exec sleep 60' & sleep 0.2")
+    assert (found.survivors == ()) == env.state().processes
+    await env.aclose()
+    assert not any(is_running(pid) for pid in found.survivors)
+
+
+async def test_what_runs_when_this_program_is_killed(make: Make, project: Path, provider: SandboxProvider) -> None:
+    code = f"""
+        import asyncio
+        from mainspring.env.sandbox import *
+        env = SandboxEnv({str(project)!r}, provider={type(provider).__name__}())
+        asyncio.run(env.run("setsid sleep 61 & echo > up; exec sleep 60"))
+    """
+    with started([sys.executable, "-c", textwrap.dedent(code)]) as program:
+        await until(lambda: len(sleepers(project)) == 2)
+        left = sleepers(project)
+        program.send_signal(signal.SIGKILL)
+    await until(lambda: not is_running(left["sleep 60"]))
+    if make().state().processes:
+        await until(lambda: not is_running(left["sleep 61"]))
+    else:
+        os.kill(left["sleep 61"], signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def started(arguments: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    with subprocess.Popen(arguments, **options) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def sleepers(folder: Path) -> dict[str, int]:
+    """The processes that sleep in a folder, by what they were called with."""
+    listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 1) for line in listed.splitlines()]
+    return {args: int(pid) for pid, args in rows if args.startswith("sleep 6") and _cwd(int(pid)) == folder}
+
+
+def _cwd(pid: int) -> Path | None:
+    try:
+        return Path(os.readlink(f"/proc/{pid}/cwd"))
+    except OSError:
+        return None
+
+
+async def test_a_command_is_asked_to_end_before_it_is_forced(make: Make, project: Path) -> None:
+    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 30 & wait", timeout=0.5)
+    assert result.timed_out
+    assert content(project / "end") == "bye\n"
+
+
+# --- file tools -------------------------------------------------------------------------------------------------------
+
+READS = {"stat", "read_bytes", "list_dir", "walk"}
+CHANGES = {"write_bytes", "remove", "rename"}
+
+
+async def use(env: SandboxEnv, method: str, path: str) -> None:
+    rest: dict[str, tuple[object, ...]] = {"write_bytes": (b"x",), "rename": ("inside",)}
+    await getattr(env, method)(path, *rest.get(method, ()))
+
+
+@pytest.mark.parametrize("method", sorted(READS | CHANGES))
+async def test_file_tools_are_held_to_the_same(make: Make, method: str, project: Path, home: Path) -> None:
+    (project / "link").symlink_to(home / ".ssh")
+    env = make()
+    for path in ("~/.ssh/id_rsa", "link/id_rsa", "~/x", f"{project}/../x", "/etc/shadow", "/x"):
+        with pytest.raises(PermissionError, match="the sandbox"):
+            await use(env, method, path)
+    if method in CHANGES:
+        with pytest.raises(PermissionError, match="can change"):
+            await use(env, method, "/etc/hostname")
+
+
+def test_every_method_with_a_path_is_tried() -> None:
+    harmless = {"realpath", "is_ignored", "lock"}  # they tell nothing of what is in a file
+    with_path = {
+        name
+        for name, method in vars(ExecutionEnv).items()
+        if callable(method) and {"path", "source"} & set(getattr(method, "__annotations__", {}))
+    }
+    assert with_path - harmless == READS | CHANGES
+
+
+async def test_a_new_name_is_refused_outside(make: Make) -> None:
+    env = make()
+    await env.write_bytes("a", b"")
+    with pytest.raises(PermissionError, match="can change"):
+        await env.rename("a", "/etc/a")
+
+
+@pytest.mark.skipif(landlock_version() < 3, reason="needs Landlock")
+async def test_a_link_that_is_swapped_after_the_check_leads_nowhere(make: Make, home: Path) -> None:
+    env = make()
+    await env.write_bytes("a", b"")
+    key = home / ".ssh" / "id_rsa"
+    for work in (key.read_text, lambda: key.write_text("x"), lambda: (home / "new").write_text("x")):
+        with pytest.raises(PermissionError):
+            await env._in_thread(work)
+    assert key.read_text() == "KEY", "only the threads of the sandbox are held"
+
+
+async def test_files_in_tmp_are_the_same_for_tools_and_programs(make: Make, provider: SandboxProvider) -> None:
+    env = make()
+    place = "/tmp/x" if provider.moves_tmp else (await output(env, "printf $TMPDIR/x"))
+    await env.write_bytes(place, b"1")
+    assert await output(env, f"cat {place}; echo 2 > {place}") == "1"
+    assert await env.read_bytes(place) == b"2\n"
+    assert not there("/tmp/x")
+    if not provider.moves_tmp:
+        with pytest.raises(PermissionError, match="the sandbox"):
+            await env.write_bytes("/tmp/x", b"1")
+
+
+async def test_the_whole_output_can_be_read(make: Make) -> None:
+    env = make()
+    result = await env.run("seq 1000", limits=OutputLimits(head=10, tail=10, spool=True))
+    assert result.spool is not None
+    assert (await env.read_bytes(result.spool)).endswith(b"999\n1000\n")
+    assert (await output(env, f"tail -1 {result.spool}")) == "1000\n"
+    assert not await worked(env, f"echo x > {result.spool}")
+
+
+async def test_nothing_is_fetched_without_network(make: Make) -> None:
+    with pytest.raises(PermissionError, match="no network"):
+        await make().fetch("https://example.org", timeout=1, max_bytes=1)
+
+
+async def test_a_program_that_is_nowhere_or_a_folder_that_is_outside(make: Make) -> None:
+    env = make()
+    with pytest.raises(FileNotFoundError):
+        await env.run(["no-such-program"])
+    with pytest.raises(PermissionError, match="outside"):
+        await env.run("true", cwd="~/.ssh")
+
+
+async def test_a_program_to_talk_to(make: Make) -> None:
+    connection = await make().connect(["cat"])
+    await connection.write(b"hello")
+    assert await connection.read() == b"hello"
+    await connection.aclose()
+
+
+async def test_private_files_go_when_it_closes(make: Make) -> None:
+    env = make()
+    private = await output(env, "printf $TMPDIR")
+    assert there(private)
+    await env.aclose()
+    assert not there(os.path.dirname(private))
+
+
+# --- ordinary work ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_c_project_is_built(make: Make, project: Path) -> None:
+    (project / "Makefile").write_text("hello: hello.o\n\t$(CC) -o $@ $^\n")
+    (project / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n')
+    assert (await output(make(), "make -s CC=gcc && ./hello")).endswith("hello\n")
+
+
+async def test_python_tests_run(make: Make, project: Path) -> None:
+    (project / "test_it.py").write_text(
+        "import multiprocessing, tempfile\n"
+        "def test_it(tmp_path):\n"
+        "    (tmp_path / 'x').write_text('1')\n"
+        "    with tempfile.NamedTemporaryFile() as f: f.write(b'1')\n"
+        "    with multiprocessing.Pool(1) as pool: assert pool.map(abs, [-1]) == [1]\n"
+    )
+    assert "1 passed" in await output(make(), f"{sys.executable} -m pytest -q -p no:cacheprovider test_it.py")
+
+
+async def test_a_virtual_environment_is_made(make: Make) -> None:
+    script = f"{sys.executable} -m venv --without-pip v && v/bin/python -c 'import ssl, json; print(1)'"
+    assert await output(make(), script) == "1\n"
+
+
+async def test_git_works(make: Make, project: Path) -> None:
+    git_init(project)
+    (project / "a").write_text("1")
+    who = "-c user.name=me -c user.email=me@example.org"
+    script = f"git status -s && git add a && git {who} commit -q -m one && git log --oneline | wc -l && git diff"
+    assert await output(make(), script) == "?? a\n1\n"
+
+
+async def test_a_folder_of_a_repository(make: Make, place: Path, project: Path) -> None:
+    git_init(place)
+    (project / "a").write_text("1")
+    assert "a" in await output(make(), "git status -s -uall")
+
+
+# --- which layer ------------------------------------------------------------------------------------------------------
+
+
+async def test_where_none_works_it_says_so(project: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no sandbox 'bubblewrp'"):
+        find_provider("bubblewrp")
+    with pytest.raises(ConfigError, match="nothing was started: Seatbelt is there on macOS only"):
+        find_provider("seatbelt")
+    assert "apt install bubblewrap" in (Bubblewrap("").problem() or "apt install bubblewrap")
+    assert "does not run here" in (Bubblewrap("/bin/false").problem() or "")
+
+
+def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxProvider) -> None:
+    (home / ".ssh" / "x").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="hold secrets"):
+        SandboxEnv(home / ".ssh" / "x", provider=provider, home=str(home))
+    with pytest.raises(ConfigError, match="make it first"):
+        SandboxEnv(home, provider=provider, home=str(home), writable=["none"])
+
+
+def test_what_it_holds_is_told_in_words(provider: SandboxProvider, project: Path) -> None:
+    text = SandboxEnv(project, provider=provider).state().text
+    assert text.startswith("sandbox: ")
+    assert "writes outside the project" in text
+    assert ("it does not hold" in text) == isinstance(provider, Landlock)
+    assert "the network is open" in SandboxEnv(project, provider=provider, network=True).state().text
