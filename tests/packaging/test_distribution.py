@@ -24,7 +24,7 @@ MODULES: dict[str, str | None] = {
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "azure-identity": "azure",
     "azure-keyvault-secrets": "azure",
-    "foundry-local-sdk": "foundry_local",
+    "foundry-local-sdk": "foundry_local_sdk",
     "langchain-core": "langchain_core",
     "pillow": "PIL",
     "pyyaml": "yaml",
@@ -94,7 +94,7 @@ def test_the_wheel_has_the_data_and_nothing_else(repository: Path, tmp_path: Pat
     expected = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and path.suffix in {".py", ".json", ".md", ".txt", ".typed"}
+        if path.is_file() and path.suffix in {".py", ".json", ".md", ".txt", ".typed", ".css", ".js"}
     }
     assert "mainspring/py.typed" in expected
     assert expected <= names
