@@ -21,7 +21,7 @@ from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.policies.compaction import Compaction
-from mainspring.policies.permissions import Origin, Permissions, RuleSet, rules_without_tool
+from mainspring.policies.permissions import Origin, Permissions, PlanMode, RuleSet, rules_without_tool
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
@@ -60,6 +60,7 @@ class Conversation(Struct, eq=False):
     settings: Settings
     session: Session | None = None
     outputs: ContextOutputs | None = None
+    plan: PlanMode | None = None
 
     async def aclose(self) -> None:
         """End programs, close connections, finish the session; whatever does not end in time is left."""

@@ -50,6 +50,8 @@ class AskOptions(Struct, frozen=True, kw_only=True):
         max_output_tokens: Most tokens of one answer.
         rules: Permission rules.
         on_deny: Whether a denied call ends the run.
+        plan: Whether it may only look and plan.
+        execute: The plan to carry out, empty for the last one; ``None`` if there is none.
     """
 
     prompt: str
@@ -70,6 +72,8 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     rules: Rules = Rules()
     on_deny: Literal["continue", "stop"] = "continue"
+    plan: bool = False
+    execute: str | None = None
 
     def flags(self) -> Mapping[tuple[str, ...], Any]:
         """What of it has a place in the settings, by path."""

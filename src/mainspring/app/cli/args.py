@@ -161,6 +161,14 @@ def ask_parser() -> Parser:
         "--max-output-tokens", type=_whole, metavar="N", help="most tokens of one answer (default 16384)"
     )
     _add_rules(parser)
+    add("--plan", action="store_true", help="look and plan only; the plan is kept in a file")
+    add(
+        "--execute",
+        nargs="?",
+        const="",
+        metavar="PLAN",
+        help="carry out a plan: its file, or the last one that was kept",
+    )
     add("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to the run")
     _add_place(parser)
     return parser
@@ -272,6 +280,25 @@ def _trust() -> Parser:
     return parser
 
 
+def _permissions() -> Parser:
+    parser = _noun(
+        "permissions", "Show the rules in force, or explain what they say about a call: explain TOOL 'ARGS'."
+    )
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "explain"), default="list", help="list (default) or explain"
+    )
+    parser.add_argument("tool", nargs="?", help="the tool, as in shell, read_file, fetch")
+    parser.add_argument(
+        "arguments",
+        nargs="?",
+        help="its arguments as JSON, or its command, path or URL alone; '-' reads them from stdin",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_rules(parser)
+    _add_place(parser)
+    return parser
+
+
 def _memory() -> Parser:
     parser = _noun("memory", "Show what is remembered from conversation to conversation, or add to it.")
     parser.add_argument("action", nargs="?", choices=("show", "add", "path"), default="show", help="show (default)")
@@ -305,6 +332,7 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "rewind": _rewind,
     "trust": _trust,
     "memory": _memory,
+    "permissions": _permissions,
 }
 
 
@@ -328,6 +356,8 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         raise UsageError("--continue, --session and --session-id name two conversations; give one of them")
     if options.fork and not named:
         raise UsageError("--fork needs the conversation to copy: add --continue or --session NAME")
+    if options.plan and options.execute is not None:
+        raise UsageError("--plan only looks, and --execute carries a plan out; give one of them")
     if options.no_session and named:
         raise UsageError("--no-session saves nothing, so there is nothing to go on with; leave out one of them")
     return "ask", options

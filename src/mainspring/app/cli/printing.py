@@ -68,7 +68,7 @@ class _Run:
         """
         given = self._given
         own = "" if given.prompt in {None, STDIN} else _clean(given.prompt)
-        piped = await asyncio.to_thread(self._read, not own)
+        piped = await asyncio.to_thread(self._read, not own and given.execute is None)
         return AskOptions(
             prompt=own,
             piped=piped,
@@ -88,6 +88,8 @@ class _Run:
             max_output_tokens=given.max_output_tokens,
             rules=rules_of(given),
             on_deny=given.on_deny,
+            plan=given.plan,
+            execute=given.execute,
         )
 
     def _read(self, needed: bool) -> str:

@@ -7,6 +7,7 @@ decision (`engine`), each usable alone.
 from mainspring.policies.permissions.decision import Decision, Outcome, PermissionRequest, Verdict
 from mainspring.policies.permissions.engine import Call, Engine
 from mainspring.policies.permissions.pathjudge import Mode
+from mainspring.policies.permissions.plan import PlanMode
 from mainspring.policies.permissions.plug import Answer, Ask, OnDeny, Permissions
 from mainspring.policies.permissions.rules import Effect, Origin, Rule, RuleSet, parse_rule, rules_without_tool
 from mainspring.policies.permissions.units import CommandLine, Unit, analyse
@@ -25,6 +26,7 @@ __all__ = [
     "Outcome",
     "PermissionRequest",
     "Permissions",
+    "PlanMode",
     "Rule",
     "RuleSet",
     "Unit",

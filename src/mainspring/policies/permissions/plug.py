@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
+from msgspec.structs import replace
+
 from mainspring.errors import ConfigError
 from mainspring.events import ToolPermit
 from mainspring.policies.permissions.decision import ACTIONS, Decision, PermissionRequest
@@ -43,6 +45,7 @@ class PermissionOptions(TypedDict, total=False):
     sensitive: Iterable[str]
     guarded: Iterable[str]
     reads_free: bool
+    on_decision: Callable[[str, Decision], object]
 
 
 class Permissions:
@@ -60,7 +63,8 @@ class Permissions:
             can answer. ``ask_timeout``: seconds to wait for an answer. ``root``: the project's folder, the environment's
             own if not given. ``home``: the user's home folder, likewise. ``sensitive``, ``guarded``: more paths that always ask, or
             whose change does, as globs at any depth or absolute. ``reads_free``: whether commands that only read in the
-            project need no rule in the mode ``defaults``; they do not if not given.
+            project need no rule in the mode ``defaults``; they do not if not given. ``on_decision``: told of each decision, with
+            the id of the call; its outcome is what became of it, after somebody was asked.
 
     Raises:
         ConfigError: If a rule is none, or there is no such mode.
@@ -91,6 +95,7 @@ class Permissions:
         self.ask_timeout = options.get("ask_timeout")
         self.root = options.get("root")
         self.home = options.get("home")
+        self.on_decision = options.get("on_decision")
         self._session = _Session()
         self._place: tuple[Resolver, Place] | None = None
 
@@ -126,18 +131,24 @@ class Permissions:
 
     async def permit(self, context: ToolPermit) -> None:
         """Decide about a call that is about to run. The handler of `tool:permit`."""
+        decision = await self._permit(context)
+        if self.on_decision is not None and not context.paused:
+            self.on_decision(context.call_id, replace(decision, outcome="deny" if context.denied else "allow"))
+
+    async def _permit(self, context: ToolPermit) -> Decision:
         decision = await self._decide(context)
         if decision.outcome == "ask":
             async with self._session.queue():  # one question after the other; a grant serves the call behind it
                 decision = await self._decide(context)
                 if decision.outcome == "ask" and not await self._answered(decision, context):
-                    return
+                    return decision
         if decision.outcome == "deny":
             context.deny(denial(decision), stop=self.on_deny == "stop")
-            return
+            return decision
         self._guard(context.env, await self._find_place(context.env))
         for spelled, real in decision.paths.items():
             context.allow_path(spelled, real)
+        return decision
 
     async def _decide(self, context: ToolPermit) -> Decision:
         return await self.decide(

@@ -25,6 +25,7 @@ from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.mentions import attach
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
+from mainspring.runtime.planning import keep_answer, plan_text
 from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
 
@@ -63,7 +64,7 @@ async def ask(
         try:
             if on_ready is not None:
                 on_ready(conversation)
-            prompt = await prompt_of(options, conversation)
+            prompt = await prompt_of(options, conversation, report)
             await prepare(conversation.choice.model, report, signal, offline=options.place.offline)
             return await answer(conversation, prompt, report, signal)
         finally:
@@ -74,7 +75,7 @@ async def ask(
         raise AgentAbortedError(signal.reason) from None
 
 
-async def prompt_of(options: AskOptions, conversation: Conversation) -> str:
+async def prompt_of(options: AskOptions, conversation: Conversation, report: Reporter) -> str:
     """The prompt as the model gets it: with the files it mentions and what was piped in.
 
     Raises:
@@ -82,6 +83,8 @@ async def prompt_of(options: AskOptions, conversation: Conversation) -> str:
         PermissionDeniedError: If a file may not be read.
     """
     parts: list[str] = []
+    if options.execute is not None:
+        parts.append(plan_text(options.execute, conversation.env.cwd, report))
     if options.prompt.strip():
         reader = conversation.agent.tools.get("read_file")
         parts.append(await attach(options.prompt, conversation.env, conversation.permissions, reader))
@@ -128,7 +131,9 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
     except AgentError as error:
         result = tally.failed(error)
     problems()
-    return _outcome(conversation, result, tally.denied)
+    outcome = _outcome(conversation, result, tally.denied)
+    await keep_answer(conversation.plan, outcome.text, report)
+    return outcome
 
 
 def _near(warning: BudgetWarning) -> str:

@@ -153,6 +153,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         agent: How the agent works.
         permissions: What tools may do.
         retry: How failed model calls are tried again.
+        audit_log: File for a record of every decision and result, from the user's folder; none if not set.
         compaction: How a long conversation is summed up.
     """
 
@@ -161,4 +162,5 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     agent: AgentSettings = AgentSettings()
     permissions: PermissionSettings = PermissionSettings()
     retry: RetrySettings = RetrySettings()
+    audit_log: str | None = None
     compaction: CompactionSettings = CompactionSettings()

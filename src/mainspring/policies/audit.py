@@ -1,0 +1,156 @@
+"""A record of what every tool was allowed to do and did, one line each, for people who look later."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
+
+from mainspring.events import AgentEvent, ToolExecutionEnd
+from mainspring.redact import MASK, redact
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring")
+
+MAX_BYTES = 16 << 20
+"""A larger file is put aside, under the same name with ``.1``; the one before it is gone then."""
+
+MAX_TEXT = 2000
+"""Characters of a text that are kept."""
+
+
+class Decided(Protocol):
+    """What a decision has to tell; that of `Permissions` does."""
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        ...
+
+    @property
+    def outcome(self) -> str:
+        """``allow`` or ``deny``."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        ...
+
+    @property
+    def rule(self) -> object:
+        """The rule that decided; ``None`` if none did."""
+        ...
+
+
+class AuditLog:
+    """A plug that writes two lines for each call: the decision, and the result. Secrets are masked.
+
+    The file is private. A record that cannot be written is reported once in the log and else passed over: an audit never
+    stands in the way of a run.
+
+    Args:
+        path: The file; its folder is made.
+        max_bytes: How large it may grow.
+        now: The time.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_bytes: int = MAX_BYTES,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.path = Path(path)
+        self._max = max_bytes
+        self._now = now
+        self._failed = False
+        self._decisions: set[str] = set()
+
+    def install(self, agent: CoreAgent) -> None:
+        """Listen to an agent."""
+        agent.subscribe(lambda event: self._seen(event, agent))
+
+    def for_child(self) -> AuditLog:
+        """The same file."""
+        return self
+
+    def decided(self, call_id: str, decision: Decided) -> None:
+        """Note a decision: for ``Permissions(on_decision=audit.decided)``, which knows the rule; else it is told by the result."""
+        self._decisions.add(call_id)
+        rule = "" if decision.rule is None else str(decision.rule)
+        self._decision(call_id, decision.tool, decision.outcome, decision.reason, rule)
+
+    def _decision(self, call_id: str, tool: str, outcome: str, reason: str, rule: str = "") -> None:
+        self._write(
+            {"event": "decision", "call": call_id, "tool": tool, "outcome": outcome, "reason": reason, "rule": rule}
+        )
+
+    def _seen(self, event: AgentEvent, agent: CoreAgent) -> None:
+        if not isinstance(event, ToolExecutionEnd):
+            return
+        call, result = event.call, event.result
+        details = cast("dict[str, Any]", result.details or {})
+        code = str(details.get("code") or "")
+        if call.id not in self._decisions:
+            denied = code == "PERMISSION_DENIED"
+            self._decision(call.id, call.name, "deny" if denied else "allow", result.text if denied else "")
+        self._decisions.discard(call.id)
+        self._write(
+            {
+                "event": "result",
+                "call": call.id,
+                "tool": call.name,
+                "agent": agent.name,
+                "input": call.input,
+                "is_error": result.is_error,
+                "code": code,
+                "output": result.text,
+                "seconds": round(event.seconds, 3),
+            }
+        )
+
+    def _write(self, record: dict[str, Any]) -> None:
+        try:
+            line = msgspec.json.encode({"time": self._now().isoformat(), **_masked(record)}, enc_hook=str) + b"\n"
+            self._append(line)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the disk, the run goes on
+            if not self._failed:
+                logger.warning("the audit log %s cannot be written: %s", self.path, error)
+            self._failed = True
+
+    def _append(self, line: bytes) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = os.open(self.path, flags, 0o600)
+        try:
+            if os.fstat(file).st_size + len(line) > self._max and os.fstat(file).st_size:
+                os.close(file)
+                os.replace(self.path, self.path.with_name(f"{self.path.name}.1"))
+                file = os.open(self.path, flags, 0o600)
+            os.write(file, line)
+        finally:
+            os.close(file)
+
+
+def _masked(value: Any, name: str = "", depth: int = 0) -> Any:
+    """The value without secrets, and without more text than anybody reads."""
+    if isinstance(value, str):
+        text = value if len(value) <= 2 * MAX_TEXT else value[: 2 * MAX_TEXT]
+        masked = MASK if name and redact(f"{name}={text}") == f"{name}={MASK}" else redact(text)
+        return masked if len(masked) <= MAX_TEXT else f"{masked[:MAX_TEXT]}… ({len(value)} characters)"
+    if depth >= 6:
+        return "…"
+    if isinstance(value, dict):
+        return {str(k): _masked(v, str(k), depth + 1) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_masked(v, name, depth + 1) for v in cast("list[Any]", value)[:200]]
+    return value

@@ -1,0 +1,69 @@
+"""How often tools may be called in a while."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from mainspring.errors import ConfigError
+from mainspring.events import ToolGate
+from mainspring.tools import ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+ORDER = -50
+"""Before an application's own gates: a call too many costs nothing more."""
+
+
+class RateLimit:
+    """A plug that refuses calls beyond so many in a while, and says how long to wait. Sub-agents count together.
+
+    Args:
+        limits: Most calls by the tool's name, ``*`` standing for any characters; each entry that fits counts by itself.
+        per: The while, in seconds; a minute if not given.
+        clock: Seconds that only grow.
+
+    Raises:
+        ConfigError: If a limit or the while is not above zero.
+    """
+
+    def __init__(
+        self, limits: Mapping[str, int], *, per: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        wrong = [name for name, most in limits.items() if most < 1]
+        if wrong or per <= 0:
+            raise ConfigError(f"rate limit: {wrong[0] if wrong else 'per'} must be above zero")
+        self._limits = dict(limits)
+        self._per = per
+        self._clock = clock
+        self._calls: dict[str, deque[float]] = {name: deque() for name in limits}
+
+    def install(self, agent: CoreAgent) -> None:
+        """Sit on `tool:gate` of an agent."""
+        agent.on(ToolGate, self.gate, order=ORDER)
+
+    def for_child(self) -> RateLimit:
+        """The same one."""
+        return self
+
+    def gate(self, hook: ToolGate) -> None:
+        """The handler of `tool:gate`."""
+        now = self._clock()
+        names = [name for name in self._limits if fnmatchcase(hook.name, name)]
+        for name in names:
+            calls = self._calls[name]
+            while calls and calls[0] <= now - self._per:
+                calls.popleft()
+            if len(calls) >= self._limits[name]:
+                hook.result = self._refused(hook.name, name, calls[0] + self._per - now)
+                return
+        for name in names:
+            self._calls[name].append(now)
+
+    def _refused(self, tool: str, name: str, wait: float) -> ToolResult:
+        text = f"Not run: {tool} may be called {self._limits[name]} times in {self._per:g}s; room in {max(wait, 0.1):.1f}s."
+        return ToolResult(output=text, title="rate limit", is_error=True, code=ToolErrorCode.RATE_LIMITED)

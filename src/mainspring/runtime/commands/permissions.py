@@ -1,0 +1,147 @@
+"""Permissions: which rules are in force, and what they say about a call."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mainspring.env import LocalEnv
+from mainspring.errors import ConfigError
+from mainspring.policies.permissions import Decision
+from mainspring.runtime.build import load, permissions_of
+from mainspring.runtime.options import Place, Rules
+from mainspring.tools import Tool
+from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
+
+
+class RuleView(Struct, frozen=True, kw_only=True):
+    """A rule, for people and programs.
+
+    Attributes:
+        effect: ``deny``, ``ask`` or ``allow``.
+        rule: As it was written.
+        origin: Where it stands: a flag, or a file and the key in it.
+        counts: Whether it does; rules that would loosen do not where the folder is not trusted.
+    """
+
+    effect: str
+    rule: str
+    origin: str
+    counts: bool = True
+
+
+class VerdictView(Struct, frozen=True, kw_only=True):
+    """What was decided about one thing that a call touches: a simple command, a path, a host."""
+
+    scope: str
+    resource: str
+    outcome: str
+    reason: str
+    rule: RuleView | None = None
+    allow: tuple[str, ...] = ()
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """What would become of a call.
+
+    Attributes:
+        tool: The tool's name.
+        outcome: ``allow``, ``ask`` (in print mode that is a denial) or ``deny``.
+        reason: Why: that of the deciding part.
+        rule: The rule that decided; ``None`` if none did.
+        parts: Each thing that the call touches, with its own decision; for a shell line each simple command of it.
+    """
+
+    tool: str
+    outcome: str
+    reason: str
+    rule: RuleView | None
+    parts: tuple[VerdictView, ...]
+
+
+def rules_in_force(place: Place, rules: Rules, environ: Mapping[str, str] = os.environ) -> list[RuleView]:
+    """The rules of flags and files, deny first, then ask, then allow.
+
+    Raises:
+        ConfigError: If the settings are broken.
+    """
+    cwd, settings = load(place, {}, environ)
+    found = permissions_of(settings, rules, cwd).engine.rules
+    order = ("deny", "ask", "allow")
+    views = [_view(rule) for rule in found]
+    return sorted((v for v in views if v is not None), key=lambda v: order.index(v.effect))
+
+
+async def explain(
+    tool: str, arguments: str, place: Place, rules: Rules, environ: Mapping[str, str] = os.environ
+) -> Explanation:
+    """What would become of a call, without making it.
+
+    Args:
+        tool: The tool's name; that of a tool which is not built in is judged by its name and arguments.
+        arguments: A JSON object; for a built-in tool that has one main argument also that argument alone.
+        place: Where.
+        rules: Rules of the command line.
+        environ: The environment.
+
+    Raises:
+        ConfigError: If the arguments are none, or the settings are broken.
+    """
+    cwd, settings = load(place, {}, environ)
+    known = {t.name: t for t in builtin_tools(every=True)}
+    name = tool if tool in known else CLASSIC_ALIASES.get(tool, tool)
+    definition = known.get(name)
+    given = _arguments(definition, arguments)
+    env = LocalEnv(cwd)
+    try:
+        decision = await permissions_of(settings, rules, cwd).decide(name, given, env=env, definition=definition)
+    finally:
+        await env.aclose()
+    return _explanation(decision)
+
+
+def _arguments(tool: Tool | None, text: str) -> dict[str, Any]:
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            value: Any = json.loads(stripped)
+        except ValueError as error:
+            raise ConfigError(f"the arguments are no JSON object: {error}") from None
+        if isinstance(value, dict):
+            return cast("dict[str, Any]", value)
+    if tool is None:
+        return {"argument": text} if stripped else {}
+    names = list(tool.input_schema.get("properties", {}))
+    first = next((n for n in ("command", "path", "url") if n in names), names[0] if names else "argument")
+    return {first: text} if stripped else {}
+
+
+def _explanation(decision: Decision) -> Explanation:
+    return Explanation(
+        tool=decision.tool,
+        outcome=decision.outcome,
+        reason=decision.reason,
+        rule=_view(decision.rule),
+        parts=tuple(
+            VerdictView(
+                scope=v.scope,
+                resource=v.resource,
+                outcome=v.outcome,
+                reason=v.reason,
+                rule=_view(v.rule),
+                allow=v.allow,
+            )
+            for v in decision.verdicts
+        ),
+    )
+
+
+def _view(rule: Any) -> RuleView | None:
+    if rule is None:
+        return None
+    counts = rule.effect != "allow" or rule.origin.trusted
+    return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)
