@@ -9,6 +9,7 @@ from mainspring.lazy import exports
 if TYPE_CHECKING:
     from mainspring.extensions.api import ExtensionAPI as ExtensionAPI
     from mainspring.extensions.builtin import aliases as aliases
+    from mainspring.extensions.builtin import guardrails as guardrails
     from mainspring.extensions.builtin import help_command as help_command
     from mainspring.extensions.context import ContextUsage as ContextUsage
     from mainspring.extensions.context import ExtensionContext as ExtensionContext
@@ -41,7 +42,7 @@ __all__, __getattr__ = exports(
     __name__,
     {
         "api": "ExtensionAPI",
-        "builtin": "aliases help_command",
+        "builtin": "aliases guardrails help_command",
         "context": "ContextUsage ExtensionContext",
         "events": "EVENTS AgentEndEvent AgentStartEvent BeforeAgentStartEvent ContextEvent ExtensionEvent InputEvent "
         "SessionShutdownEvent SessionStartEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",

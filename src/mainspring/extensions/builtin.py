@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from mainspring.events import ToolPermit
 from mainspring.extensions.api import ExtensionAPI
 from mainspring.extensions.events import InputEvent
 from mainspring.extensions.registry import command_name
+from mainspring.policies.guardrails import ORDER, Danger, Guardrails
 
 _ARGUMENTS = re.compile(r"\$ARGUMENTS|\$([1-9])")
 
@@ -24,6 +26,17 @@ def help_command(api: ExtensionAPI) -> None:
         return "\n".join(f"/{c.name:<{width}}  {c.description}".rstrip() for c in shown)
 
     api.register_command("help", tell, description="the commands")
+
+
+def guardrails(api: ExtensionAPI) -> None:
+    """Holds back what would destroy much (see `mainspring.policies.guardrails.STANDARD`) until the person confirms it; with nobody
+    to ask it is refused.
+    """
+
+    async def confirm(danger: Danger) -> bool:
+        return await api.ctx.ui.confirm(f"{danger.tool}: {danger.guardrail.why}. Go on?", danger.text)
+
+    api.on(ToolPermit, Guardrails(confirm=confirm).permit, order=ORDER)
 
 
 def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:

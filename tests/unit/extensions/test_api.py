@@ -1,0 +1,479 @@
+"""What an extension can register and do, and what it knows of the agent."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import Agent, Behavior
+from mainspring.env import MemoryEnv
+from mainspring.errors import AgentAbortedError, ConfigError
+from mainspring.events import InputHook, TurnBefore
+from mainspring.extensions import (
+    ExtensionAPI,
+    ExtensionContext,
+    Extensions,
+    HeadlessUI,
+    InputEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    UserInterface,
+    aliases,
+    guardrails,
+    help_command,
+)
+from mainspring.extensions.builtin import substituted
+from mainspring.messages import Message, Usage
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.subagents import Subagents
+from mainspring.tools import ToolContext, define_tool, tool
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"value of {key}"
+
+
+async def run_line(arguments: dict[str, Any], ctx: ToolContext) -> str:
+    return f"ran {arguments['command']}"
+
+
+shell = define_tool(
+    "shell",
+    description="Run.",
+    parameters={"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    execute=run_line,
+)
+
+
+class Person:
+    """Somebody who answers as they are told. A `UserInterface`."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str]] = []
+        self.told: list[tuple[str, str]] = []
+
+    @property
+    def attended(self) -> bool:
+        return True
+
+    async def confirm(self, title: str, message: str = "") -> bool:
+        self.asked.append((title, message))
+        return self.answers.pop(0)
+
+    async def select(self, title: str, options: Sequence[str]) -> str | None:
+        self.asked.append((title, ",".join(options)))
+        return str(options[self.answers.pop(0)])
+
+    async def input(self, title: str, placeholder: str = "") -> str | None:
+        self.asked.append((title, placeholder))
+        return self.answers.pop(0)
+
+    def notify(self, message: str, level: str = "info") -> None:
+        self.told.append((level, message))
+
+
+def made(*script: Any, extensions: Any = (), ui: UserInterface | None = None, **options: Any) -> Agent:
+    return Agent(
+        ScriptedModel(*script),
+        execution=MemoryEnv(),
+        tools=options.pop("tools", [look, shell]),
+        extensions=Extensions(extensions, ui=ui),
+        **options,
+    )
+
+
+def results(agent: Agent) -> list[str]:
+    return [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
+
+
+def runner(agent: Agent) -> Any:
+    assert agent.extensions is not None
+    return agent.extensions.runner
+
+
+def calls(*arguments: str, name: str = "look") -> Reply:
+    key = "key" if name == "look" else "command"
+    return Reply("", calls=[Call(name, {key: a}) for a in arguments])
+
+
+# --- what it registers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("EXT-09")
+async def test_commands_and_shortcuts_are_data_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pressed: list[str] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        async def where(arguments: str, ctx: ExtensionContext) -> str:
+            return f"{arguments!r} in {ctx.cwd}"
+
+        api.register_command("/where", where, description="the folder")
+        api.register_command("quiet", lambda arguments: None)
+        api.register_shortcut("Shift+Ctrl+K", lambda ctx: pressed.append(ctx.cwd), description="a key")
+
+    agent = made(extensions=[extension])
+    found = runner(agent)
+
+    assert [(c.name, c.description, c.extension) for c in found.commands] == [
+        ("quiet", "", "extension"),
+        ("where", "the folder", "extension"),
+    ]
+    assert [(s.key, s.description) for s in found.shortcuts] == [("ctrl+shift+k", "a key")]
+    assert (await agent.run("/where  $1 `x` ")).text == f"'$1 `x`' in {agent.env.cwd}"
+    assert (await agent.run("/quiet")).text == ""
+    assert await found.run_shortcut("ctrl+shift+k")
+    assert not await found.run_shortcut("f5")
+    assert pressed == [agent.env.cwd]
+
+
+async def test_a_command_that_fails_is_told_and_what_is_no_command_goes_to_the_model() -> None:
+    def extension(api: ExtensionAPI) -> None:
+        api.register_command("bad", lambda arguments: {}["x"])
+
+    agent = made("answered", extensions=[extension])
+
+    failed = await agent.run("/bad now")
+    assert (failed.status, failed.text) == ("denied", "Blocked: /bad failed: KeyError: 'x'")
+    assert (await agent.run("/etc/hosts, what is it?")).text == "answered"
+
+
+@pytest.mark.parametrize("name", ["", "/", "two words", "-x", "a" * 65])
+def test_names_that_cannot_be_typed_are_refused(name: str) -> None:
+    agent = made(extensions=[lambda api: api.register_command(name, lambda a: None)])
+    assert "cannot be named" in agent.extensions.problems[0].reason  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.parametrize("key", ["", "ctrl+", "hyper+k", "ctrl+ctrl+k"])
+def test_keys_that_are_none_are_refused(key: str) -> None:
+    agent = made(extensions=[lambda api: api.register_shortcut(key, print)])
+    assert "is no key" in agent.extensions.problems[0].reason  # pyright: ignore[reportOptionalMemberAccess]
+
+
+async def test_what_is_registered_later_takes_effect_at_once_and_can_be_taken_back() -> None:
+    kept: list[ExtensionAPI] = []
+    agent = made("one", "two", extensions=[kept.append])
+    [api] = kept
+
+    remove = api.on("context", lambda event: {"messages": []})
+    take_back = api.register_tool(define_tool("late", description="x", parameters={"type": "object"}, execute=run_line))
+    assert "late" in api.tools
+    with pytest.raises(ConfigError, match="two tools are named"):
+        api.register_tool(look)
+    await agent.run("go")
+    remove()
+    take_back()
+    await agent.run("on")
+
+    one, two = [seen.request for seen in agent.model.requests]  # pyright: ignore[reportAttributeAccessIssue]
+    assert (len(one.messages), len(two.messages)) == (0, 3)
+    assert "late" not in api.tools
+
+
+# --- what it does ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("EXT-10")
+async def test_it_sends_messages_and_aborts() -> None:
+    kept: list[ExtensionAPI] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        kept.append(api)
+        api.on("tool_result", lambda event: api.send_message("look closer"))
+        api.on("agent_start", lambda event: api.send_message("and then?", deliver="follow_up"))
+
+    agent = made(calls("a"), "one", "two", extensions=[extension])
+    await agent.run("go")
+    said = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
+    assert said == ["go", "look closer", "and then?"]
+    with pytest.raises(ValueError, match="deliver is 'now'"):
+        kept[0].send_message("x", deliver="now")  # pyright: ignore[reportArgumentType]
+
+    agent = made(calls("a"), "never", extensions=[lambda api: api.on("tool_call", lambda e: api.abort("enough"))])
+    with pytest.raises(AgentAbortedError, match="enough"):
+        await agent.run("go")
+
+
+@pytest.mark.covers("EXT-11")
+async def test_it_sees_and_sets_active_tools_and_thinking() -> None:
+    seen: list[Any] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        def start(event: Any) -> None:
+            seen.append((api.active_tools, api.thinking))
+            api.active_tools = ["look"]
+            api.thinking = "high"
+
+        api.on("agent_start", start)
+
+    agent = made("ok", extensions=[extension], behavior=Behavior(thinking="low"))
+    await agent.run("go")
+
+    [request] = [r.request for r in agent.model.requests]  # pyright: ignore[reportAttributeAccessIssue]
+    assert seen == [(("look", "shell"), "low")]
+    assert [t.name for t in request.tools] == ["look"]
+    assert request.thinking == "high"
+
+
+@pytest.mark.covers("EXT-12")
+async def test_the_context_knows_the_agent() -> None:
+    seen: list[Any] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        api.on("system:transform", lambda hook: {"system": hook.system + " More."})
+
+        def end(event: Any, ctx: ExtensionContext) -> None:
+            usage = ctx.get_context_usage()
+            seen.append((ctx.has_ui, ctx.cwd, ctx.is_idle(), ctx.get_system_prompt(), usage.tokens, ctx.session_id))
+
+        api.on("agent_end", end)
+
+    agent = made(
+        Reply("ok", usage=Usage(input_tokens=900, output_tokens=100)), extensions=[extension], system="You help."
+    )
+    ctx = runner(agent).ctx
+    assert (ctx.get_system_prompt(), ctx.is_idle(), ctx.turn) == ("You help.", True, 0)
+    await agent.run("go")
+
+    assert seen == [(False, agent.env.cwd, False, "You help. More.", 1000, "")]
+    assert ctx.is_idle()
+    usage = ctx.get_context_usage()
+    window = agent.model.info.context_window
+    assert usage.share == (None if window is None else usage.tokens / window)
+
+
+@pytest.mark.covers("EXT-12")
+async def test_the_context_aborts() -> None:
+    agent = made("never", extensions=[lambda api: api.on("turn_start", lambda e, ctx: ctx.abort("stop it"))])
+    with pytest.raises(AgentAbortedError, match="stop it"):
+        await agent.run("go")
+
+
+# --- people ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("EXT-13", "SEC-08")
+async def test_it_asks_and_tells_a_person() -> None:
+    async def judge(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
+        if not await ctx.ui.confirm(f"Look up {event.input['key']}?", "It costs."):
+            return {"block": "the user said no"}
+        choice = await ctx.ui.select("How?", ["quickly", "slowly"])
+        ctx.ui.notify(f"{choice}, {await ctx.ui.input('Why?', 'because')}", "warn")
+        return None
+
+    person = Person(False, True, 1, "so")
+    agent = made(calls("a", "b"), "done", extensions=[lambda api: api.on("tool_call", judge)], ui=person)
+    await agent.run("go")
+
+    assert results(agent) == ["Permission denied: the user said no", "value of b"]
+    assert person.asked == [
+        ("Look up a?", "It costs."),
+        ("Look up b?", "It costs."),
+        ("How?", "quickly,slowly"),
+        ("Why?", "because"),
+    ]
+    assert person.told == [("warn", "slowly, so")]
+
+
+@pytest.mark.covers("EXT-13", "SEC-08")
+async def test_with_nobody_there_every_question_is_answered_with_no_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    ui = HeadlessUI()
+    assert not ui.attended
+    assert await ui.confirm("Sure?") is False
+    assert await ui.select("Which?", ["a"]) is None
+    assert await ui.input("What?") is None
+    with caplog.at_level(logging.INFO, "mainspring"):
+        for level in ("info", "warn", "error"):
+            ui.notify(f"a {level}", level)
+    assert [(r.levelname, r.message) for r in caplog.records] == [
+        ("INFO", "a info"),
+        ("WARNING", "a warn"),
+        ("ERROR", "a error"),
+    ]
+    with pytest.raises(ValueError, match="no level 'loud'"):
+        ui.notify("x", "loud")  # pyright: ignore[reportArgumentType]
+    told: list[Any] = []
+    HeadlessUI(lambda *given: told.append(given)).notify("hello")
+    assert told == [("hello", "info")]
+
+    async def judge(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
+        return None if await ctx.ui.confirm("Sure?") else {"block": "nobody is there to confirm it"}
+
+    agent = made(calls("a"), "done", extensions=[lambda api: api.on("tool_call", judge)])
+    await agent.run("go")
+    assert results(agent) == ["Permission denied: nobody is there to confirm it"]
+
+
+# --- the runner -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("EXT-14")
+async def test_the_runner_emits_to_extensions_only_and_knows_who_listens() -> None:
+    others: list[Any] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        api.on("input", lambda event: {"text": event.text + "!"})
+        api.on("turn:before", lambda hook: None)
+
+    agent = made(extensions=[extension])
+    agent.on(InputHook, others.append)
+    found = runner(agent)
+    hook = await found.emit(InputHook("hey"))
+
+    assert (hook.text, others) == ("hey!", [])
+    assert found.has_handlers("input")
+    assert found.has_handlers("turn:before")
+    assert found.has_handlers("turn_start") is False
+    assert found.has_handlers(TurnBefore.event)
+
+
+@pytest.mark.covers("EXT-14")
+async def test_a_wrapped_tool_asks_the_extensions_by_itself() -> None:
+    def extension(api: ExtensionAPI) -> None:
+        api.on("tool_call", lambda e: {"block": "not that"} if e.input["key"] == "no" else None)
+        api.on("tool_result", lambda e: {"content": f"<{e.content}>"})
+
+    wrapped = runner(made(extensions=[extension])).wrap(look)
+    ctx = ToolContext(env=MemoryEnv())
+
+    assert (await wrapped(ctx, key="a")).output == "<value of a>"
+    refused = await wrapped(ctx, key="no")
+    assert (refused.is_error, refused.output) == (True, "Permission denied: not that")
+    assert (await look(ctx, key="a")).output == "value of a"
+
+
+# --- built in, and examples -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("EXT-15")
+async def test_aliases_and_help_go_through_input() -> None:
+    def review(api: ExtensionAPI) -> None:
+        api.register_command("review", lambda arguments: f"reviewing {arguments}", description="looks at changes")
+
+    texts = {"r": "/review $1", "explain": "Explain this to me:"}
+    agent = made("explained", extensions=[aliases(texts), help_command, review])
+
+    assert (await agent.run("/r a.py b.py")).text == "reviewing a.py"
+    assert (await agent.run("/help")).text == "/help    the commands\n/review  looks at changes"
+    assert (await agent.run("/help review")).text == "/review  looks at changes"
+    assert "there is no command /nothing" in (await agent.run("/help nothing")).text
+    await agent.run("/explain x = $HOME")
+    [request] = [r.request for r in agent.model.requests]  # pyright: ignore[reportAttributeAccessIssue]
+    assert request.messages[-1].text == "Explain this to me: x = $HOME"
+
+
+@given(st.text(alphabet="$1ARGUMENTS x\n"), st.text(alphabet="$12ARGUMENTS x"))
+def test_what_was_typed_is_put_in_once_and_not_looked_through(text: str, typed: str) -> None:
+    pieces = text.split("$ARGUMENTS")
+    if "$1" not in text and len(pieces) > 1:
+        assert substituted(text, typed) == typed.join(pieces)
+
+
+def test_other_dollars_stay() -> None:
+    assert substituted("awk '{print $0}' $10 $HOME $2.", "a b") == "awk '{print $0}' a0 $HOME b."
+
+
+@pytest.mark.covers("EXT-16")
+async def test_the_built_in_guardrails_ask_before_what_destroys_much() -> None:
+    lines = ("ls", "rm -rf /", "rm -rf /")
+    person = Person(False, True)
+    agent = made(calls(*lines, name="shell"), "done", extensions=[guardrails], ui=person)
+    await agent.run("go")
+
+    one, two, three = results(agent)
+    assert (one, three) == ("ran ls", "ran rm -rf /")
+    assert two.startswith("Permission denied:")
+    assert [message for _, message in person.asked] == ["rm -rf /", "rm -rf /"]
+
+    alone = made(calls("rm -rf /", name="shell"), "done", extensions=[guardrails])
+    await alone.run("go")
+    assert results(alone)[0].startswith("Permission denied:")
+
+
+@pytest.mark.covers("SEC-16")
+async def test_approvals_transformers_and_rate_limits_are_extensions() -> None:
+    def approvals(api: ExtensionAPI) -> None:
+        @api.on("tool_call")
+        async def ask(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
+            allowed = event.tool_name == "look" or await ctx.ui.confirm(f"{event.tool_name}?")
+            return None if allowed else {"block": "not approved"}
+
+    def transformer(api: ExtensionAPI) -> None:
+        @api.on("tool_result")
+        def shout(event: ToolResultEvent) -> Any:
+            return {"content": str(event.content).upper()}
+
+    def rate_limit(api: ExtensionAPI) -> None:
+        times: list[float] = []
+
+        @api.on("tool_call")
+        def limit(event: ToolCallEvent) -> Any:
+            now = time.monotonic()
+            times[:] = [t for t in times if t > now - 60]
+            if len(times) >= 2:
+                return {"block": "two calls a minute are enough; wait"}
+            times.append(now)
+            return None
+
+    script = Reply("", calls=[Call("shell", {"command": "x"}), *[Call("look", {"key": k}) for k in "abc"]])
+    agent = made(script, "done", extensions=[approvals, transformer, rate_limit])
+    await agent.run("go")
+
+    assert results(agent) == [
+        "Permission denied: not approved",
+        "VALUE OF A",
+        "VALUE OF B",
+        "Permission denied: two calls a minute are enough; wait",
+    ]
+
+
+async def test_a_sub_agents_calls_are_judged_by_the_same_handlers() -> None:
+    heard: list[str] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        api.on("tool_call", lambda e: {"block": "not that"} if e.input.get("key") == "secret" else None)
+        api.on("agent_start", lambda e: heard.append("start"))
+
+    agent = made(
+        Reply("", calls=[Call("spawn", {"task": "find the secret"})]),
+        calls("secret"),
+        "it is hidden",
+        "done",
+        extensions=[extension],
+        subagents=Subagents(),
+    )
+    seen: list[str] = []
+
+    def spawned(hook: Any) -> None:
+        hook.agent.on("tool-results:after", lambda h: seen.append(h.results.tool_results[0].text))
+
+    agent.on("spawn:before", spawned)
+    await agent.run("go")
+
+    assert seen == ["Permission denied: not that"]
+    assert heard == ["start"]
+
+
+async def test_without_extensions_nothing_is_registered() -> None:
+    agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
+    assert agent.extensions is None
+    assert not agent._entrance.needed
+
+
+def test_a_handler_of_input_may_be_a_decorated_function() -> None:
+    kept: list[Any] = []
+
+    def extension(api: ExtensionAPI) -> None:
+        @api.on("input")
+        def handler(event: InputEvent) -> None: ...
+
+        kept.append(handler)
+
+    made(extensions=[extension])
+    assert kept[0].__name__ == "handler"
