@@ -5,8 +5,9 @@ Everything public is exported here and imported on first use, so that ``import m
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
 
 if TYPE_CHECKING:
     from mainspring.errors import (
@@ -174,6 +175,7 @@ if TYPE_CHECKING:
     from mainspring.loop import (
         agent_loop as agent_loop,
     )
+    from mainspring.memory import Memory as Memory
     from mainspring.messages import (
         AgentMessage as AgentMessage,
     )
@@ -231,6 +233,7 @@ if TYPE_CHECKING:
     from mainspring.policies.budgets import (
         ToolBudget as ToolBudget,
     )
+    from mainspring.policies.compaction import Compaction as Compaction
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.permissions import Permissions as Permissions
     from mainspring.policies.thinking import ThinkingDecay as ThinkingDecay
@@ -275,7 +278,8 @@ _HOMES = {
     "ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.budgets": "Budget Ledger ToolBudget",
-    "policies.compaction": "Compactor",
+    "memory": "Memory",
+    "policies.compaction": "Compaction Compactor",
     "policies.permissions": "Permissions",
     "policies.thinking": "ThinkingDecay",
     "presets": "Preset compose_presets",
@@ -285,18 +289,7 @@ _HOMES = {
     "subagents": "AgentDefinition Subagents",
     "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",
 }
-_EXPORTS = {name: f"mainspring.{home}" for home, names in _HOMES.items() for name in names.split()}
-
-__all__ = sorted(_EXPORTS)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    home = _EXPORTS.get(name)
-    if home is None:
-        raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__all__, __getattr__ = exports(__name__, _HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __dir__() -> list[str]:

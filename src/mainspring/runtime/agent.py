@@ -32,6 +32,7 @@ from mainspring.subagents import Child, Inherited, Subagents
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
+    from mainspring.memory import Memory
     from mainspring.policies.permissions import Permissions
     from mainspring.sessions import Session
 
@@ -57,6 +58,7 @@ class Agent(CoreAgent):
         execution: Where tools work: an `ExecutionEnv`, or a folder. Default: the current folder.
         session: Where the conversation is kept. Default: only in memory.
         permissions: What tools may do.
+        memory: What it knows from earlier conversations, and whether it may add to it; see `Memory`.
         subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
         extensions: Functions that extend it, or an `Extensions` with further options.
         callbacks: Functions to tell what it does.
@@ -85,6 +87,7 @@ class Agent(CoreAgent):
         execution: ExecutionEnv | str | None = None,
         session: Session | None = None,
         permissions: Permissions | None = None,
+        memory: Memory | None = None,
         subagents: SubagentsOption | None = None,
         extensions: Extensions | Iterable[Extension] | None = None,
         callbacks: AgentCallbacks | None = None,
@@ -100,6 +103,8 @@ class Agent(CoreAgent):
             installed.append(permissions)
         if session is not None:
             installed.append(session.plug())
+        if memory is not None:
+            installed.append(memory)
         installed += plugs
         spawning = as_plug(subagents)
         if spawning is not None:

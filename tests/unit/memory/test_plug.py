@@ -12,7 +12,7 @@ from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 
 def agent_with(memory: Memory, *replies: Reply) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(*replies)
-    return Agent(model, system="Be kind.", execution=MemoryEnv(), plugs=[memory]), model
+    return Agent(model, system="Be kind.", execution=MemoryEnv(), memory=memory), model
 
 
 @pytest.mark.covers("MEM-02", "SES-21")
