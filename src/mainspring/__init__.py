@@ -289,7 +289,7 @@ _HOMES = {
     "subagents": "AgentDefinition Subagents",
     "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",
 }
-__all__, __getattr__ = exports(__name__, _HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__, __getattr__ = exports(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

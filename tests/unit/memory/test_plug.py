@@ -22,7 +22,7 @@ async def test_what_is_remembered_is_in_the_system_prompt_the_same_in_every_turn
         file.parent.mkdir(parents=True)
         file.write_text(text, encoding="utf-8")
     memory = Memory.of_folder(tmp_path / "p", tmp_path / "home", confirm=lambda note: False)
-    agent, model = agent_with(memory, Reply(calls=[Call("remember", {"note": "x"})]), Reply("done"))
+    agent, model = agent_with(memory, Reply(calls=[Call("remember", {"note": "x"})]), Reply("done"), Reply("yes"))
 
     await agent.run("hello")
     user.write_text("- changed meanwhile", encoding="utf-8")
