@@ -1,0 +1,103 @@
+"""The audit log."""
+
+import json
+import logging
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent
+from mainspring.policies.audit import AuditLog
+from mainspring.policies.permissions import Permissions
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools.builtin import builtin_tools
+from tests.unit.policies.stage import results
+
+KEY = "sk-ant-REDACTED"
+
+
+async def logged(audit: AuditLog, *calls: Call, permissions: Permissions | None = None) -> Agent:
+    env = MemoryEnv({"a.txt": f"key {KEY}"}, run=lambda command: "ran")
+    agent = Agent(
+        ScriptedModel(list(calls), "done"), tools=builtin_tools(), execution=env, plugs=[audit], permissions=permissions
+    )
+    await agent.run("go")
+    return agent
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+CALLS = (
+    Call("read_file", {"path": "a.txt"}, id="r"),
+    Call("shell", {"command": f"echo {KEY}"}, id="s"),
+    Call("nothing", {}, id="n"),
+)
+
+
+@pytest.mark.covers("SEC-07")
+async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "deep" / "audit.jsonl", now=lambda: datetime(2026, 1, 2, tzinfo=UTC))
+    permissions = Permissions(deny=["shell(echo *)"], on_decision=audit.decided)
+
+    await logged(audit, *CALLS, permissions=permissions)
+
+    found = lines(audit.path)
+    decisions = {line["call"]: line for line in found if line["event"] == "decision"}
+    outcomes = {line["call"]: line for line in found if line["event"] == "result"}
+    assert {call: d["outcome"] for call, d in decisions.items()} == {"r": "allow", "s": "deny", "n": "allow"}
+    assert "shell(echo *)" in decisions["s"]["rule"]
+    assert {call: r["code"] for call, r in outcomes.items()} == {"r": "", "s": "PERMISSION_DENIED", "n": "NOT_FOUND"}
+    assert outcomes["r"]["input"] == {"path": "a.txt"}
+    assert found[0]["time"] == "2026-01-02T00:00:00+00:00"
+
+
+@pytest.mark.covers("SEC-07", "BYD-19")
+async def test_secrets_are_masked_and_the_file_is_private(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+
+    await logged(audit, *CALLS)
+
+    assert KEY not in audit.path.read_text()
+    assert "[redacted]" in audit.path.read_text()
+    assert stat.S_IMODE(audit.path.stat().st_mode) == 0o600
+    assert len([line for line in lines(audit.path) if line["event"] == "decision"]) == 3
+
+
+@pytest.mark.covers("SEC-07")
+async def test_a_person_who_says_no_is_in_it(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    permissions = Permissions(on_permission_request=lambda request: False, on_decision=audit.decided)
+
+    await logged(audit, Call("shell", {"command": "make"}, id="s"), permissions=permissions)
+
+    assert [line["outcome"] for line in lines(audit.path) if line["event"] == "decision"] == ["deny"]
+
+
+async def test_it_does_not_grow_without_end(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl", max_bytes=2000)
+
+    for _ in range(10):
+        await logged(audit, CALLS[0])
+
+    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(tmp_path)}
+    assert sorted(sizes) == ["audit.jsonl", "audit.jsonl.1"]
+    assert max(sizes.values()) <= 2000
+
+
+@pytest.mark.covers("SEC-07")
+async def test_a_full_disk_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    audit = AuditLog(Path("/dev/full"))
+    blocked = AuditLog(tmp_path)
+
+    with caplog.at_level(logging.WARNING, "mainspring"):
+        for log in (audit, blocked):
+            agent = await logged(log, CALLS[0])
+            assert not results(agent.messages)[0].is_error
+
+    assert len([r for r in caplog.records if "audit log" in r.getMessage()]) == 2

@@ -1,0 +1,156 @@
+"""How often tools may be called in a while; and that a policy beats caches and substitutes."""
+
+import pytest
+
+from mainspring import Agent, Behavior, tool
+from mainspring.errors import ConfigError
+from mainspring.events import ToolGate, ToolPermit
+from mainspring.policies.ratelimit import RateLimit
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools import ToolResult
+from tests.unit.policies.stage import results, texts
+
+
+@tool
+def lookup(word: str) -> str:
+    """Look a word up.
+
+    Args:
+        word: The word.
+    """
+    return f"found {word}"
+
+
+def looking(count: int) -> list[Call]:
+    return [Call("lookup", {"word": f"w{i}"}, id=f"c{i}") for i in range(count)]
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.covers("SEC-10")
+async def test_calls_beyond_are_refused_until_there_is_room() -> None:
+    clock = Clock()
+    agent = Agent(
+        ScriptedModel(looking(3), "done", looking(3), "done"),
+        tools=[lookup],
+        execution=MemoryEnv({}),
+        plugs=[RateLimit({"lookup": 2}, per=10, clock=clock)],
+    )
+    await agent.run("go")
+    clock.now = 10.5
+    await agent.run("again")
+
+    found = results(agent.messages)
+    assert [b.is_error for b in found] == [False, False, True, False, False, True]
+    assert found[2].details == {"code": "RATE_LIMITED"}
+    assert "room in 10.0s" in found[2].text
+
+
+async def test_each_entry_counts_by_itself() -> None:
+    agent = Agent(
+        ScriptedModel(looking(3), "done"),
+        tools=[lookup],
+        execution=MemoryEnv({}),
+        plugs=[RateLimit({"look*": 2, "*": 10, "other": 1})],
+    )
+    await agent.run("go")
+
+    assert [b.is_error for b in results(agent.messages)] == [False, False, True]
+
+
+@pytest.mark.covers("SEC-10")
+async def test_sub_agents_count_together() -> None:
+    limit = RateLimit({"lookup": 2})
+    agent = Agent(
+        ScriptedModel(looking(1), [Call("spawn", {"task": "look"})], looking(3), "child", "done"),
+        tools=[lookup],
+        execution=MemoryEnv({}),
+        plugs=[limit],
+        subagents=True,
+    )
+    refused: list[str] = []
+    limit_gate = limit.gate
+
+    def gate(hook: ToolGate) -> None:
+        limit_gate(hook)
+        if hook.result is not None:
+            refused.append(hook.name)
+
+    limit.gate = gate
+    await agent.run("go")
+
+    assert refused == ["lookup", "lookup"]
+
+
+def test_limits_have_to_be_above_zero() -> None:
+    with pytest.raises(ConfigError):
+        RateLimit({"a": 0})
+    with pytest.raises(ConfigError):
+        RateLimit({"a": 1}, per=0)
+
+
+@pytest.mark.parametrize("order", [-500, 500])
+@pytest.mark.covers("SEC-09")
+async def test_a_policy_beats_a_substitute_whoever_comes_first(order: int) -> None:
+    def substitute(hook: ToolGate) -> None:
+        hook.result = ToolResult(output="cached")
+
+    def policy(hook: ToolGate) -> None:
+        hook.block = "not today"
+
+    agent = Agent(ScriptedModel(looking(1), "done"), tools=[lookup], execution=MemoryEnv({}))
+    agent.on(ToolGate, substitute)
+    agent.on(ToolGate, policy, order=order)
+    await agent.run("go")
+
+    assert texts(agent.messages) == ["Blocked: not today"]
+
+
+@pytest.mark.covers("SEC-09")
+async def test_a_policy_beats_the_cache_of_repeated_calls() -> None:
+    blocked = False
+
+    def policy(hook: ToolGate) -> None:
+        if blocked:
+            hook.block = "not any more"
+
+    agent = Agent(
+        ScriptedModel(looking(1), "done", looking(1), "done"),
+        tools=[lookup],
+        execution=MemoryEnv({}),
+        behavior=Behavior(dedup_tools={"lookup": lambda arguments: arguments["word"]}),
+    )
+    agent.on(ToolGate, policy)
+    await agent.run("go")
+    blocked = True
+    await agent.run("again")
+
+    assert texts(agent.messages) == ["found w0", "Blocked: not any more"]
+
+
+@pytest.mark.covers("SEC-16")
+async def test_approvals_transformers_and_limits_are_plugs() -> None:
+    class Mine:
+        """What an extension might put in."""
+
+        def install(self, agent: object) -> None:
+            assert isinstance(agent, Agent)
+            agent.on(ToolPermit, lambda hook: hook.deny("ask first") if hook.input["word"] == "w1" else None)
+
+        def for_child(self) -> None:
+            return None
+
+    agent = Agent(
+        ScriptedModel(looking(3), "done"), tools=[lookup], execution=MemoryEnv({}), plugs=[Mine(), RateLimit({"*": 2})]
+    )
+    await agent.run("go")
+
+    assert [b.is_error for b in results(agent.messages)] == [False, True, True]
