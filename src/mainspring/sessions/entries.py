@@ -190,16 +190,38 @@ class Kept(Struct, frozen=True, tag_field="kind", tag="kept", rename="camel"):
     entry: str
 
 
+class Before(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a reader needs to know of all that lies before a compaction, so that it need not be read.
+
+    Attributes:
+        entries: How many entries there are.
+        damaged: How many lines cannot be read.
+        labels: Names of entries and of the session, by id.
+        model: The model that was chosen last on this path.
+        run: The run that has begun on this path and not ended.
+        ended: The last run on this path that ended.
+    """
+
+    entries: int = 0
+    damaged: int = 0
+    labels: dict[str, str] = {}
+    model: str = ""
+    run: RunStartEntry | None = None
+    ended: RunEndEntry | None = None
+
+
 class CompactionEntry(_Entry, frozen=True, kw_only=True, tag="compaction", eq=False):
     """The history became another, usually a shorter one. The entries before it stay as they are.
 
     Attributes:
         history: The new history: messages, and references to those that stayed.
         reason: Why.
+        before: What lies before it, in short.
     """
 
     history: tuple[Kept | Message | CustomMessage, ...]
     reason: str = ""
+    before: Before | None = None
 
 
 class BranchEntry(_Entry, frozen=True, kw_only=True, tag="branch", eq=False):

@@ -14,7 +14,9 @@ from msgspec import Struct, field
 from mainspring.errors import SessionError
 from mainspring.messages import Message, utc_now
 from mainspring.sessions.entries import (
+    Before,
     BranchEntry,
+    CompactionEntry,
     CustomEntry,
     Entry,
     LabelEntry,
@@ -26,6 +28,7 @@ from mainspring.sessions.entries import (
 )
 from mainspring.sessions.history import History, OpenCalls
 from mainspring.sessions.load import Line, Tree, history_at, mend, read_path, read_tree
+from mainspring.sessions.recent import read_recent
 from mainspring.sessions.repair import missing_results
 from mainspring.sessions.secrets import SecretFilter
 from mainspring.sessions.store import Problem, Row, SessionLog
@@ -75,6 +78,7 @@ class Journal:
         log: Where the lines go.
         wanted: Whether what is recorded and not stored yet matters even if no message follows.
         agents: Who has its conversation here.
+        unread: How many entries were not read, because they lie before the last compaction.
     """
 
     def __init__(self, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -84,9 +88,11 @@ class Journal:
         self.leaf: str | None = None
         self.problems: list[Problem] = []
         self.wanted = False
+        self.unread = 0
         self.agents: WeakSet[CoreAgent] = WeakSet()
         self._options = options
         self._labels: dict[str, str] = {}
+        self._entries = self._damaged = 0
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._waiting: list[bytes] = []
@@ -100,16 +106,22 @@ class Journal:
         if lines:
             self._restore(read_tree(self.view()))
 
-    def resume(self, tree: Tree) -> bool:
+    def resume(self) -> bool:
         """Take up a stored session. Calls that a stopped program left get their results with the next write.
-
-        Args:
-            tree: What `read_tree` gave for the log.
 
         Returns:
             Whether the process of the last run was killed.
+
+        Raises:
+            SessionError: If it is none.
+            OSError: If it cannot be read.
         """
-        self._restore(tree)
+        recent = read_recent(self.log)
+        if recent is None:
+            self._restore(read_tree(self.log))
+        else:
+            self.unread, self._damaged = recent.unread, recent.damaged
+            self._restore(recent.tree, recent.history)
         return self.history.run is not None
 
     def tell(self, problem: Problem) -> None:
@@ -130,6 +142,9 @@ class Journal:
         self._count += 1
         id = f"{self._prefix}-{self._count:x}"
         fields.setdefault("timestamp", joined.timestamp if joined else self._options.clock())
+        if kind is CompactionEntry:
+            fields["before"] = self._before()
+        self._entries += 1
         entry = kind(id=id, parent=self.leaf, **fields)
         self._waiting.append(self._encoded(entry))
         self.history.apply(entry, joined)
@@ -160,6 +175,7 @@ class Journal:
         if self.leaf != entry.id or not self._waiting:
             return False
         self._waiting.pop()
+        self._entries -= 1
         self.leaf = entry.parent
         return True
 
@@ -227,10 +243,24 @@ class Journal:
         left, self.leaf, self.history = self.leaf, to, history
         return self.record(BranchEntry, left=left or "", label=label)
 
-    def _restore(self, tree: Tree) -> None:
+    def _before(self) -> Before:
+        """What is stored so far, in short."""
+        history = self.history
+        return Before(
+            entries=self._entries,
+            damaged=self._damaged,
+            labels=dict(self._labels),
+            model=history.model,
+            run=history.run,
+            ended=history.ended,
+        )
+
+    def _restore(self, tree: Tree, history: History | None = None) -> None:
         self.leaf = tree.leaf
-        self.history = history_at(tree, self.view(), tree.leaf)
+        self.history = history or history_at(tree, self.view(), tree.leaf)
         self._labels = tree.labels
+        self._entries = self.unread + len(tree.nodes)
+        self._damaged += len(tree.damaged)
         for calls in list(self.history.open.values()):
             if calls.reasons is None or calls.at < len(self.history.messages):
                 self._close_calls(calls)
@@ -262,6 +292,11 @@ class _View:
 
     def append(self, lines: object, *, sync: bool = False) -> None:
         raise OSError("this is for reading only")
+
+    def back(self) -> Iterator[Row]:
+        for i in range(len(self._lines), 0, -1):
+            yield Row(0, -i, self._lines[i - 1])
+        yield from self._log.back()
 
     def rows(self) -> Iterator[Row]:
         number = 0

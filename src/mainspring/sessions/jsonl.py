@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mainspring.errors import SessionError
+from mainspring.sessions.backwards import lines_back
 from mainspring.sessions.entries import VERSION, SessionEntry
 from mainspring.sessions.listing import head_of, last_writer, session_info
 from mainspring.sessions.lock import LockState, lock
@@ -171,6 +172,16 @@ class JsonlLog:
                 if data:
                     yield Row(number, position, data, line.endswith(b"\n"))
                 position += len(line)
+
+    def back(self) -> Iterator[Row]:
+        """All lines, newest first, a block at a time."""
+        if self._fd is None:
+            return
+        with self._path.open("rb") as file:
+            for position, line in lines_back(file):
+                data = line.rstrip(b"\r\n")
+                if data:
+                    yield Row(0, position, data, line.endswith(b"\n"))
 
     def read(self, position: int) -> bytes:
         """The line at a position."""

@@ -84,13 +84,18 @@ def read_tree(log: SessionLog) -> Tree:
         OSError: If it cannot be read.
     """
     rows = iter(log.rows())
-    tree = Tree(_header(log, next(rows, None)))
+    tree = Tree(header_of(log, next(rows, None)))
     for row in rows:
         _take(tree, row)
     return tree
 
 
-def _header(log: SessionLog, row: Row | None) -> SessionEntry:
+def header_of(log: SessionLog, row: Row | None) -> SessionEntry:
+    """The header of a session, from its first row.
+
+    Raises:
+        SessionError: If it is none.
+    """
     try:
         entry = decode_entry(row.data) if row else None
     except UNREADABLE:
@@ -176,9 +181,9 @@ def relevant(tree: Tree, log: SessionLog, nodes: list[Node]) -> list[Node]:
     return [n for n in nodes[:last] if n.id in kept or n.kind in _STATE] + nodes[last:]
 
 
-def fold(tree: Tree, lines: Iterable[Line]) -> History:
-    """What the entries of a path add up to."""
-    history = History()
+def fold(tree: Tree, lines: Iterable[Line], history: History | None = None) -> History:
+    """What the entries of a path add up to, on top of what is known already."""
+    history = history or History()
     for line in lines:
         if line.entry is not None:
             history.apply(line.entry)

@@ -66,6 +66,11 @@ class MemoryLog:
         for i, line in enumerate(self._kept.lines):
             yield Row(i + 1, i, line)
 
+    def back(self) -> Iterator[Row]:
+        """All lines, newest first."""
+        for i in range(len(self._kept.lines) - 1, -1, -1):
+            yield Row(i + 1, i, self._kept.lines[i])
+
     def read(self, position: int) -> bytes:
         """The line at a position."""
         return self._kept.lines[position]

@@ -24,7 +24,7 @@ from mainspring.sessions.entries import (
 )
 from mainspring.sessions.journal import Journal, SessionOptions
 from mainspring.sessions.jsonl import JsonlStore
-from mainspring.sessions.load import read_tree
+from mainspring.sessions.load import header_of
 from mainspring.sessions.memory import MemoryStore
 from mainspring.sessions.places import new_session_id, resolved, user_folder
 from mainspring.sessions.plug import SessionPlug
@@ -49,6 +49,8 @@ class Session(AbstractContextManager["Session"]):
         store: Where it is kept.
         journal: Writes its entries.
         blobs: Contents of files from before tools changed them.
+        unread: How many entries were not read when it was opened, since they lie before its last compaction. Nothing of the
+            history is missing; `entries`, `branch` and exports read them.
         closing: Called when it is closed, before what is left is stored.
     """
 
@@ -61,6 +63,7 @@ class Session(AbstractContextManager["Session"]):
         self.place = log.place
         self.problems: list[Problem] = self.journal.problems
         self.interrupted = False
+        self.unread = 0
         self.closing: list[Callable[[], None]] = []
         self._options = options
 
@@ -126,9 +129,9 @@ class Session(AbstractContextManager["Session"]):
         store = store_of(home)
         log = store.open(os.fspath(name), write=write)
         try:
-            tree = read_tree(log)
-            session = cls(store, log, tree.header, options)
-            session.interrupted = session.journal.resume(tree)
+            session = cls(store, log, header_of(log, next(iter(log.rows()), None)), options)
+            session.interrupted = session.journal.resume()
+            session.unread = session.journal.unread
         except OSError as error:
             log.close()
             raise SessionError(f"{log.place} cannot be read: {error.strerror or error}") from error

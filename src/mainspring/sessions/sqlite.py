@@ -40,6 +40,7 @@ _LAYOUT = 1
 _BUSY_SECONDS = 5.0
 _PREVIEW = 80
 _PAGE = 500
+_LAST = (1 << 63) - 1
 _MARKS = f"PRAGMA application_id = {MAGIC}; PRAGMA user_version = {_LAYOUT};"
 _TABLES = """
 CREATE TABLE sessions (
@@ -135,6 +136,16 @@ class SqliteLog:
                 yield Row(number, position, data)
             if len(page) < _PAGE:
                 return
+
+    def back(self) -> Iterator[Row]:
+        """All lines, newest first, a page at a time."""
+        if not self._exists:
+            return
+        query = "SELECT position, data FROM lines WHERE session = ? AND position < ? ORDER BY position DESC LIMIT ?"
+        position = _LAST
+        while page := self._query(query, (self._header.id, position, _PAGE)):
+            for position, data in page:
+                yield Row(0, position, data)
 
     def read(self, position: int) -> bytes:
         """The line at a position."""

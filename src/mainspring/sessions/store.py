@@ -41,7 +41,7 @@ class Row(Struct, frozen=True):
     """A line as it is stored.
 
     Attributes:
-        number: Counted from 1.
+        number: Counted from 1; 0 where that is not known.
         position: Where it is, for `SessionLog.read`.
         data: The line, without its end.
         complete: Whether it has an end; the last line of a stopped program may not.
@@ -120,8 +120,12 @@ class SessionLog(Protocol):
         """All lines, oldest first, while they are read."""
         ...
 
+    def back(self) -> Iterator[Row]:
+        """All lines, newest first, while they are read; the header is the last one."""
+        ...
+
     def read(self, position: int) -> bytes:
-        """The line at a position that `rows` gave."""
+        """The line at a position that `rows` or `back` gave."""
         ...
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import JsonlStore, Session, SessionPlug
 from mainspring.sessions.load import fold, history_at, read_path, read_tree
+from mainspring.sessions.recent import read_recent
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
 from mainspring.testing import MemoryEnv, ScriptedModel
 from tests.unit.sessions.stage import QUICK, check_paired, encoded
@@ -252,6 +253,13 @@ def check_shortcut(path: Path) -> None:
     assert encoded(short.messages) == encoded(full.messages)
     assert (short.refs, list(short.open), short.model) == (full.refs, list(full.open), full.model)
     assert [r and r.id for r in (short.run, short.ended)] == [r and r.id for r in (full.run, full.ended)]
+    recent = read_recent(log)
+    if recent is not None and not tree.problems:
+        fast = recent.history
+        assert encoded(fast.messages) == encoded(full.messages)
+        assert (fast.refs, list(fast.open), fast.model) == (full.refs, list(full.open), full.model)
+        assert [r and r.id for r in (fast.run, fast.ended)] == [r and r.id for r in (full.run, full.ended)]
+        assert (recent.tree.leaf, recent.tree.labels) == (tree.leaf, tree.labels)
     log.close()
 
 

@@ -49,6 +49,9 @@ class Disk:
     def rows(self) -> Iterator[Row]:
         return iter(())
 
+    def back(self) -> Iterator[Row]:
+        return iter(())
+
     def read(self, position: int) -> bytes:
         return self.lines[position]
 
