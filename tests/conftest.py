@@ -9,7 +9,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-pytest_plugins = ["pytester", "tests.requirements_plugin"]
+pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.containers"]
 
 # A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -3,30 +3,35 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mainspring.env import ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
+from mainspring.env.container import DockerEnv
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider
 from mainspring.events import CancelToken
+from tests.containers import IMAGE
 
 pytestmark = [pytest.mark.usefixtures("no_blocking"), pytest.mark.covers("EXE-01", "TST-04")]
 
+Fixture = Callable[[str], Any]
 
-def local(folder: Path) -> ExecutionEnv:
+
+def local(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return LocalEnv(folder, home=str(folder / "home"))
 
 
-def memory(folder: Path) -> ExecutionEnv:
+def memory(folder: Path, fixture: Fixture) -> ExecutionEnv:
     answers = {"printf hello": "hello", "printf '%s' a b": "ab"}
     return MemoryEnv(cwd=str(folder), home=str(folder / "home"), run=answers)
 
 
-def bubblewrap(folder: Path) -> ExecutionEnv:
+def bubblewrap(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return sandbox(folder, Bubblewrap())
 
 
-def landlock(folder: Path) -> ExecutionEnv:
+def landlock(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return sandbox(folder, Landlock())
 
 
@@ -36,12 +41,20 @@ def sandbox(folder: Path, provider: SandboxProvider) -> ExecutionEnv:
     return SandboxEnv(folder, provider=provider, home=str(folder / "home"))
 
 
-ENVIRONMENTS: list[Callable[[Path], ExecutionEnv]] = [local, memory, bubblewrap, landlock]
+def docker(folder: Path, fixture: Fixture) -> ExecutionEnv:
+    return DockerEnv("any", folder, engine=fixture("fake_docker"), home=str(folder / "home"))
+
+
+def podman(folder: Path, fixture: Fixture) -> ExecutionEnv:
+    return DockerEnv(IMAGE, folder, engine=fixture("podman"), home=str(folder / "home"))
+
+
+ENVIRONMENTS: list[Callable[[Path, Fixture], ExecutionEnv]] = [local, memory, bubblewrap, landlock, docker, podman]
 
 
 @pytest.fixture(params=ENVIRONMENTS, ids=lambda make: make.__name__)
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> ExecutionEnv:
-    return request.param(tmp_path)
+    return request.param(tmp_path, request.getfixturevalue)
 
 
 @pytest.fixture
@@ -218,7 +231,8 @@ async def test_a_program_runs(env: ExecutionEnv) -> None:
 async def test_an_unknown_command_is_127(env: ExecutionEnv) -> None:
     result = await env.run("no-such-command-here --flag", limits=OutputLimits(head=100, tail=100))
     assert result.exit_code == 127
-    assert "no-such-command-here: command not found" in result.stderr.text
+    assert "no-such-command-here: " in result.stderr.text
+    assert "not found" in result.stderr.text
 
 
 async def test_a_program_that_is_nowhere_is_not_found(env: ExecutionEnv) -> None:

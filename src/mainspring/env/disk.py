@@ -48,8 +48,14 @@ def real_path(path: str, cwd: str, home: str) -> str:
 def stat_file(path: str) -> FileStat:
     """See `ExecutionEnv.stat`."""
     found = os.stat(path)
-    kind = _KINDS.get(modes.S_IFMT(found.st_mode), "other")
-    return FileStat(path, kind, found.st_size, found.st_mtime_ns, modes.S_IMODE(found.st_mode), found.st_nlink)
+    return FileStat(
+        path,
+        kind_of_mode(found.st_mode),
+        found.st_size,
+        found.st_mtime_ns,
+        modes.S_IMODE(found.st_mode),
+        found.st_nlink,
+    )
 
 
 _TRAPS = re.compile(
@@ -70,8 +76,7 @@ def read_file(path: str, offset: int, limit: int | None) -> bytes:
         if modes.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not modes.S_ISREG(mode):
-            kind = _KINDS.get(modes.S_IFMT(mode), "other")
-            raise OSError(errno.EINVAL, f"it is no regular file but a {kind}", path)
+            raise OSError(errno.EINVAL, f"it is no regular file but a {kind_of_mode(mode)}", path)
         if offset:
             file.seek(offset)
         if limit is None:
@@ -176,6 +181,11 @@ def list_folder(path: str) -> list[DirEntry]:
         return sorted((DirEntry(entry.name, kind_of(entry)) for entry in found), key=lambda e: e.name)
 
 
+def kind_of_mode(mode: int) -> FileKind:
+    """The kind that a file's mode tells."""
+    return _KINDS.get(modes.S_IFMT(mode), "other")
+
+
 def kind_of(entry: os.DirEntry[str]) -> FileKind:
     """The kind of a name in a folder, links not followed."""
     try:
@@ -185,7 +195,7 @@ def kind_of(entry: os.DirEntry[str]) -> FileKind:
             return "directory"
         if entry.is_file(follow_symlinks=False):
             return "file"
-        return _KINDS.get(modes.S_IFMT(entry.stat(follow_symlinks=False).st_mode), "other")
+        return kind_of_mode(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return "other"
 

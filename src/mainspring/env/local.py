@@ -205,9 +205,13 @@ class LocalEnv:
             return [shell, "-c", wrapper], code + b"\0" + (stdin or b"")
         if len(code) < _LONGEST_ARGUMENT:
             return [shell, "-c", script], stdin
-        path = await asyncio.to_thread(self._spools.new_path)
-        await asyncio.to_thread(disk.write_file, path, code, False)
-        return [shell, path], stdin
+        return [shell, await asyncio.to_thread(self._script_file, code)], stdin
+
+    def _script_file(self, code: bytes) -> str:
+        """Write a script where the shell finds it. Blocking."""
+        path = self._spools.new_path()
+        disk.write_file(path, code, False)
+        return path
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None

@@ -1,0 +1,138 @@
+"""One container: started when it is first needed, gone when its environment closes or this program ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from mainspring.env.container.engine import call, last_line
+from mainspring.env.families import MARK
+
+START_SECONDS = 600.0
+"""How long a start may take; the image may have to be fetched."""
+END_SECONDS = 5.0
+"""How long the container may take to end by itself before it is removed by force."""
+
+_LIFE = 'exec 3<&0; echo ready; cat <&3 >/dev/null & wait "$!"; exit 0'
+"""What the container does: it lives as long as somebody holds its input, and takes care of orphans meanwhile."""
+
+
+class Container:
+    """A container of an image. Its methods block and may be called from any thread.
+
+    Args:
+        engine: The program: docker or podman, or one that takes the same arguments.
+        image: The image; it needs a shell and the usual small programs.
+        arguments: Arguments of ``run``, between the name and the image.
+    """
+
+    def __init__(self, engine: str, image: str, arguments: Sequence[str]) -> None:
+        self.name = f"mainspring-{secrets.token_hex(6)}"
+        self.engine = engine
+        self.image = image
+        self._arguments = tuple(arguments)
+        self._client: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started."""
+        return self._client is not None
+
+    def start(self) -> None:
+        """Start it, unless it runs already.
+
+        Raises:
+            OSError: If it cannot be started; the text has the engine's reason.
+        """
+        with self._lock:
+            if self._client is None or self._client.poll() is not None:
+                self._client = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = [self.engine, "run", "--rm", "-i", "--name", self.name, *self._arguments]
+        command += ["--entrypoint", "sh", self.image, "-c", _LIFE]
+        with tempfile.TemporaryFile() as said:
+            client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+            limit = threading.Timer(START_SECONDS, client.kill)
+            limit.daemon = True
+            limit.start()
+            try:
+                ready = client.stdout is not None and client.stdout.readline() == b"ready\n"
+            finally:
+                limit.cancel()
+            if not ready:
+                _end(client)
+                raise OSError(errno.EIO, f"the container of {self.image} did not start: {_said(said)}", self.engine)
+        weakref.finalize(self, _end, client)
+        return client
+
+    def command(self, command: Sequence[str], cwd: str, variables: Mapping[str, str]) -> list[str]:
+        """The program and arguments that run a command in it. Values of variables stay out of process listings where they can.
+
+        Args:
+            command: The command.
+            cwd: The folder in the container.
+            variables: Variables of the command; this process has to pass them on.
+        """
+        given = [part for name in variables for part in ("-e", _variable(name, variables[name]))]
+        return [self.engine, "exec", "-i", "-w", cwd, *given, self.name, *command]
+
+    def script(self, script: str, *arguments: str, data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+        """Run a script of ``sh`` in it.
+
+        Raises:
+            OSError: If the container cannot be started.
+        """
+        self.start()
+        return call([self.engine, "exec", "-i", self.name, "sh", "-c", script, "sh", *arguments], data=data)
+
+    def remove(self) -> None:
+        """End it with everything in it."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is None:
+            return
+        if not _end(client):
+            call([self.engine, "rm", "-f", self.name], seconds=END_SECONDS * 4)
+
+    def kill(self) -> None:
+        """Let go of it at once; it ends by itself."""
+        client = self._client
+        if client is not None:
+            client.kill()
+
+
+def _variable(name: str, value: str) -> str:
+    """Names alone are taken from the client's variables, except for those that mean something to the client itself."""
+    return f"{name}={value}" if name in os.environ or name == MARK else name
+
+
+def _end(client: subprocess.Popen[bytes]) -> bool:
+    """Let go of the container's input; whether it ended by that."""
+    with contextlib.suppress(OSError):
+        if client.stdin is not None:
+            client.stdin.close()
+    try:
+        client.wait(END_SECONDS)
+        ended = True
+    except subprocess.TimeoutExpired:
+        client.kill()
+        client.wait()
+        ended = False
+    if client.stdout is not None:
+        client.stdout.close()
+    return ended
+
+
+def _said(file: IO[bytes]) -> str:
+    file.seek(0)
+    return last_line(file.read()) or "it gave no reason"

@@ -1,0 +1,161 @@
+"""`DockerEnv`: the project in a container, which has its own programs and its own system."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mainspring.env.container.container import Container
+from mainspring.env.container.engine import find_engine
+from mainspring.env.container.files import ContainerFiles
+from mainspring.env.families import MARK
+from mainspring.env.local import Launch, LocalEnv
+from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
+from mainspring.events import CancelToken
+
+_END = (
+    'each() { for p in /proc/[0-9]*; do tr "\\0" "\\n" <"$p/environ" 2>/dev/null | grep -qx "$1" && '
+    '{ [ -z "$2" ] && return 0; kill -s "$2" "${p#/proc/}" 2>/dev/null; }; done; [ -n "$2" ]; }; '
+    'each "$1" TERM; i=0; while [ $i -lt 20 ] && each "$1" ""; do sleep 0.1; i=$((i+1)); done; each "$1" KILL'
+)
+"""Ends every process that carries a mark: asks first, forces after two seconds."""
+
+
+class DockerEnv(LocalEnv):
+    """Files and programs of a container, through the command line of docker or podman. An `ExecutionEnv`.
+
+    The container is made when something is first run in it, and removed when the environment closes; it ends by itself when
+    this program is killed. The project's folder is mounted under its own path, so that names are the same on both sides.
+    Programs get none of this machine's variables.
+
+    The project's files are shared with this machine, and with every other container or program that uses the folder: `lock`
+    holds only for this environment, so two that write the same file at the same time overwrite each other. Give agents that
+    work at the same time folders of their own, or one environment for both.
+
+    Args:
+        image: The image. It needs ``sh`` and the usual small programs, as nearly every image has; busybox is enough.
+        cwd: The project folder on this machine.
+        engine: ``docker`` or ``podman``, or a program that takes the same arguments; the first that works if not given.
+        network: Whether programs and `fetch` reach the network.
+        home: What ``~`` stands for in the container.
+        arguments: Further arguments of ``docker run``, as in ``("--memory", "2g")``.
+        **options: Further options of `LocalEnv`. ``max_processes`` is a limit of the whole container.
+
+    Raises:
+        ConfigError: If neither docker nor podman works here.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        cwd: str | os.PathLike[str] = ".",
+        *,
+        engine: str | None = None,
+        network: bool = False,
+        home: str = "/root",
+        arguments: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        program = find_engine(engine)
+        most = options.pop("max_processes", None)
+        super().__init__(cwd, home=home, **options)
+        self._network = network
+        own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
+        own += [] if network else ["--network", "none"]
+        own += [] if most is None else ["--pids-limit", str(most)]
+        self._container = Container(program, image, (*own, *arguments))
+        self._files = ContainerFiles(self._cwd, home, self._container)
+        self._programs: dict[str, str | None] = {}
+
+    @property
+    def container(self) -> str | None:
+        """The container's name; ``None`` while there is none."""
+        return self._container.name if self._container.running else None
+
+    async def find_program(self, name: str) -> str | None:
+        """Where a program is in the container."""
+        if name not in self._programs:
+            found = await asyncio.to_thread(self._container.script, 'command -v "$1"', name)
+            self._programs[name] = os.fsdecode(found.stdout).strip() or None if found.returncode == 0 else None
+        return self._programs[name]
+
+    async def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[Stream, bytes], object] | None = None,
+        signal: CancelToken | None = None,
+        limits: OutputLimits = DEFAULT_LIMITS,
+    ) -> ProcessResult:
+        """Run a program or a script. See `ExecutionEnv.run`.
+
+        What it leaves behind runs on until the environment closes; it is not told as ``survivors``.
+        """
+        mark = secrets.token_hex(8)
+        ended = False
+        try:
+            result = await super().run(
+                command,
+                cwd=cwd,
+                env={**(env or {}), MARK: mark},
+                timeout=timeout,
+                stdin=stdin,
+                on_output=on_output,
+                signal=signal,
+                limits=limits,
+            )
+            ended = not (result.timed_out or result.cancelled or result.overflowed)
+            return result
+        finally:
+            if not ended and self._container.running:
+                await asyncio.shield(asyncio.to_thread(self._container.script, _END, f"{MARK}={mark}"))
+
+    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
+        """Ask a web server, from this machine. See `ExecutionEnv.fetch`; refused where the network is closed."""
+        if not self._network:
+            raise PermissionError(13, "the container has no network", url)
+        return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
+
+    def kill_all(self) -> None:
+        """Let go of the container; it ends by itself with everything in it."""
+        super().kill_all()
+        self._container.kill()
+
+    async def aclose(self) -> None:
+        """Remove the container and private files."""
+        await super().aclose()
+        await asyncio.to_thread(self._container.remove)
+
+    async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> Launch:
+        await asyncio.to_thread(self._container.start)
+        inside = {**given, **self.variables}
+        arguments = self._container.command(command, folder, inside)
+        return Launch(arguments, self._cwd, {**os.environ, **{k: v for k, v in inside.items() if k not in os.environ}})
+
+    def _script_file(self, code: bytes) -> str:
+        path = f"/tmp/mainspring-script-{secrets.token_hex(4)}"
+        self._files.write(path, code, True)
+        return path
+
+
+def _mount(folder: str) -> str:
+    """The mount of a folder under its own path; its name may hold what separates the parts."""
+    quoted = folder.replace('"', '""')
+    return f'type=bind,"source={quoted}","target={quoted}"'
+
+
+def _user(program: str) -> tuple[str, ...]:
+    """Whose files new ones are: the user's of this machine."""
+    if sys.platform != "linux" or os.getuid() == 0:
+        return ()
+    if "podman" in program:
+        return ("--userns", "keep-id")
+    return ("--user", f"{os.getuid()}:{os.getgid()}")

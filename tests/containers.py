@@ -1,0 +1,92 @@
+"""Engines for containers in tests: podman where it is installed, and a docker that contains nothing."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+IMAGE = "localhost/mainspring-test:1"
+"""An image with nothing but busybox."""
+
+FAKE = r"""#!/bin/sh
+# Takes the arguments of docker and runs everything here.
+case $1 in
+    version) [ "$FAKE_DOCKER_IS_DOWN" ] && { echo "Cannot connect to the Docker daemon" >&2; exit 1; }; echo 1.0 ;;
+    run)
+        echo "$*" >>"$0.log"
+        while [ "$1" != --entrypoint ]; do shift; done
+        [ "$3" = missing ] && { echo "No such image: missing" >&2; exit 125; }
+        program=$2; shift 3; exec "$program" "$@" ;;
+    exec)
+        shift
+        while :; do
+            case $1 in
+                -i) shift ;;
+                -w) cd "$2" || exit 126; shift 2 ;;
+                -e) case $2 in *=*) export "$2" ;; esac; shift 2 ;;
+                *) break ;;
+            esac
+        done
+        shift; exec "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake_docker(tmp_path: Path) -> str:
+    """A program that takes docker's arguments and has no engine."""
+    folder = tmp_path.parent / f"{tmp_path.name}-engine"
+    folder.mkdir(exist_ok=True)
+    program = folder / "docker"
+    program.write_text(FAKE)
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Podman with a storage of its own that holds `IMAGE`; skips where it cannot run a container."""
+    program, busybox = shutil.which("podman"), shutil.which("busybox")
+    if program is None or busybox is None:
+        pytest.skip("needs podman and busybox-static")
+    folder = tmp_path_factory.mktemp("podman")
+    # What a small virtual machine may refuse: high limits, and a runtime that cannot do with its control groups.
+    runtime = "runc" if shutil.which("runc") else "crun"
+    (folder / "containers.conf").write_text(
+        f'[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]\n[engine]\nruntime = "{runtime}"\n'
+    )
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n'
+    )
+    wrapper = folder / "podman"
+    wrapper.write_text(
+        f"#!/bin/sh\nexport CONTAINERS_CONF={folder}/containers.conf CONTAINERS_STORAGE_CONF={folder}/storage.conf\n"
+        f'exec {program} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    _import(wrapper, busybox, folder)
+    tried = _call(wrapper, "run", "--rm", "--network", "none", IMAGE, "true")
+    if tried.returncode:
+        pytest.skip(f"podman cannot run a container here: {tried.stderr.strip()}")
+    yield str(wrapper)
+    _call(wrapper, "rm", "-fa")
+
+
+def _import(wrapper: Path, busybox: str, folder: Path) -> None:
+    root = folder / "root"
+    for name in ("bin", "tmp", "root", "etc"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(busybox, root / "bin" / "busybox")
+    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if name != "busybox":
+            os.symlink("busybox", root / "bin" / name)
+    subprocess.run(["tar", "-C", str(root), "-cf", str(folder / "image.tar"), "."], check=True)
+    _call(wrapper, "import", str(folder / "image.tar"), IMAGE)
+
+
+def _call(*command: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, timeout=60)
