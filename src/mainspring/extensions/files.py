@@ -6,7 +6,6 @@ import secrets
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType
@@ -81,6 +80,10 @@ def _read(
 
 
 def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: list[ExtensionProblem]) -> None:
+    if not _packages_name_some():
+        return
+    from importlib.metadata import entry_points
+
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
         if point.name in unwanted:
             continue
@@ -93,6 +96,20 @@ def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: li
             problems.append(problem_of(point.name, error, package))
         else:
             found.append(ExtensionSource(point.name, function, package, "package"))
+
+
+def _packages_name_some() -> bool:
+    """Whether any package names an extension, told from the files alone: loading and asking `importlib.metadata` takes 50 ms with a
+    hundred packages, this 3 ms, and mostly there is none.
+    """
+    for folder in sys.path:
+        for file in Path(folder or ".").glob("*-info/entry_points.txt"):
+            try:
+                if ENTRY_POINTS.encode() in file.read_bytes():
+                    return True
+            except OSError:
+                continue
+    return False
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -34,6 +34,7 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
 }
 """The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
 
+_ADD_UP = frozenset({"permissions", "hooks", "extensions"})
 _LOWER = frozenset({"maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens"})
 _HARMLESS = frozenset({("agent", "temperature"), ("permissions", "ask"), ("permissions", "deny")})
 
@@ -200,14 +201,15 @@ def tightened(project: Layer, user: Layer) -> Layer:
 
 
 def merge(layers: list[Layer]) -> tuple[dict[Key, Any], dict[str, str]]:
-    """All values, later layers over earlier ones (rules add up), and where each comes from."""
+    """All values, later layers over earlier ones (rules, hooks and extensions add up), and where each comes from."""
     values: dict[Key, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
         for path, value in layer.values.items():
             name = ".".join(path)
-            if path[0] == "permissions" and path in values:
-                values[path] = tuple(dict.fromkeys([*values[path], *value]))
+            if path[0] in _ADD_UP and path in values and not isinstance(value, bool):
+                old = values[path]
+                values[path] = type(value)([*old, *(v for v in value if v not in old)])
                 origins[name] = f"{origins[name]}, {layer.origin}"
             else:
                 values[path] = value

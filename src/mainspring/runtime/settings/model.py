@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -144,6 +144,65 @@ class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     model: str | None = None
 
 
+class HookCommand(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A command of a hook in the form that other programs write: ``{"type": "command", "command": "...", "timeout": 60}``."""
+
+    command: str
+    type: Literal["command"] = "command"
+    timeout: Amount | None = None
+
+
+class HookEntry(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A command that is asked as a hook; or several of one matcher, in ``hooks``.
+
+    Attributes:
+        matcher: For which tools (or whatever else the event is about); empty is all.
+        command: A script for the shell.
+        timeout: Seconds it may take.
+        hooks: Several commands.
+    """
+
+    matcher: str = ""
+    command: str = ""
+    timeout: Amount | None = None
+    hooks: list[HookCommand] = []
+
+    def __post_init__(self) -> None:
+        if bool(self.command.strip()) == bool(self.hooks):
+            raise ValueError("needs a command, or a list of them in hooks, and not both")
+
+
+class HookSettings(Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Commands that are asked as hooks, by event; see the page on command hooks. Those of all files add up."""
+
+    session_start: list[HookEntry] = []
+    user_prompt_submit: list[HookEntry] = []
+    pre_tool_use: list[HookEntry] = []
+    post_tool_use: list[HookEntry] = []
+    post_tool_use_failure: list[HookEntry] = []
+    notification: list[HookEntry] = []
+    stop: list[HookEntry] = []
+    subagent_stop: list[HookEntry] = []
+    post_compact: list[HookEntry] = []
+    session_end: list[HookEntry] = []
+
+
+class ExtensionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Extensions beside those in the folders. The lists of all files add up.
+
+    Attributes:
+        paths: Files and folders; absolute, or from ``~/`` on.
+        disabled: Names of those that are not wanted.
+        packages: Whether installed packages are asked.
+        guardrails: Whether what would destroy much is held back until somebody confirms it.
+    """
+
+    paths: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    packages: bool = True
+    guardrails: bool = True
+
+
 class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that can be set.
 
@@ -155,6 +214,8 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         retry: How failed model calls are tried again.
         audit_log: File for a record of every decision and result, from the user's folder; none if not set.
         compaction: How a long conversation is summed up.
+        hooks: Commands that are asked as hooks.
+        extensions: Extensions beside those in the folders.
     """
 
     model: str | None = None
@@ -164,3 +225,5 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     retry: RetrySettings = RetrySettings()
     audit_log: str | None = None
     compaction: CompactionSettings = CompactionSettings()
+    hooks: HookSettings = HookSettings()
+    extensions: ExtensionSettings = ExtensionSettings()

@@ -1,0 +1,252 @@
+"""The plug: commands are asked at the hooks of an agent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mainspring.errors import ConfigError
+from mainspring.events import (
+    AgentBefore,
+    ContextCompacted,
+    InputHook,
+    RunPause,
+    SessionOpen,
+    SessionShutdown,
+    SessionStart,
+    SpawnComplete,
+    SpawnError,
+    ToolBefore,
+    ToolPermit,
+    ToolResultsAfter,
+    ToolTransform,
+    TurnAfter,
+    TurnBefore,
+)
+from mainspring.extensions.command_hooks.calls import CallHooks, context_message
+from mainspring.extensions.command_hooks.model import GATES, CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.payload import (
+    Common,
+    NotificationInput,
+    Payload,
+    PostCompactInput,
+    SessionEndInput,
+    SessionStartInput,
+    StopInput,
+    SubagentStopInput,
+    UserPromptSubmitInput,
+)
+from mainspring.extensions.command_hooks.reply import Verdict
+from mainspring.extensions.command_hooks.run import CommandRunner
+from mainspring.extensions.ui import HeadlessUI, UserInterface
+from mainspring.loop import Plug
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring")
+
+CHANGED = 60
+"""The order of commands among those that see what others have changed: behind extensions, before what is stored."""
+
+PERMIT = -60
+"""Their order at `tool:permit`: before permissions, so that nobody is asked about a call that a command refuses."""
+
+MOST_STOPS = 8
+"""How often in one run `Stop` may have the agent go on; more is a hook that never has enough."""
+
+_SOURCES = {"startup": "startup", "resume": "resume", "reset": "clear", "reload": "reload"}
+_OF_CALLS: frozenset[CommandEvent] = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
+
+
+class CommandHooks(Plug):
+    """Asks commands: what happens goes to their standard input as JSON, what they decide comes from their exit code and output.
+
+    A command that fails, takes too long or cannot be understood has not agreed: a tool call or a prompt is refused then. Where
+    nothing is to be decided the failure is told, and the run goes on.
+
+    Args:
+        hooks: The commands.
+        ui: Asks and tells the person. Default: nobody is there.
+        transcript: File of the conversation, for commands that read it.
+        depth: In how many hooks this process itself runs (``$MAINSPRING_HOOK_DEPTH``).
+    """
+
+    def __init__(
+        self, hooks: Iterable[CommandHook], *, ui: UserInterface | None = None, transcript: str = "", depth: int = 0
+    ) -> None:
+        self.hooks = tuple(hooks)
+        self._ui = ui or HeadlessUI()
+        self._transcript = transcript
+        self._depth = depth
+        self._agent: CoreAgent | None = None
+        self._waiting: list[str] = []
+        self._stopped = ""
+        self._stops = 0
+
+    # --- as a plug --------------------------------------------------------------------------------------------------
+
+    def install(self, agent: CoreAgent) -> None:
+        """Listen to what there are commands for.
+
+        Raises:
+            ConfigError: If it is in another agent already.
+        """
+        if self._agent is not None:
+            raise ConfigError("these CommandHooks belong to another agent; make one for each")
+        self._agent = agent
+        self._runner = CommandRunner(self.hooks, agent.env, self._depth)
+        wanted: set[CommandEvent] = {hook.event for hook in self.hooks}
+        if not wanted:
+            return
+        agent.on(TurnBefore, self._turn, order=CHANGED)
+        if wanted & _OF_CALLS:
+            self._listen_to_calls(agent, wanted)
+        if wanted & {"SessionStart", "UserPromptSubmit"}:
+            agent.on(AgentBefore, self._before, order=CHANGED)
+        if "SessionStart" in wanted:
+            agent.on(SessionOpen, self._opened, order=CHANGED)
+        if "UserPromptSubmit" in wanted:
+            agent.on(InputHook, self._input, order=CHANGED)
+        if "Stop" in wanted:
+            agent.on(SessionStart, self._begin)
+            agent.on(TurnAfter, self._answered, order=CHANGED)
+        if "SubagentStop" in wanted:
+            agent.on(SpawnComplete, self._spawned, order=CHANGED)
+            agent.on(SpawnError, self._spawned, order=CHANGED)
+        if "Notification" in wanted:
+            agent.on(RunPause, self._paused, order=CHANGED)
+        if "PostCompact" in wanted:
+            agent.on(ContextCompacted, self._compacted, order=CHANGED)
+        if "SessionEnd" in wanted:
+            agent.on(SessionShutdown, self._shut, order=CHANGED)
+
+    def _listen_to_calls(self, agent: CoreAgent, wanted: set[CommandEvent]) -> None:
+        calls = CallHooks(self._runner, self._ui, self._common, self._stop, self._tell)
+        if "PreToolUse" in wanted:
+            agent.on(ToolBefore, calls.before, order=CHANGED)
+            agent.on(ToolPermit, calls.permit, order=PERMIT)
+        if wanted & {"PostToolUse", "PostToolUseFailure"}:
+            agent.on(ToolTransform, calls.after, order=CHANGED)
+        agent.on(ToolResultsAfter, calls.results, order=CHANGED)
+
+    def for_child(self) -> Plug | None:
+        """A sub-agent's calls are shown to the same commands."""
+        hooks = [h for h in self.hooks if h.event in _OF_CALLS]
+        return CommandHooks(hooks, ui=self._ui, transcript=self._transcript, depth=self._depth) if hooks else None
+
+    # --- around runs ------------------------------------------------------------------------------------------------
+
+    async def _opened(self, hook: SessionOpen) -> None:
+        source = _SOURCES[hook.reason]
+        payload = SessionStartInput(**self._common(), source=source)  # pyright: ignore[reportArgumentType] - one of them
+        for verdict in await self._ask("SessionStart", payload, source):
+            self._keep(verdict)
+
+    async def _input(self, hook: InputHook) -> None:
+        for verdict in await self._ask("UserPromptSubmit", UserPromptSubmitInput(**self._common(), prompt=hook.text)):
+            refused = verdict.deny or verdict.stop or verdict.ask
+            if refused is not None:
+                hook.block = refused
+            elif verdict.failure:
+                hook.block = (
+                    f"the hook {verdict.hook.command!r} failed, and a hook that fails does not agree: {verdict.failure}"
+                )
+            else:
+                self._keep(verdict)
+        if hook.block:
+            self._waiting = []
+
+    def _before(self, hook: AgentBefore) -> None:
+        said, self._waiting = self._waiting, []
+        if said:
+            hook.messages.append(context_message(said))
+
+    def _turn(self, hook: TurnBefore) -> None:
+        reason, self._stopped = self._stopped, ""
+        if reason:
+            hook.stop = "denied"
+            self._ui.notify(f"a hook ended the run: {reason}", "warn")
+
+    def _begin(self, hook: SessionStart) -> None:
+        self._stops = 0
+
+    async def _answered(self, hook: TurnAfter) -> None:
+        """The agent would stop; a command may have it go on."""
+        if hook.error is not None or hook.message.tool_uses or hook.continue_with:
+            return
+        payload = StopInput(
+            **self._common(), stop_hook_active=self._stops > 0, last_assistant_message=hook.message.text
+        )
+        reasons = [v.deny for v in await self._ask("Stop", payload) if v.deny and v.stop is None]
+        if not reasons:
+            return
+        self._stops += 1
+        if self._stops > MOST_STOPS:
+            self._ui.notify(f"hooks of Stop had the run go on {MOST_STOPS} times; it ends now", "warn")
+        else:
+            hook.continue_with = "\n\n".join(reasons)
+
+    async def _spawned(self, hook: SpawnComplete | SpawnError) -> None:
+        text = hook.text if isinstance(hook, SpawnComplete) else str(hook.error)
+        payload = SubagentStopInput(
+            **self._common(),
+            agent_id=hook.child_id,
+            agent_type=hook.child,
+            status=hook.status,
+            last_assistant_message=text,
+        )
+        for verdict in await self._ask("SubagentStop", payload, hook.child):
+            self._keep(verdict)
+
+    async def _paused(self, hook: RunPause) -> None:
+        message = "; ".join(dict.fromkeys(hook.reasons.values()))
+        await self._ask("Notification", NotificationInput(**self._common(), message=message), "permission_prompt")
+
+    async def _compacted(self, hook: ContextCompacted) -> None:
+        payload = PostCompactInput(
+            **self._common(), trigger=hook.reason, messages_before=len(hook.before), messages_after=len(hook.after)
+        )
+        await self._ask("PostCompact", payload, hook.reason)
+
+    async def _shut(self, hook: SessionShutdown) -> None:
+        await self._ask("SessionEnd", SessionEndInput(**self._common(), reason=hook.reason), hook.reason)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, event: CommandEvent, payload: Payload, *names: str) -> list[Verdict]:
+        asked = self._runner.asked(event, names)
+        verdicts = await self._runner.ask(asked, payload) if asked else []
+        for verdict in verdicts:
+            self._tell(verdict)
+        return verdicts
+
+    def _keep(self, verdict: Verdict) -> None:
+        """Take what is for the model along to the next run, and the wish to end it."""
+        if verdict.context:
+            self._waiting.append(verdict.context)
+        if verdict.stop is not None:
+            self._stop(verdict.stop)
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = reason
+
+    def _tell(self, verdict: Verdict) -> None:
+        if verdict.message:
+            self._ui.notify(verdict.message, "info")
+        if verdict.failure:
+            hook = verdict.hook
+            logger.warning("the hook %r of %s failed: %s", hook.command, hook.event, verdict.failure)
+            if hook.event not in GATES:  # a gate says it where it refuses
+                self._ui.notify(f"the hook {hook.command!r} of {hook.event} failed: {verdict.failure}", "warn")
+
+    def _common(self) -> Common:
+        assert self._agent is not None
+        agent = self._agent
+        return {
+            "session_id": agent.session_id,
+            "transcript_path": self._transcript,
+            "cwd": agent.env.cwd,
+            "agent": agent.name,
+        }

@@ -1,0 +1,137 @@
+"""What a command has decided: read from its exit code and its output. What cannot be understood is a failure, never consent."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from mainspring.extensions.command_hooks.model import CommandEvent, CommandHook
+
+BLOCKED = 2
+"""The exit code that refuses, whatever else was written."""
+
+CONTEXT_EVENTS: frozenset[CommandEvent] = frozenset({"SessionStart", "UserPromptSubmit"})
+"""The events for which output that is no JSON is text for the model."""
+
+_LONGEST_REASON = 4_000
+_LONGEST_CONTEXT = 20_000
+
+Decision = Literal["allow", "deny", "ask", "approve", "block"]
+
+
+class SpecificOutput(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What belongs to one event.
+
+    Attributes:
+        hook_event_name: The event, once more.
+        permission_decision: On a tool call: ``deny`` refuses, ``ask`` has a person asked, ``allow`` has no objection; rules and
+            permissions are asked all the same.
+        permission_decision_reason: Why.
+        updated_input: Arguments in place of the call's own. They are validated and judged anew.
+        additional_context: Text for the model.
+        updated_tool_output: Text in place of what the tool gave.
+    """
+
+    hook_event_name: str | None = None
+    permission_decision: Decision | None = None
+    permission_decision_reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+    additional_context: str | None = None
+    updated_tool_output: str | None = None
+
+
+class HookOutput(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a command may write to standard output. Everything may be left out; what is not known here is a failure.
+
+    Attributes:
+        go_on: ``continue``: false ends the run.
+        stop_reason: Why it ends.
+        suppress_output: Understood and without effect: output is not shown anyway.
+        system_message: Text for the user.
+        decision: ``block`` or ``deny`` refuses; ``approve`` and ``allow`` have no objection; ``ask`` has a person asked.
+        reason: Why.
+        hook_specific_output: What belongs to the event.
+    """
+
+    go_on: bool = field(default=True, name="continue")
+    stop_reason: str | None = None
+    suppress_output: bool | None = None
+    system_message: str | None = None
+    decision: Decision | None = None
+    reason: str | None = None
+    hook_specific_output: SpecificOutput | None = None
+
+
+class Verdict(Struct, kw_only=True):
+    """What came of asking a command.
+
+    Attributes:
+        hook: The command.
+        failure: Why there is no decision; empty if there is one.
+        deny: Why it refuses; ``None`` if it does not.
+        ask: What a person is to be asked; ``None`` is nothing.
+        stop: Why the run is to end; ``None`` if it is not.
+        input: Arguments in place of the call's own.
+        output: Text in place of what the tool gave.
+        context: Text for the model.
+        message: Text for the user.
+    """
+
+    hook: CommandHook
+    failure: str = ""
+    deny: str | None = None
+    ask: str | None = None
+    stop: str | None = None
+    input: dict[str, Any] | None = None
+    output: str | None = None
+    context: str = ""
+    message: str = ""
+
+
+def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> Verdict:
+    """What a command that has ended by itself says."""
+    out, err = stdout.strip(), stderr.strip()
+    if exit_code == BLOCKED:
+        return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "a hook does not allow it")
+    if exit_code != 0:
+        said = f": {(err or out)[-_LONGEST_REASON:]}" if err or out else ""
+        return Verdict(hook=hook, failure=f"it ended with exit code {exit_code}{said}")
+    if not out:
+        return Verdict(hook=hook)
+    if not out.startswith("{"):
+        return _plain(hook, out)
+    try:
+        said = msgspec.json.decode(out, type=HookOutput)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return Verdict(hook=hook, failure=f"its answer cannot be understood: {error}")
+    return _verdict(hook, said)
+
+
+def _plain(hook: CommandHook, out: str) -> Verdict:
+    """Output that is no JSON. A decision may be hidden in it, behind a line that was written by accident."""
+    if hook.event not in CONTEXT_EVENTS:
+        return Verdict(hook=hook, failure=f"its answer is no JSON object: {out[:200]}")
+    if any(line.lstrip().startswith("{") for line in out.splitlines()):
+        return Verdict(hook=hook, failure=f"its answer is text and JSON in one: {out[:200]}")
+    return Verdict(hook=hook, context=out[:_LONGEST_CONTEXT])
+
+
+def _verdict(hook: CommandHook, said: HookOutput) -> Verdict:
+    more = said.hook_specific_output or SpecificOutput()
+    if more.hook_event_name not in (None, hook.event):
+        return Verdict(hook=hook, failure=f"it answers {more.hook_event_name}, and was asked {hook.event}")
+    decisions = {said.decision, more.permission_decision}
+    reason = (more.permission_decision_reason or said.reason or "")[:_LONGEST_REASON]
+    refused = bool(decisions & {"deny", "block"})
+    return Verdict(
+        hook=hook,
+        deny=(reason or "a hook does not allow it") if refused else None,
+        ask=(reason or "a hook wants it confirmed") if "ask" in decisions else None,
+        stop=None if said.go_on else (said.stop_reason or reason or "a hook ended the run"),
+        input=more.updated_input,
+        output=more.updated_tool_output,
+        context=(more.additional_context or "")[:_LONGEST_CONTEXT],
+        message=(said.system_message or "")[:_LONGEST_REASON],
+    )

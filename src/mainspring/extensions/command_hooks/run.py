@@ -1,0 +1,89 @@
+"""Asks commands: side by side, for a while, with a bounded output, and never endlessly within each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from mainspring.env import ExecutionEnv, OutputLimits, ProcessResult
+from mainspring.extensions.command_hooks.model import GATES, CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.payload import Payload, encoded
+from mainspring.extensions.command_hooks.reply import Verdict, verdict_of
+
+AT_ONCE = 4
+"""Commands of one event that run at the same time."""
+
+DEEPEST = 3
+"""How deep hooks may start programs that have hooks themselves."""
+
+DEPTH = "MAINSPRING_HOOK_DEPTH"
+"""The variable that tells a program in how many hooks it runs."""
+
+LIMITS = OutputLimits(head=256 << 10, tail=64 << 10, cap=1 << 20)
+"""An answer is short; a command that writes more than a MiB is ended, and has failed."""
+
+
+class CommandRunner:
+    """The commands of an agent.
+
+    Args:
+        hooks: The commands.
+        env: Where they run.
+        depth: In how many hooks this process itself runs.
+    """
+
+    def __init__(self, hooks: Iterable[CommandHook], env: ExecutionEnv, depth: int = 0) -> None:
+        self.hooks = tuple(hooks)
+        self._env = env
+        self._depth = depth
+
+    def asked(self, event: CommandEvent, names: Iterable[str] = ()) -> tuple[CommandHook, ...]:
+        """Who is asked about something that goes by these names; a command that stands there twice is asked once."""
+        known = tuple(names)
+        fitting = {h.command: h for h in reversed(self.hooks) if h.event == event and h.fits(known)}
+        return tuple([h for h in self.hooks if fitting.get(h.command) is h])
+
+    async def ask(self, hooks: Sequence[CommandHook], payload: Payload) -> list[Verdict]:
+        """Ask these, and give their verdicts in the same order."""
+        if self._depth >= DEEPEST:
+            reason = (
+                f"it was not asked, since hooks run within each other {self._depth} deep; have none start this program"
+            )
+            return [Verdict(hook=h, failure=reason) for h in hooks if h.event in GATES]
+        data = encoded(payload)
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(hook: CommandHook) -> Verdict:
+            async with room:
+                return await self._run(hook, data)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(hook)) for hook in hooks]
+        return [task.result() for task in tasks]
+
+    async def _run(self, hook: CommandHook, data: bytes) -> Verdict:
+        folder = self._env.cwd
+        variables = {"AGENT_PROJECT_DIR": folder, "CLAUDE_PROJECT_DIR": folder, DEPTH: str(self._depth + 1)}
+        try:
+            done = await self._env.run(hook.command, stdin=data, timeout=hook.timeout, env=variables, limits=LIMITS)
+        except Exception as error:  # noqa: BLE001 - whatever keeps it from running, it has not agreed
+            return Verdict(hook=hook, failure=f"it cannot be run: {error}")
+        wrong = _cut_short(done, hook)
+        if wrong:
+            return Verdict(hook=hook, failure=wrong)
+        return verdict_of(hook, done.exit_code, done.stdout.text, done.stderr.text)
+
+
+def _cut_short(done: ProcessResult, hook: CommandHook) -> str:
+    """Why its end was not its own; empty if it was."""
+    if done.timed_out:
+        return f"it took longer than {hook.timeout:g} seconds and was ended"
+    if done.overflowed:
+        return f"it wrote more than {LIMITS.cap >> 20} MiB and was ended"
+    if done.swarmed:
+        return "it had too many processes and was ended"
+    if done.cancelled:
+        return "it was ended with the run"
+    if done.signal:
+        return f"it was ended by {done.signal}"
+    return "its answer is too long" if done.stdout.omitted > 0 else ""
