@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 
-from benchmarks import wire
+from benchmarks import sessions, wire
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -24,7 +24,7 @@ SCENARIOS = {
     "growth": "400 tool turns in one run",
     "first": "start of the process to the first request at the server",
 }
-WIRE = "wire"  # the model layer alone: no loop, and a table of its own
+APART = {"wire": wire.measure, "sessions": sessions.measure}  # without a loop: the model layer, and saved sessions
 AIMS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
@@ -79,16 +79,16 @@ def start_up(command: list[str], count: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*SCENARIOS, WIRE]))
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*SCENARIOS, *APART]))
     parser.add_argument("--samples", type=int, default=3, help="fresh processes for each figure (3)")
     parser.add_argument("--json", metavar="FILE", help="write all samples")
     args = parser.parse_args()
-    names = args.scenarios or [*SCENARIOS, WIRE]
-    if unknown := set(names) - {*SCENARIOS, WIRE}:
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join([*SCENARIOS, WIRE])}")
-    if WIRE in names:
-        names.remove(WIRE)
-        wire.measure()
+    names = args.scenarios or [*SCENARIOS, *APART]
+    if unknown := set(names) - {*SCENARIOS, *APART}:
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join([*SCENARIOS, *APART])}")
+    for name in [n for n in names if n in APART]:
+        names.remove(name)
+        APART[name]()
     if not names:
         return
     server = subprocess.Popen(
