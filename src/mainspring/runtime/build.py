@@ -25,6 +25,7 @@ from mainspring.policies.permissions import Origin, Permissions, PlanMode, RuleS
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
+from mainspring.runtime.extensions import extending
 from mainspring.runtime.home import Home, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.options import AskOptions, Place, Rules
@@ -63,7 +64,8 @@ class Conversation(Struct, eq=False):
     plan: PlanMode | None = None
 
     async def aclose(self) -> None:
-        """End programs, close connections, finish the session; whatever does not end in time is left."""
+        """Tell that it is over, end programs, close connections, finish the session; what does not end in time is left."""
+        await _quiet(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
         if self.outputs is not None:
             closing.append(self.outputs.close)
@@ -141,7 +143,7 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
-            plugs=[*safety_plugs(plan, audit), *plugs],
+            plugs=[*safety_plugs(plan, audit), *plugs, *await extending(cwd, settings, env, report, session, environ)],
             extra=services(settings.home),
         )
         tell_of_ends(agent)

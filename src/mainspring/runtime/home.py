@@ -33,6 +33,11 @@ class Home(Struct, frozen=True):
         return self.root / "context"
 
     @property
+    def extensions(self) -> Path:
+        """Extensions."""
+        return self.root / "extensions"
+
+    @property
     def skills(self) -> Path:
         """Skills."""
         return self.root / "skills"
@@ -52,12 +57,20 @@ def project_settings(cwd: str, user: Home | None) -> Path | None:
 
     A run that starts in a subfolder must not lose the rules of its project.
     """
+    root = project_root(cwd, SETTINGS, user)
+    return root / FOLDER / SETTINGS if root else None
+
+
+def project_root(cwd: str, name: str, user: Home | None) -> Path | None:
+    """The folder, or the nearest one above it inside the same repository, that has something of this name in its ``.agent``; what
+    is the user's own is nothing of a project.
+    """
     folder = Path(cwd)
     inside = _repository(folder)
     for place in (folder, *folder.parents):
-        file = place / FOLDER / SETTINGS
-        if os.path.lexists(file) and not (user and _same(file, user.settings)):
-            return file
+        own = place / FOLDER / name
+        if os.path.lexists(own) and not (user and _same(own, user.root / name)):
+            return place
         if inside is None or place == inside:
             return None
     return None

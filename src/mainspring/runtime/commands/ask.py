@@ -184,9 +184,12 @@ def _denied(event: ToolExecutionEnd) -> str:
 
 def _outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> Outcome:
     last = next((m for m in reversed(result.messages) if isinstance(m, Message) and m.role == "assistant"), None)
+    if last is None and result.status == "denied":
+        denied = [*denied, result.text]  # the prompt itself was refused
+    handled = last is None and result.status == "completed"  # by a command of an extension
     return Outcome(
         status=result.status,
-        text=result.text if last and not last.tool_uses else "",  # what is said before a call is no answer
+        text=result.text if handled or (last and not last.tool_uses) else "",  # what is said before a call is no answer
         model=conversation.choice.name,
         session_id=conversation.session.id if conversation.session else "",
         turns=result.turns,

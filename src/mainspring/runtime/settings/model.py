@@ -194,13 +194,11 @@ class ExtensionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         paths: Files and folders; absolute, or from ``~/`` on.
         disabled: Names of those that are not wanted.
         packages: Whether installed packages are asked.
-        guardrails: Whether what would destroy much is held back until somebody confirms it.
     """
 
     paths: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     packages: bool = True
-    guardrails: bool = True
 
 
 class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):

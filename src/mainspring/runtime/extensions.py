@@ -1,0 +1,148 @@
+"""Extensions and commands as hooks: where they are found, and how they come into the agent of the command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from mainspring.env import LocalEnv
+from mainspring.extensions.builtin import help_command
+from mainspring.extensions.command_hooks import DEFAULT_SECONDS, DEPTH, CommandHook, CommandHooks
+from mainspring.extensions.command_hooks.run import DEEPEST
+from mainspring.extensions.files import find_extensions
+from mainspring.extensions.loaded import ExtensionSource, FoundExtensions
+from mainspring.extensions.plug import Extensions
+from mainspring.extensions.ui import HeadlessUI, NoticeLevel
+from mainspring.loop import Plug
+from mainspring.runtime.home import FOLDER, project_root
+from mainspring.runtime.outcome import Notice, Reporter
+from mainspring.runtime.settings import Settings
+from mainspring.runtime.settings.model import HookEntry
+from mainspring.runtime.trust import TrustStore
+from mainspring.sessions import Session
+
+
+class Places(Struct, frozen=True):
+    """Where extensions are looked for.
+
+    Attributes:
+        user: The user's folder, and what the settings name.
+        project: The project's folder; ``None`` if there is none.
+        trusted: Whether the user trusts the project.
+        relative: Paths of the settings that are not absolute, and are therefore not looked at.
+    """
+
+    user: tuple[Path, ...] = ()
+    project: Path | None = None
+    trusted: bool = False
+    relative: tuple[str, ...] = ()
+
+
+def places_of(cwd: str, settings: Settings) -> Places:
+    """Where extensions are looked for."""
+    home = settings.home
+    wanted = [(text, Path(os.path.expanduser(text))) for text in settings.config.extensions.paths]
+    user = [home.extensions] if home else []
+    root = project_root(cwd, "extensions", home)
+    return Places(
+        user=(*user, *(path for _, path in wanted if path.is_absolute())),
+        project=root / FOLDER / "extensions" if root else None,
+        trusted=root is not None and TrustStore(home).covers(root),
+        relative=tuple([text for text, path in wanted if not path.is_absolute()]),
+    )
+
+
+def finder(places: Places, settings: Settings) -> Callable[[], FoundExtensions]:
+    """Looks for extensions whenever it is called; blocks and runs their code."""
+    wanted = settings.config.extensions
+    return lambda: find_extensions(
+        user=places.user,
+        project=places.project,
+        trusted=places.trusted,
+        packages=wanted.packages,
+        leave_out=wanted.disabled,
+    )
+
+
+async def extending(
+    cwd: str,
+    settings: Settings,
+    env: LocalEnv,
+    report: Reporter,
+    session: Session | None,
+    environ: Mapping[str, str],
+) -> list[Plug]:
+    """The plugs of what extends the agent of the command; none where there is nothing.
+
+    Raises:
+        ConfigError: If a command of the settings is none.
+    """
+
+    def tell(text: str, level: NoticeLevel) -> None:
+        report(Notice(text if level == "info" else f"{level}: {text}"))
+
+    ui = HeadlessUI(tell)
+    plugs: list[Plug] = []
+    places = places_of(cwd, settings)
+    for text in places.relative:
+        report(Notice(f"extensions.paths: {text!r} is not looked at; write it from / or ~/ on"))
+    find = finder(places, settings)
+    found = await asyncio.to_thread(find)
+    for problem in found.problems:
+        report(Notice(str(problem)))
+    if found.extensions:
+        helping = ExtensionSource("help", help_command, origin="builtin")
+        plugs.append(Extensions([helping], ui=ui, find=find, found=found))
+    hooks = command_hooks(settings)
+    depth = hook_depth(environ)
+    if depth:  # programs that tools start are as deep as this one
+        env.variables[DEPTH] = str(depth)
+    if hooks:
+        transcript = str(session.place) if session else ""
+        plugs.append(CommandHooks(hooks, ui=ui, transcript=transcript, depth=depth))
+    return plugs
+
+
+def command_hooks(settings: Settings) -> list[CommandHook]:
+    """The commands of the settings, in their order.
+
+    Raises:
+        ConfigError: If one is none.
+    """
+    section = settings.config.hooks
+    made: list[CommandHook] = []
+    for info in fields(section):
+        entries: list[HookEntry] = getattr(section, info.name)
+        origin = settings.origins.get(f"hooks.{info.encode_name}", "")
+        for entry in entries:
+            for command, seconds in _commands(entry):
+                made.append(
+                    CommandHook(
+                        event=info.encode_name,  # pyright: ignore[reportArgumentType] - it is checked there
+                        matcher=entry.matcher,
+                        command=command,
+                        timeout=DEFAULT_SECONDS if seconds is None else seconds,
+                        origin=origin,
+                    )
+                )
+    return made
+
+
+def _commands(entry: HookEntry) -> Iterator[tuple[str, float | None]]:
+    if entry.command:
+        yield entry.command, entry.timeout
+    for each in entry.hooks:
+        yield each.command, each.timeout if each.timeout is not None else entry.timeout
+
+
+def hook_depth(environ: Mapping[str, str]) -> int:
+    """In how many hooks this process runs; a value that makes no sense counts as too deep."""
+    given = environ.get(DEPTH, "").strip()
+    if not given:
+        return 0
+    return int(given) if given.isdecimal() and len(given) < 3 else DEEPEST
