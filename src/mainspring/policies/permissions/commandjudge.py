@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+
+from msgspec.structs import replace
 
 from mainspring.policies.permissions import globs, suggest
 from mainspring.policies.permissions.commandpattern import compile_command
@@ -18,6 +20,7 @@ from mainspring.policies.permissions.readonly import Reading, reading
 from mainspring.policies.permissions.rules import Rule
 from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.units import CommandLine, Unit
+from mainspring.policies.permissions.variables import Values, filled
 from mainspring.policies.permissions.visible import hosts_of, paths_of
 from mainspring.policies.permissions.words import PIPE, Word
 
@@ -60,9 +63,11 @@ class CommandJudge:
         self._expansions: dict[str, list[Target]] = {}
         self._uncounted: set[str] = set()  # words whose wildcards stand for too much to look at
         self._too_many = False
+        self._values: Values = {}
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
+        self._values = line.values
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
@@ -87,11 +92,29 @@ class CommandJudge:
             for inner in unit.walk():
                 for touch in inner.touches:
                     await self._touch(touch.scope, touch.word, cover)
-        for text in dict.fromkeys(text for inner in unit.walk() for text in paths_of(inner)):
+                    await self._filled(touch.scope, touch.word, cover)
+        for text in dict.fromkeys(text for inner in self._readable(unit) for text in paths_of(inner)):
             for target in [*await self._look(text), *await self._expanded(text)]:
                 self._add(self.paths.seen(target))
         for host in dict.fromkeys(hosts_of(unit)):
             self._host(host, seen=True)
+
+    def _readable(self, unit: Unit) -> Iterator[Unit]:
+        """A command and what it runs, also with what the names in them stand for."""
+        for inner in unit.walk():
+            yield inner
+            forms = filled(inner.words, self._values)
+            self._too_many = self._too_many or forms is None
+            yield from (replace(inner, words=words, inner=()) for words in forms or ())
+
+    async def _filled(self, scope: str, word: Word, cover: Cover) -> None:
+        """The decision about a path of which pieces are names that the line sets."""
+        forms = filled((word,), self._values)
+        self._too_many = self._too_many or forms is None
+        for [form] in forms or ():
+            for target in await self._look(form.text):
+                verdict = self.paths.verdict(scope, target, cover)
+                self._add(None if verdict.outcome == "allow" else verdict)
 
     async def _move(self, unit: Unit) -> None:
         """Follow ``cd``. What comes later is judged in the folder before and in the folder after."""
@@ -209,7 +232,9 @@ class CommandJudge:
         elif not _HARMLESS_DEVICE.fullmatch(text):
             bare = self.judge.allows_any_command()
             cover = Cover(bare, "anywhere", "inside") if bare else NO_COVER
-            await self._touch("fs-write" if redirect.writes else "fs-read", redirect.target, cover)
+            scope = "fs-write" if redirect.writes else "fs-read"
+            await self._touch(scope, redirect.target, cover)
+            await self._filled(scope, redirect.target, cover)
 
     async def _touch(self, scope: str, word: Word, cover: Cover) -> None:
         if word.text == PIPE or _HARMLESS_DEVICE.fullmatch(word.text):

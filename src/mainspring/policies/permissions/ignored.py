@@ -74,10 +74,10 @@ class IgnoreFiles:
             if rules is not None:
                 files.append((depth, rules))
             for at, spec in reversed(files):
-                verdict = _verdict(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
-                if verdict:
+                said = verdict(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
+                if said:
                     return "/" + "/".join((*parts[:at], NAME))
-                if verdict is not None:
+                if said is not None:
                     break
         return ""
 
@@ -102,14 +102,19 @@ class IgnoreFiles:
             return None
         except (OSError, ValueError):  # it is there, and what it says is not known
             return compile_rules([_EVERYTHING])
-        if len(data) > MAX_BYTES:
-            return compile_rules([_EVERYTHING])
-        lines = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").splitlines()
-        rules = [fold(line) for line in lines if line.strip() and not line.startswith("#")]
-        return compile_rules(rules) if rules else None
+        return rules_in(data)
 
 
-def _verdict(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | None:
+def rules_in(data: bytes) -> Any:
+    """The rules of a file; ``None`` if there are none in it."""
+    if len(data) > MAX_BYTES:
+        return compile_rules([_EVERYTHING])
+    lines = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").splitlines()
+    rules = [fold(line) for line in lines if line.strip() and not line.startswith("#")]
+    return compile_rules(rules) if rules else None
+
+
+def verdict(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | None:
     """Whether the file's rules leave a path out, keep it, or say nothing; a name at the end may be that of a folder."""
     path = "/".join(fold(part) for part in below)
     if is_folder:

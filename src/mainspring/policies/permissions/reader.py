@@ -31,6 +31,7 @@ _CONTAINERS = frozenset(
         "negated_command", "case_statement", "case_item", "for_statement", "variable_assignments", "process_substitution",
     )
 )  # fmt: skip
+_PLAIN_VALUE = re.compile(r"['\"]?([\w./+-]+)['\"]?")
 _PLAIN_OLD_ARITHMETIC = re.compile(r"\$\[[\w+*/%-]*\]")
 _STATEMENTS = _CONTAINERS | {"command", "redirected_statement", "function_definition"}
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -176,7 +177,9 @@ class _Reader:
             for value in values or [None]:
                 self.arithmetic.assign(text_of(name), value)
             text = f"{text_of(name)}="
-            self._emit((), (Assignment(text_of(name), Word("", ""), text),), text)
+            plain = [found[1] for value in values if (found := _PLAIN_VALUE.fullmatch(value))]
+            given = [Assignment(text_of(name), Word(value, value), text) for value in plain]
+            self._emit((), tuple(given) or (Assignment(text_of(name), Word("", ""), text),), text)
 
     def _substitution(self, node: Node) -> None:
         if "`" in text_of(node)[:2] and "\\" in text_of(node):

@@ -14,6 +14,7 @@ from mainspring.policies.permissions.effects import Touch, find_touches, touches
 from mainspring.policies.permissions.inline import named_words
 from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
 from mainspring.policies.permissions.reader import read_line
+from mainspring.policies.permissions.variables import Values, resolved
 from mainspring.policies.permissions.words import Word
 
 MAX_DEPTH = 6
@@ -67,10 +68,12 @@ class CommandLine(Struct, frozen=True):
     Attributes:
         parts: Its commands and redirections, in order; redirections of nested lines among them.
         doubts: Why it cannot be judged as a whole; empty if it can.
+        values: What the names that it sets may stand for, as far as that is known.
     """
 
     parts: tuple[Unit | Redirect, ...]
     doubts: tuple[str, ...] = ()
+    values: Values = {}
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -90,6 +93,7 @@ class _Analysis:
         self.depth = depth
         self.doubts: list[str] = []
         self.redirects: list[Redirect] = []
+        self.assigned: list[tuple[str, Word]] = []
 
     def line(self, text: str) -> CommandLine:
         read = read_line(text)
@@ -99,18 +103,21 @@ class _Analysis:
             if isinstance(part, Redirect):
                 parts.append(part)
             else:
+                self.assigned += [(a.name, a.value) for a in part.assignments]
                 parts.append(self.command(part))
                 parts += self.redirects
                 self.redirects = []
         parts += [_function(name, read) for name in read.functions]
-        return CommandLine(tuple(parts), tuple(dict.fromkeys(self.doubts)))
+        return CommandLine(tuple(parts), tuple(dict.fromkeys(self.doubts)), resolved(self.assigned))
 
     def nested(self, code: str) -> tuple[Unit, ...]:
         """The commands of code that a command hands to a shell."""
         if self.depth >= MAX_DEPTH:
             self.doubts.append("it is nested too deeply")
             return ()
-        inner = _Analysis(self.depth + 1).line(code)
+        analysis = _Analysis(self.depth + 1)
+        inner = analysis.line(code)
+        self.assigned += analysis.assigned
         self.doubts += inner.doubts
         self.redirects += [p for p in inner.parts if isinstance(p, Redirect)]
         return inner.units
@@ -242,6 +249,7 @@ class _Analysis:
         unit = self.unit(words, "", fed)
         outer.doubts += self.doubts
         outer.redirects += self.redirects
+        outer.assigned += self.assigned
         return unit
 
     def _find(self, words: tuple[Word, ...], text: str) -> Unit:
