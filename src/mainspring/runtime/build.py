@@ -25,6 +25,7 @@ from mainspring.policies.permissions import Origin, Permissions, PlanMode, RuleS
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
+from mainspring.runtime.execution import environment
 from mainspring.runtime.extensions import extending
 from mainspring.runtime.home import Home, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
@@ -103,7 +104,7 @@ def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping
 
 
 async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, str]) -> Conversation:
-    """Everything for a run. Creates no file, starts no process, asks no model.
+    """Everything for a run. Asks no model, and creates no file and starts no process unless a sandbox is asked for.
 
     Raises:
         ConfigError: If something is wrong with options or settings.
@@ -132,7 +133,9 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
         report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
-        env = LocalEnv(cwd)
+        env, confined = await asyncio.to_thread(environment, options.sandbox, cwd, settings.home)
+        if confined:
+            report(Notice(confined))
         plan = plan_of(options, session, report)
         plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
         agent = Agent(

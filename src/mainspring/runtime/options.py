@@ -28,6 +28,18 @@ class Rules(Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
 
 
+class Confinement(Struct, frozen=True, kw_only=True):
+    """The sandbox that tools work in.
+
+    Attributes:
+        layer: ``auto`` for the strongest that works here, or the name of one; ``None`` for no sandbox.
+        network: Whether programs in it reach the network.
+    """
+
+    layer: str | None = None
+    network: bool = False
+
+
 class AskOptions(Struct, frozen=True, kw_only=True):
     """A run, as the command line asks for it. ``None`` leaves a value to settings and defaults.
 
@@ -50,6 +62,7 @@ class AskOptions(Struct, frozen=True, kw_only=True):
         max_output_tokens: Most tokens of one answer.
         rules: Permission rules.
         on_deny: Whether a denied call ends the run.
+        sandbox: The sandbox that tools work in.
         plan: Whether it may only look and plan.
         execute: The plan to carry out, empty for the last one; ``None`` if there is none.
     """
@@ -72,6 +85,7 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     rules: Rules = Rules()
     on_deny: Literal["continue", "stop"] = "continue"
+    sandbox: Confinement = Confinement()
     plan: bool = False
     execute: str | None = None
 

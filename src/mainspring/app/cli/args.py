@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 OUTPUTS = ("text", "json", "stream-json")
+SANDBOXES = ("auto", "bubblewrap", "landlock", "seatbelt")
 STDIN = "-"
 
 USAGE = """mainspring -p "PROMPT" [options]
@@ -169,6 +170,16 @@ def ask_parser() -> Parser:
         metavar="PLAN",
         help="carry out a plan: its file, or the last one that was kept",
     )
+    add(
+        "--sandbox",
+        nargs="?",
+        const="auto",
+        choices=SANDBOXES,
+        metavar="LAYER",
+        help="hold tools and commands in the project, without network: by bubblewrap, landlock or seatbelt, "
+        "whichever works here; where none does, nothing is started",
+    )
+    add("--sandbox-network", action="store_true", help="let the sandbox reach the network")
     add("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to the run")
     _add_place(parser)
     return parser
@@ -356,6 +367,8 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         raise UsageError("--continue, --session and --session-id name two conversations; give one of them")
     if options.fork and not named:
         raise UsageError("--fork needs the conversation to copy: add --continue or --session NAME")
+    if options.sandbox_network and options.sandbox is None:
+        raise UsageError("--sandbox-network opens the network of a sandbox; add --sandbox")
     if options.plan and options.execute is not None:
         raise UsageError("--plan only looks, and --execute carries a plan out; give one of them")
     if options.no_session and named:

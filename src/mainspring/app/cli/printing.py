@@ -17,7 +17,7 @@ from mainspring.errors import AgentAbortedError
 from mainspring.events import CancelToken
 from mainspring.runtime.build import Conversation
 from mainspring.runtime.commands.ask import ask
-from mainspring.runtime.options import AskOptions
+from mainspring.runtime.options import AskOptions, Confinement
 from mainspring.runtime.outcome import Outcome
 
 _TEARDOWN_SECONDS = 5.0
@@ -88,6 +88,7 @@ class _Run:
             max_output_tokens=given.max_output_tokens,
             rules=rules_of(given),
             on_deny=given.on_deny,
+            sandbox=Confinement(layer=given.sandbox, network=given.sandbox_network),
             plan=given.plan,
             execute=given.execute,
         )

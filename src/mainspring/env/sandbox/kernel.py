@@ -6,7 +6,6 @@ nothing but the standard library, and as little of it as possible, since it is s
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -53,19 +52,12 @@ _FOREIGN_CALLS = 0x40000000
 _LOCAL_FAMILIES = (1, 16)
 """AF_UNIX and AF_NETLINK."""
 
-_library: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-
-
-class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
-
 
 def landlock_version() -> int:
     """The version of Landlock's interface; 0 where there is none or it is switched off."""
     if sys.platform != "linux":
         return 0
-    found = _library.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))
-    return max(0, found)
+    return max(0, _library().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG))
 
 
 def has_filter() -> bool:
@@ -92,12 +84,12 @@ def restrict(rules: list[tuple[str, str]], *, network: bool, scopes: bool = True
     scoped = _SCOPES if scopes and version >= 6 else 0
     fields = [files] + [tcp] * (version >= 4) + [scoped] * (version >= 6)
     wanted = struct.pack(f"={len(fields)}Q", *fields)
-    ruleset = _call(_CREATE_RULESET, wanted, ctypes.c_size_t(len(wanted)), ctypes.c_uint(0))
+    ruleset = _call(_CREATE_RULESET, wanted, len(wanted), 0)
     try:
         for kind, path in rules:
             _allow(ruleset, RIGHTS[kind] & files, path)
         _no_new_rights()
-        _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+        _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
@@ -112,11 +104,13 @@ def close_network() -> None:
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
     mark, socket = _MACHINES[machine]
+    import ctypes
+
     code = _filter(mark, socket)
     held = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
     _no_new_rights()
-    program = _Program(len(code) // 8, ctypes.cast(held, ctypes.c_void_p))
-    if _library.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(program), 0, 0):
+    if _library().prctl(_PR_SET_SECCOMP, _FILTER_MODE, program, 0, 0):
         _fail()
 
 
@@ -126,9 +120,9 @@ def drop_capabilities() -> None:
     Raises:
         OSError: If the kernel refuses.
     """
-    if _library.prctl(_PR_SET_SECUREBITS, _NO_RIGHTS_OF_ROOT, 0, 0, 0) and os.geteuid() == 0:
+    if _library().prctl(_PR_SET_SECUREBITS, _NO_RIGHTS_OF_ROOT, 0, 0, 0) and os.geteuid() == 0:
         _fail()
-    if _library.capset(_CAPABILITIES, bytes(24)):
+    if _library().capset(_CAPABILITIES, bytes(24)):
         _fail()
 
 
@@ -164,26 +158,34 @@ def _allow(ruleset: int, rights: int, path: str) -> None:
             rights &= _OF_FILES
         if rights:
             rule = struct.pack("=Qi", rights, handle)
-            _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint(0))
+            _call(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
     finally:
         os.close(handle)
 
 
 def _no_new_rights() -> None:
-    if _library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+    if _library().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         _fail()
 
 
 def _call(number: int, *arguments: object) -> int:
-    result = _library.syscall(number, *arguments)
+    result = _library().syscall(number, *arguments)
     if result < 0:
         _fail()
     return result
 
 
 def _fail() -> None:
+    import ctypes
+
     number = ctypes.get_errno()
     raise OSError(number, os.strerror(number))
+
+
+def _library() -> Any:
+    import ctypes  # 10 ms: only where there is something to hold
+
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def write_plan(rules: list[tuple[str, str]], *, network: bool) -> bytes:
@@ -203,7 +205,7 @@ def main(arguments: list[str]) -> None:
     """Give up the rights and become the command."""
     rules, network = _read_plan(arguments[0])
     command = arguments[2:]
-    _library.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    _library().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     drop_capabilities()
     restrict(rules, network=network)
     if not network and has_filter():
