@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -25,35 +25,47 @@ KEEP_ALIVE = 15.0
 class Httpx2Response:
     """See `TransportResponse`."""
 
-    __slots__ = ("_pieces", "_response", "_timeouts", "_url", "headers", "status")
+    __slots__ = ("_chunks", "_pieces", "_response", "headers", "status")
 
     def __init__(self, response: httpx2.Response, url: str, timeouts: Timeouts) -> None:
         self._response = response
-        self._url = url
-        self._timeouts = timeouts
-        self._pieces: Any = response.aiter_bytes()
+        self._pieces = _pieces(response)
+        self._chunks = _chunks(self._pieces, url, timeouts)
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers  # its names are in lower case already
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
-        return self
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await anext(self._pieces)
-        except httpx2.TimeoutException as error:
-            raise timeout_error(self._url, "idle", self._timeouts) from error
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            raise lost_error(self._url, error, begun=True) from error
+        return self._chunks
 
     async def aclose(self) -> None:
         """Let go of it; where the body was not read to its end, the connection is closed."""
+        await self._chunks.aclose()
         await self._pieces.aclose()
         await self._response.aclose()
+
+
+def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """The body; without a compression to undo straight from the stream, for each layer costs something with each piece."""
+    stream = response.stream
+    if (
+        isinstance(stream, httpx2.AsyncByteStream)
+        and response.headers.get("content-encoding", "identity") == "identity"
+    ):
+        pieces = aiter(stream)
+        if isinstance(pieces, AsyncGenerator):
+            return cast("AsyncGenerator[bytes]", pieces)
+    return response.aiter_bytes()
+
+
+async def _chunks(pieces: AsyncGenerator[bytes], url: str, timeouts: Timeouts) -> AsyncGenerator[bytes]:
+    try:
+        async for piece in pieces:
+            yield piece
+    except httpx2.TimeoutException as error:
+        raise timeout_error(url, "idle", timeouts) from error
+    except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+        raise lost_error(url, error, begun=True) from error
 
 
 class Httpx2Transport:
