@@ -82,6 +82,18 @@ class Engine(Struct, frozen=True):
             return decision  # it says nothing in that form; what runs was judged
         return stricter(decision, await _Case(self, first, env, place, grants, final=False).decide())
 
+    async def hides(self, path: str, place: Place) -> bool:
+        """Whether an ignore file or a rule keeps every tool from reading a path; what only asks does not count.
+
+        Args:
+            path: The real path.
+            place: The project and the home folder.
+        """
+        parts = components(path)
+        target = Target(path, parts, parts, path, hidden=await place.ignore.why(parts))
+        found = PathJudge(Judge(self.rules, "read_file", place), self.mode, self.sensitive, ()).seen(target)
+        return found is not None and found.outcome == "deny"
+
     async def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
         """Whether a search through a folder may show what is in a file.
 

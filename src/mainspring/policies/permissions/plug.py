@@ -129,6 +129,29 @@ class Permissions:
         place = await self._find_place(env)
         return await self.engine.decide(call, env, place, original=original, grants=self._session.grants)
 
+    async def hidden_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
+        """What in the project no tool may read, by ignore files and rules that deny: for a sandbox, which can keep it from
+        programs, too.
+
+        Args:
+            env: Where tools work.
+            limit: How many names are looked at.
+
+        Returns:
+            Real paths, sorted; of a folder that is hidden as a whole only the folder.
+        """
+        place = await self._find_place(env)
+        root = "/" + "/".join(place.root)
+        walk = await env.walk(root, include_ignored=True, limit=limit)
+        found: list[str] = []
+        for entry in walk.entries:
+            path = f"{root.rstrip('/')}/{entry.path}"
+            if found and path.startswith(f"{found[-1]}/"):
+                continue
+            if await self.engine.hides(path, place):
+                found.append(path)
+        return tuple(found)
+
     async def permit(self, context: ToolPermit) -> None:
         """Decide about a call that is about to run. The handler of `tool:permit`."""
         decision = await self._permit(context)

@@ -133,3 +133,15 @@ async def test_what_lies_in_a_hidden_folder_is_hidden(lines: list[str]) -> None:
 
     if await files.why(components("/project/a/b")) and await files.why(components("/project/a")):
         assert await files.why(components("/project/a/c/d"))
+
+
+@pytest.mark.covers("BYD-19")
+async def test_what_is_hidden_can_be_listed_for_a_sandbox() -> None:
+    env = MemoryEnv({**FILES, "private/a": "", "private/b": ""})
+
+    found = await Permissions(deny=["read_file(private/**)"], ask=["read_file(other/**)"]).hidden_paths(env)
+
+    assert found == (
+        *("/project/my.dat", "/project/private", "/project/secrets"),
+        *("/project/src/deep/local.txt", "/project/src/local.txt", "/project/top.txt"),
+    )

@@ -1,0 +1,116 @@
+"""Permissions, plan mode and the audit log, as processes."""
+
+import json
+import stat
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.covers("BYD-18")
+def test_explain_names_the_rule_its_place_and_each_command(command: Command) -> None:
+    (command.home / ".agent").mkdir(exist_ok=True)
+    (command.home / ".agent" / "settings.json").write_text(
+        '{"permissions": {"deny": ["shell(rm *)"]}}', encoding="utf-8"
+    )
+
+    told = command.run("permissions", "explain", "shell", "git status && rm -rf build", "--allow", "shell(git *)")
+    data = command.run("permissions", "explain", "shell", '{"command": "git status && rm -rf build"}', "--json")
+    fetched = command.run(
+        "permissions", "explain", "fetch", "https://sub.example.com/", "--allow", "fetch(domain:example.com)"
+    )
+    listed = command.run("permissions", "list", "--ask", "shell(git push)")
+
+    assert told.code == data.code == fetched.code == listed.code == 0
+    assert told.out.startswith("deny: the rule 'shell(rm *)' denies it")
+    assert "settings.json: permissions.deny[0]" in told.out
+    assert "the rule 'shell(git *)' allows it" in told.out
+    parts = [(p["resource"], p["outcome"]) for p in data.result["parts"] if p["scope"] == "shell-run"]
+    assert parts == [("git status", "allow"), ("rm -rf build", "deny")]
+    assert data.result["rule"]["origin"].endswith("permissions.deny[0]")
+    assert fetched.out.startswith("allow:")
+    assert [line.split("  [")[0] for line in listed.out.splitlines()] == ["deny shell(rm *)", "ask shell(git push)"]
+
+
+@pytest.mark.parametrize("arguments", [["permissions", "explain"], ["permissions", "explain", "shell", "{broken"]])
+def test_what_cannot_be_explained_is_a_mistake_of_usage(command: Command, arguments: list[str]) -> None:
+    done = command.run(*arguments)
+
+    assert (done.code == 2) == (len(arguments) == 2 or "no JSON" in done.err)
+
+
+@pytest.mark.covers("SEC-15", "SEC-01")
+def test_rules_decide_before_anybody_would_be_asked(command: Command) -> None:
+    (command.folder / "a.txt").write_text("forty-two", encoding="utf-8")
+    command.server.script += [
+        Reply(calls=[("shell", {"command": "cat a.txt"}), ("shell", {"command": "touch b.txt"})]),
+        "done",
+    ]
+
+    done = command.run("-p", "x")
+
+    assert done.code == 0
+    results = [m["content"] for m in command.server.requests[1]["messages"] if m["role"] == "tool"]
+    assert "forty-two" in str(results[0])
+    assert "there is nobody to ask" in str(results[1])
+    assert not (command.folder / "b.txt").exists()
+
+
+@pytest.mark.covers("BYD-05")
+def test_a_plan_is_made_kept_and_carried_out(command: Command) -> None:
+    write = Reply(calls=[("write_file", {"path": "b.txt", "content": "x"})])
+    command.server.script += [write, "# Write b\n\nWrite x to b.txt.", write, "planned still", write, "done"]
+
+    planned = command.run("--plan", "-p", "write b", "--allow", "write_file")
+    [plan] = (command.folder / ".agent" / "plans").iterdir()
+    assert planned.code == 0
+    assert not (command.folder / "b.txt").exists()
+    assert plan.read_text(encoding="utf-8") == "# Write b\n\nWrite x to b.txt.\n"
+    assert plan.name in planned.err
+
+    gone_on = command.run("-c", "-p", "go on", "--allow", "write_file")
+    assert "plan mode is on" in gone_on.err
+    assert not (command.folder / "b.txt").exists()
+
+    carried = command.run("-c", "--execute", plan.name, "--allow", "write_file")
+    assert carried.code == 0
+    assert (command.folder / "b.txt").read_text(encoding="utf-8") == "x"
+    assert "Write x to b.txt." in json.dumps(command.server.requests[-2]["messages"][-1])
+
+
+def test_plan_and_execute_are_two_things(command: Command) -> None:
+    assert command.run("--plan", "--execute", "-p", "x").code == 2
+    assert command.run("--execute").code == 2  # there is none
+
+
+@pytest.mark.covers("SEC-07")
+def test_the_audit_log_of_the_settings(command: Command) -> None:
+    (command.home / ".agent").mkdir(exist_ok=True)
+    (command.home / ".agent" / "settings.json").write_text('{"auditLog": "audit.jsonl"}', encoding="utf-8")
+    command.server.script += [Reply(calls=[("list_files", {}), ("shell", {"command": "rm a"})]), "done"]
+
+    assert command.run("-p", "x").code == 0
+
+    log = command.home / ".agent" / "audit.jsonl"
+    found = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [(line["tool"], line["outcome"]) for line in found if line["event"] == "decision"] == [
+        ("list_files", "allow"),
+        ("shell", "deny"),
+    ]
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+@pytest.mark.covers("SEC-06")
+def test_guardrails_hold_whatever_is_allowed(command: Command) -> None:
+    command.server.script += [Reply(calls=[("shell", {"command": "echo 'DROP DATABASE x' > /dev/null"})]), "done"]
+
+    done = command.run("-p", "x", "--allow", "shell", "--output", "json")
+
+    assert done.code == 0
+    assert "guardrail" in str(command.server.requests[1]["messages"][-1])

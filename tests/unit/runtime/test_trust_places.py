@@ -1,0 +1,54 @@
+"""The places where something that a project brings could act: each asks whether the folder is trusted."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mainspring
+
+SOURCE = Path(mainspring.__file__).parent
+
+PLACES = {
+    "runtime/settings/load.py": "settings that loosen",
+    "runtime/build.py": "memory, settings, what else is plugged in",
+    "runtime/commands/memory.py": "memory",
+    "subagents/files.py": "definitions of sub-agents",
+    "extensions/files.py": "extensions",
+}
+"""Files that read what a project brings and could act on it."""
+
+READS_PROJECT = re.compile(r'"\.agent"|\bFOLDER\b|project_settings|\.agents?/')
+
+
+@pytest.mark.parametrize("place", sorted(PLACES))
+@pytest.mark.covers("SEC-12")
+def test_each_place_asks_for_trust(place: str) -> None:
+    assert "trusted" in (SOURCE / place).read_text(encoding="utf-8"), PLACES[place]
+
+
+HARMLESS = {
+    "runtime/home.py": "finds files, reads none",
+    "runtime/planning.py": "plans, which the user asks for by --execute",
+    "policies/permissions/plan.py": "writes plans",
+    "policies/permissions/sensitive.py": "guards the folder",
+    "env/sandbox/box.py": "guards the folder",
+    "sessions/places.py": "the user's own folder",
+    "models/providers/codex.py": "the user's own folder",
+    "memory/files.py": "finds files; the plug asks",
+    "memory/plug.py": "is told whether it is trusted",
+}
+"""Files that name the project's folder and let nothing in it act."""
+
+
+def test_no_other_place_reads_the_projects_folder() -> None:
+    named = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if READS_PROJECT.search(path.read_text(encoding="utf-8"))
+    }
+
+    unknown = sorted(
+        n for n in named - PLACES.keys() - HARMLESS.keys() if "trust" not in (SOURCE / n).read_text(encoding="utf-8")
+    )
+    assert unknown == []
