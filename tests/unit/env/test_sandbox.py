@@ -366,13 +366,32 @@ async def use(env: SandboxEnv, method: str, path: str) -> None:
 @pytest.mark.parametrize("method", sorted(READS | CHANGES))
 async def test_file_tools_are_held_to_the_same(make: Make, method: str, project: Path, home: Path) -> None:
     (project / "link").symlink_to(home / ".ssh")
+    (home / "x").write_text("x")
     env = make()
-    for path in ("~/.ssh/id_rsa", "link/id_rsa", "~/x", f"{project}/../x", "/etc/shadow", "/x"):
+    for path in ("~/.ssh/id_rsa", "link/id_rsa", "~/x", f"{project}/../home/x", "/var/tmp"):
         with pytest.raises(PermissionError, match="the sandbox"):
             await use(env, method, path)
     if method in CHANGES:
         with pytest.raises(PermissionError, match="can change"):
             await use(env, method, "/etc/hostname")
+
+
+async def test_files_that_are_not_there_are_not_there(make: Make) -> None:
+    env = make()
+    with pytest.raises(FileNotFoundError):
+        await env.read_bytes("/.agentignore")
+    with pytest.raises(PermissionError, match="can change"):
+        await env.write_bytes("/.agentignore", b"")
+
+
+async def test_ignore_files_above_the_project_count(make: Make, place: Path) -> None:
+    (place / ".agentignore").write_text("x")
+    (place / ".gitignore").write_text("*.log")
+    (place / "project" / "a.log").write_text("")
+    env = make()
+    assert await env.read_bytes("../.agentignore") == b"x"
+    assert await env.is_ignored("a.log")
+    assert not (await env.walk(".")).entries
 
 
 def test_every_method_with_a_path_is_tried() -> None:

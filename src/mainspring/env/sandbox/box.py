@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from mainspring.env.ignore import KINDS
 from mainspring.env.paths import is_inside
 from mainspring.errors import ConfigError
 
@@ -50,6 +51,9 @@ SYSTEM_SECRETS = (
 
 GUARDED = (".git/hooks", ".git/config", ".agent", ".agentignore", ".husky", ".envrc")
 """What in the project decides what runs later, outside of the sandbox: readable, not to be changed."""
+
+IGNORE_FILES = (".agentignore", *KINDS)
+"""What folders above the project say of files in it."""
 
 VARIABLES = (
     "SSH_AUTH_SOCK",
@@ -146,6 +150,7 @@ def make_box(
         if not os.path.exists(path):
             raise ConfigError(f"the sandbox cannot let programs write to {path}: it is not there; make it first")
     wanted = [*_system(), *_programs(os.environ, home), *(os.path.join(home, p) for p in TOOLS), *_repository(cwd)]
+    wanted += (os.path.join(above, name) for above in _above(cwd) for name in IGNORE_FILES)
     wanted += map(path_of, readable)
     read = _outermost([p for p in _there(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
     return Box(
@@ -189,13 +194,18 @@ def _repository(cwd: str) -> Iterator[str]:
     while folder != os.path.dirname(folder):
         git = os.path.join(folder, ".git")
         if os.path.isdir(git):
-            yield from (git, os.path.join(folder, ".gitignore"), os.path.join(folder, ".gitattributes"))
+            yield from (git, os.path.join(folder, ".gitattributes"))
             return
         if os.path.isfile(git):
             yield git
             yield from _linked_repository(git)
             return
         folder = os.path.dirname(folder)
+
+
+def _above(folder: str) -> Iterator[str]:
+    while folder != (folder := os.path.dirname(folder)):
+        yield folder
 
 
 def _linked_repository(git: str) -> Iterator[str]:

@@ -76,17 +76,22 @@ class BoxedFiles(LocalFiles):
         super().rename(source, target, parents)
 
     def _check_read(self, path: str) -> None:
-        box = self._box()
-        if box.hides(path):
+        if self._box().may_read(path):
+            return
+        if not os.path.lexists(path):  # who looks for a file in all folders above has to know that there is none
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._check_hidden(path)
+        _refuse("it lies outside of what the sandbox can read", path)
+
+    def _check_hidden(self, path: str) -> None:
+        if self._box().hides(path):
             _refuse("the sandbox hides it, since it may hold secrets", path)
-        if not box.may_read(path):
-            _refuse("it lies outside of what the sandbox can read", path)
 
     def _check_change(self, path: str) -> None:
         box = self._box()
         if box.may_change(path):
             return
-        self._check_read(path)
+        self._check_hidden(path)
         if any(is_inside(path, guarded) for guarded in box.guarded):
             _refuse("the sandbox does not let it be changed, since it decides what runs later", path)
         _refuse("it lies outside of what the sandbox can change", path)
