@@ -9,9 +9,13 @@ from typing import Protocol, runtime_checkable
 from mainspring.env import DirEntry, Walk
 
 MAX_BYTES = 1 << 18
+MAX_INDEX = 1 << 26
 MOST_REPOSITORIES = 40
 MOST_WALKED = 50_000
 """Names below a repository that are looked at, for repositories inside it; with more it is not known."""
+
+_GITLINK = b"\x00\x00\xe0\x00"
+"""The mode of another repository, as it stands in an index."""
 
 _KEYS = re.compile(
     r"""(?x)
@@ -98,6 +102,9 @@ async def _names(env: Looks, folder: str) -> dict[str, str]:
 
 async def _problem(env: Looks, top: str) -> str:
     """What is wrong with a repository and those inside it, into which git goes."""
+    own = posixpath.join(top, ".git")
+    if not await _holds_others(env, own):
+        return await _folder_problem(env, own)
     try:
         walk = await env.walk(top, include_ignored=True, limit=MOST_WALKED)
     except OSError:
@@ -108,14 +115,38 @@ async def _problem(env: Looks, top: str) -> str:
     if walk.truncated or len(inside) > MOST_REPOSITORIES:
         return f"{top} is too large to look for settings of git that run something"
     for place in inside:
-        for folder in await _folders(env, place):
-            for name in ("config", "config.worktree"):
-                problem = await _config_problem(env, posixpath.join(folder, name))
-                if problem:
-                    return problem
-            hooks = await _names(env, posixpath.join(folder, "hooks"))
-            if not hooks.keys().isdisjoint(_HOOKS):
-                return f"{folder} holds a hook that runs whenever git looks at the files"
+        problem = await _folder_problem(env, place)
+        if problem:
+            return problem
+    return ""
+
+
+async def _holds_others(env: Looks, place: str) -> bool:
+    """Whether other repositories may be part of this one, by what its index says of the kinds of its files."""
+    for folder in await _folders(env, place):
+        if any(name.startswith("sharedindex.") for name in await _names(env, folder)):
+            return True
+        try:
+            index = await env.read_bytes(posixpath.join(folder, "index"), limit=MAX_INDEX + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return True
+        if len(index) > MAX_INDEX or _GITLINK in index:
+            return True
+    return False
+
+
+async def _folder_problem(env: Looks, place: str) -> str:
+    """What is wrong with the settings and hooks of one repository."""
+    for folder in await _folders(env, place):
+        for name in ("config", "config.worktree"):
+            problem = await _config_problem(env, posixpath.join(folder, name))
+            if problem:
+                return problem
+        hooks = await _names(env, posixpath.join(folder, "hooks"))
+        if not hooks.keys().isdisjoint(_HOOKS):
+            return f"{folder} holds a hook that runs whenever git looks at the files"
     return ""
 
 

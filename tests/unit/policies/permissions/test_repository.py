@@ -11,7 +11,7 @@ PLAIN = '[core]\n\tbare = false\n[remote "origin"]\n\turl = x\n'
 
 
 async def outcome(line: str, files: dict[str, str], *, cwd: str = "/project") -> str:
-    env = MemoryEnv({"a.txt": "a", **files}, cwd=cwd)
+    env = MemoryEnv({"a.txt": "a", **{name: text.encode("latin-1") for name, text in files.items()}}, cwd=cwd)
     return (await Permissions().decide("shell", {"command": line}, env=env, definition=shell)).outcome
 
 
@@ -59,7 +59,8 @@ async def test_settings_that_run_something(config: str) -> None:
     "files",
     [
         {**repository(), ".git/hooks/post-index-change": "#!/bin/sh"},
-        {**repository(), **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
+        {**repository(), ".git/index": "DIRC\0\0à\0sub", **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
+        {**repository(), ".git/sharedindex.1": "", **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
         {**repository(), **repository("[core]\n\tfsmonitor = ./run", ".git/modules/sub")},
         {**repository(), ".git/config.worktree": "[core]\n\tfsmonitor = ./run"},
         {"HEAD": "ref: x", "objects/a": "", "refs/a": "", "config": "[core]\n\tfsmonitor = ./run"},
@@ -69,6 +70,13 @@ async def test_settings_that_run_something(config: str) -> None:
 )
 async def test_other_places_of_settings(files: dict[str, str]) -> None:
     assert await outcome("git status", files) == "ask"
+
+
+async def test_a_repository_that_is_no_part_of_it_does_not_matter() -> None:
+    files = {**repository(), **repository("[core]\n\tfsmonitor = ./run", "sub/.git")}
+
+    assert await outcome("git status", files) == "allow"
+    assert await outcome("cd sub && git status", files) == "ask"
 
 
 async def test_a_worktree_of_a_plain_repository() -> None:
