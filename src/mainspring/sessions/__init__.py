@@ -35,7 +35,9 @@ from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, rea
 from mainspring.sessions.turns import SessionTurn, turns_to_messages
 
 if TYPE_CHECKING:
+    from mainspring.sessions.branching import branch_with_summary
     from mainspring.sessions.eventlog import EventLog, LogEvent, all_events, read_events
+    from mainspring.sessions.runs import SessionRun, session_runs
     from mainspring.sessions.search import Hit, search_sessions
     from mainspring.sessions.sqlite import SqliteLog, SqliteStore
 
@@ -71,6 +73,7 @@ __all__ = [
     "SessionLog",
     "SessionOptions",
     "SessionPlug",
+    "SessionRun",
     "SessionStore",
     "SessionTurn",
     "SqliteLog",
@@ -78,6 +81,7 @@ __all__ = [
     "Transcript",
     "TranscriptCall",
     "all_events",
+    "branch_with_summary",
     "decode_entry",
     "encode_entry",
     "entry_schema",
@@ -88,6 +92,7 @@ __all__ = [
     "read_events",
     "read_transcript",
     "search_sessions",
+    "session_runs",
     "store_of",
     "turns_to_messages",
 ]
@@ -96,7 +101,9 @@ __all__ = [
 _, __getattr__ = exports(
     __name__,
     {
+        "branching": "branch_with_summary",
         "eventlog": "EventLog LogEvent all_events read_events",
+        "runs": "SessionRun session_runs",
         "search": "Hit search_sessions",
         "sqlite": "SqliteLog SqliteStore",
     },

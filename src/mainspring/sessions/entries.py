@@ -230,10 +230,12 @@ class BranchEntry(_Entry, frozen=True, kw_only=True, tag="branch", eq=False):
     Attributes:
         label: Why, or a name.
         left: The leaf that was left.
+        summary: What was said on the branch that was left, in short; it joins the history as a message of the user.
     """
 
     label: str = ""
     left: str = ""
+    summary: str = ""
 
 
 class LabelEntry(_Entry, frozen=True, kw_only=True, tag="label", eq=False):

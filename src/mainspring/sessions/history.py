@@ -51,6 +51,13 @@ class OpenCalls(Struct, eq=False):
         return self.entry.message
 
 
+def branch_message(entry: BranchEntry) -> Message:
+    """What a new branch knows of the one that was left."""
+    name = f' label="{entry.label}"' if entry.label else ""
+    text = f"<left-branch{name}>\nThis was tried before, and left:\n\n{entry.summary}\n</left-branch>"
+    return Message.user(text, timestamp=entry.timestamp, id=entry.id)
+
+
 class History:
     """The history as far as entries have been applied.
 
@@ -99,6 +106,8 @@ class History:
                 self.model = entry.model
             case BranchEntry():
                 self.run = None
+                if entry.summary:
+                    self._add(branch_message(entry), entry.id)
             case _:
                 pass
 

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from mainspring.errors import SessionError
+from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import Message, utc_now
 from mainspring.sessions.entries import (
     Before,
@@ -217,12 +217,33 @@ class Journal:
         """The log, with what has not reached it yet."""
         return _View(self.log, [*self._writer.unsaved, *self._waiting])
 
-    def path(self, leaf: str | None = None) -> Iterator[Line]:
-        """The entries from the root to a leaf; to the current one if none is given."""
+    def path(self, *, whole: bool = False) -> Iterator[Line]:
+        """The entries from the root to the current leaf; with ``whole`` those of all branches, the current leaf last."""
         view = self.view()
-        return read_path(view, read_tree(view).path(leaf or self.leaf))
+        tree = read_tree(view)
+        return read_path(view, tree.nodes.values() if whole else tree.path(self.leaf))
 
-    def branch(self, to: str | None, label: str = "") -> BranchEntry:
+    def tree_with(self, entry: str) -> Tree:
+        """The whole tree, read anew.
+
+        Raises:
+            SessionError: If there is no such entry.
+        """
+        tree = read_tree(self.view())
+        if entry not in tree.nodes:
+            raise SessionError(f"session {self.header.id} has no entry {entry}")
+        return tree
+
+    def check_idle(self) -> None:
+        """Nothing, unless an agent is using the session right now.
+
+        Raises:
+            AgentBusyError: If one is.
+        """
+        if any(agent.running for agent in self.agents):
+            raise AgentBusyError("an agent is running in this session; abort() it first")
+
+    def branch(self, to: str | None, label: str = "", summary: str = "") -> BranchEntry:
         """Go on from another entry, or with ``None`` from before the first one.
 
         Raises:
@@ -231,17 +252,14 @@ class Journal:
         history = History()
         if to is not None:
             view = self.view()
-            tree = read_tree(view)
-            if to not in tree.nodes:
-                raise SessionError(f"session {self.header.id} has no entry {to}")
-            history = history_at(tree, view, to)
+            history = history_at(self.tree_with(to), view, to)
             if any(calls.reasons is None for calls in history.open.values()):
                 raise SessionError(
                     f"entry {to} stands between tool calls and their results; choose one before or after"
                 )
             mend(history)
         left, self.leaf, self.history = self.leaf, to, history
-        return self.record(BranchEntry, left=left or "", label=label)
+        return self.record(BranchEntry, left=left or "", label=label, summary=summary)
 
     def _before(self) -> Before:
         """What is stored so far, in short."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from mainspring.errors import AgentBusyError, SessionError
+from mainspring.errors import SessionError
 from mainspring.loop import Pending
 from mainspring.messages import AgentMessage
 from mainspring.sessions.blobs import Blobs
@@ -226,26 +226,34 @@ class Session(AbstractContextManager["Session"]):
         """Keep something of the application's own. Stored as by `label`."""
         return self._note(CustomEntry, custom_type=custom_type, data=data)
 
-    def branch(self, entry: str | None, label: str = "") -> BranchEntry:
+    def branch(self, entry: str | None, label: str = "", *, summary: str = "") -> BranchEntry:
         """Go on from another entry; ``None`` starts again with an empty history. What was said before stays stored.
 
         Agents that use this session get the history as it was there. Stored as by `label`.
+
+        Args:
+            entry: Where to go on.
+            label: Why, or a name.
+            summary: What was said on the branch that is left, in short: it joins the history. `branch_with_summary` makes one.
 
         Raises:
             SessionError: If there is no such entry, or it stands between calls and their results.
             AgentBusyError: If an agent is using the session right now.
         """
-        if any(agent.running for agent in self.journal.agents):
-            raise AgentBusyError("an agent is running in this session; abort() it first")
-        made = self.journal.branch(entry, label)
+        self.journal.check_idle()
+        made = self.journal.branch(entry, label, summary)
         self.journal.wanted = True
         for agent in self.journal.agents:
             agent.context.messages[:] = self.messages
             agent.context.pending = self.pending
         return made
 
-    def fork(self, *, title: str = "") -> Self:
+    def fork(self, *, title: str = "", whole: bool = False) -> Self:
         """A new session that begins with what is on the path to the current leaf. It has its own file from the start.
+
+        Args:
+            title: Its name for people; that of this one if left out.
+            whole: Whether to take all branches along, with the names of entries.
 
         Raises:
             SessionError: If this session is of a newer version of the format.
@@ -265,7 +273,7 @@ class Session(AbstractContextManager["Session"]):
             forked_from=self.id,
         )
         fork = type(self)(self.store, self.store.create(header), header, self._options)
-        fork.journal.begin([line.data for line in self.journal.path()])
+        fork.journal.begin([line.data for line in self.journal.path(whole=whole)])
         return fork
 
     def plug(self) -> SessionPlug:

@@ -242,7 +242,7 @@ def _told(entry: Entry) -> tuple[ItemKind, str] | None:
         case CompactionEntry():
             return "compaction", _kept(entry)
         case BranchEntry():
-            return "branch", entry.label
+            return "branch", "\n\n".join(filter(None, (entry.label, entry.summary)))
         case ModelChangeEntry():
             return "model", entry.model
         case PauseEntry():

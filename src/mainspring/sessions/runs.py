@@ -1,0 +1,78 @@
+"""The runs of a session: which there were, and how each ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mainspring.messages import Usage
+from mainspring.sessions.entries import RunEndEntry, RunStartEntry
+from mainspring.sessions.load import read_path, read_tree
+
+if TYPE_CHECKING:
+    from mainspring.sessions.session import Session
+
+
+class SessionRun(Struct, frozen=True, kw_only=True):
+    """A run.
+
+    Attributes:
+        id: Its id.
+        agent: Name of the agent.
+        started: When it began, in UTC.
+        ended: When it ended; ``None`` for one that goes on, or whose process was killed.
+        status: ``completed``, ``aborted``, or another `RunStatus`; ``open`` while there is no end of it.
+        turns: How many model calls it made.
+        usage: Tokens of all of them.
+        first: The first entry with a message of it.
+        last: The last one.
+        error: What failed.
+    """
+
+    id: str
+    agent: str
+    started: datetime
+    ended: datetime | None = None
+    status: str = "open"
+    turns: int = 0
+    usage: Usage = Usage()
+    first: str = ""
+    last: str = ""
+    error: str = ""
+
+
+def session_runs(session: Session) -> list[SessionRun]:
+    """The runs of all branches, oldest first. Reads the whole session.
+
+    Args:
+        session: The session.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    view = session.journal.view()
+    nodes = [n for n in read_tree(view).nodes.values() if n.kind in {"run_start", "run_end"}]
+    found: dict[str, SessionRun] = {}
+    for line in read_path(view, nodes):
+        match line.entry:
+            case RunStartEntry() as entry:
+                found[entry.run] = SessionRun(id=entry.run, agent=entry.agent, started=entry.timestamp)
+            case RunEndEntry() as entry if entry.run in found:
+                start = found[entry.run]
+                found[entry.run] = SessionRun(
+                    id=entry.run,
+                    agent=start.agent,
+                    started=start.started,
+                    ended=entry.timestamp,
+                    status=entry.status,
+                    turns=entry.turns,
+                    usage=entry.usage,
+                    first=entry.first,
+                    last=entry.last,
+                    error=entry.error,
+                )
+            case _:
+                pass
+    return list(found.values())

@@ -1,0 +1,31 @@
+"""`kill -9` at random moments of runs with tools, on files and on SQLite: see `tests.e2e.soak`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.soak import soak
+
+FEW = {"jsonl": 13, "sqlite": 12}
+MANY = 500
+
+
+@pytest.mark.covers("SES-14", "SES-15", "SES-16", "SES-08")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", FEW)
+def test_a_killed_process_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -> None:
+    total = soak(kind, tmp_path, FEW[kind])
+    assert total["kills"] == FEW[kind]
+    assert total["answers"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", FEW)
+def test_five_hundred_kills(kind: str, tmp_path: Path) -> None:
+    total = soak(kind, tmp_path, MANY)
+    sys.stdout.write(f"{kind}: {dict(total)}\n")
+    assert total["kills"] == MANY
+    assert total["interrupted"] > 0
+    assert total["result"] > MANY
