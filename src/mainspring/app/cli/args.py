@@ -24,7 +24,7 @@ EPILOG = """commands:
   tools list        the built-in tools
   tools call NAME 'JSON'
                     run one tool and print its result as JSON
-  sessions list     saved conversations; also show, search WORDS, name, rm, purge
+  sessions list     saved conversations; also show, tree, search WORDS, name, rm, purge
   export [SESSION]  write one as an HTML page, Markdown or JSON lines; sessions import FILE takes it back
   config show       the settings and where each comes from
   config set KEY VALUE, config unset KEY
@@ -218,14 +218,14 @@ def _tools() -> Parser:
 
 
 def _sessions() -> Parser:
-    parser = _noun("sessions", "Saved conversations: list, show, search, name, remove, import.")
-    actions = ("list", "show", "search", "name", "rm", "purge", "import")
+    parser = _noun("sessions", "Saved conversations: list, show, tree, search, name, remove, import.")
+    actions = ("list", "show", "tree", "search", "name", "rm", "purge", "import")
     parser.add_argument("action", nargs="?", choices=actions, default="list", help="list (default), ...")
     parser.add_argument(
         "words",
         nargs="*",
         metavar="WHAT",
-        help="search: words; show, rm: an id or title; name: an id and a name; import: a file of `mainspring export`",
+        help="search: words; show, tree, rm: an id or title; name: an id and a name; import: a file of `mainspring export`",
     )
     parser.add_argument("--all", action="store_true", help="those of all folders")
     parser.add_argument(

@@ -11,7 +11,7 @@ import msgspec
 from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.frame import framed, place_of
-from mainspring.app.export import markdown
+from mainspring.app.export import markdown, tree_lines
 from mainspring.runtime.commands.export import export_transcript, import_file
 from mainspring.runtime.commands.sessions import name_session, purge_sessions, remove_session, saved_sessions, search
 
@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
     works: dict[str, Callable[[argparse.Namespace, Console], int]] = {
         "list": _list,
         "show": _show,
+        "tree": _tree,
         "search": _search,
         "name": _name,
         "rm": _remove,
@@ -66,6 +67,18 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(transcript).decode())
     else:
         console.answer(markdown(transcript))
+    return 0
+
+
+def _tree(options: argparse.Namespace, console: Console) -> int:
+    transcript = export_transcript(" ".join(options.words) or None, place_of(options))
+    for problem in transcript.problems:
+        console.say(f"note: {problem}")
+    if options.json:
+        console.data(msgspec.json.encode(transcript.items).decode())
+        return 0
+    for line in tree_lines(transcript):
+        console.answer(f"{line}\n")
     return 0
 
 
