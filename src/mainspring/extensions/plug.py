@@ -64,7 +64,8 @@ class Extensions(Plug):
         if self._runner is not None:
             raise ConfigError("these Extensions belong to another agent; make one for each")
         self._runner = runner = ExtensionRunner(agent, self._ui, reserved=self._reserved)
-        runner.problems += self._found.problems
+        for problem in self._found.problems:
+            runner.refuse(problem)
         for source in (*self._given, *self._found.extensions):
             if inspect.iscoroutinefunction(source.function):
                 self._waiting.append(source)

@@ -96,7 +96,7 @@ class ExtensionRunner:
         elif made is not None:
             if inspect.iscoroutine(made[1]):
                 made[1].close()
-            self._fail(
+            self.refuse(
                 problem_of(
                     source.name, TypeError("it is async though it does not say so; write `async def`"), source.place
                 )
@@ -133,11 +133,11 @@ class ExtensionRunner:
         """
         old, self.problems = dict(self._loaded), []
         for problem in problems:
-            self._fail(problem)
+            self.refuse(problem)
         fresh: dict[str, Loaded] = {}
         for source in sources:
             if source.name in fresh:
-                self._fail(_taken(source, fresh[source.name].source))
+                self.refuse(_taken(source, fresh[source.name].source))
                 continue
             made = await self._made(source) or old.get(source.name)
             if made is not None:
@@ -162,10 +162,10 @@ class ExtensionRunner:
             await asyncio.wait_for(answer, LOAD_SECONDS)
         except TimeoutError as error:
             late = TimeoutError(f"it was not loaded after {LOAD_SECONDS:g} seconds")
-            self._fail(problem_of(source.name, late.with_traceback(error.__traceback__), source.place))
+            self.refuse(problem_of(source.name, late.with_traceback(error.__traceback__), source.place))
             return None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the agent works without it
-            self._fail(problem_of(source.name, error, source.place))
+            self.refuse(problem_of(source.name, error, source.place))
             return None
         return loaded
 
@@ -176,7 +176,7 @@ class ExtensionRunner:
         try:
             answer = source.function(api)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - likewise
-            self._fail(problem_of(source.name, error, source.place))
+            self.refuse(problem_of(source.name, error, source.place))
             return None
         return (loaded, answer) if inspect.isawaitable(answer) else loaded
 
@@ -184,19 +184,20 @@ class ExtensionRunner:
         source = loaded.source
         taken = self._loaded.get(source.name)
         if taken is not None:
-            self._fail(_taken(source, taken.source))
+            self.refuse(_taken(source, taken.source))
             return False
         try:
             loaded.attach()
         except ConfigError as error:
-            self._fail(problem_of(source.name, error, source.place))
+            self.refuse(problem_of(source.name, error, source.place))
             return False
         self._loaded[source.name] = loaded
         return True
 
-    def _fail(self, problem: ExtensionProblem) -> None:
+    def refuse(self, problem: ExtensionProblem) -> None:
+        """Keep in mind what is wrong, and tell it."""
         self.problems.append(problem)
-        logger.error("%s", problem)
+        self.ctx.ui.notify(str(problem), "error")
 
     # --- the conversation -------------------------------------------------------------------------------------------
 

@@ -93,9 +93,7 @@ async def extending(
         report(Notice(f"extensions.paths: {text!r} is not looked at; write it from / or ~/ on"))
     find = finder(places, settings)
     found = await asyncio.to_thread(find)
-    for problem in found.problems:
-        report(Notice(str(problem)))
-    if found.extensions:
+    if found.extensions or found.problems:
         helping = ExtensionSource("help", help_command, origin="builtin")
         plugs.append(Extensions([helping], ui=ui, find=find, found=found))
     hooks = command_hooks(settings)

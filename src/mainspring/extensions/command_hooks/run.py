@@ -40,8 +40,8 @@ class CommandRunner:
     def asked(self, event: CommandEvent, names: Iterable[str] = ()) -> tuple[CommandHook, ...]:
         """Who is asked about something that goes by these names; a command that stands there twice is asked once."""
         known = tuple(names)
-        fitting = {h.command: h for h in reversed(self.hooks) if h.event == event and h.fits(known)}
-        return tuple([h for h in self.hooks if fitting.get(h.command) is h])
+        fitting = [h for h in self.hooks if h.event == event and h.fits(known)]
+        return tuple({h.command: h for h in reversed(fitting)}.values())[::-1]
 
     async def ask(self, hooks: Sequence[CommandHook], payload: Payload) -> list[Verdict]:
         """Ask these, and give their verdicts in the same order."""
@@ -63,9 +63,12 @@ class CommandRunner:
 
     async def _run(self, hook: CommandHook, data: bytes) -> Verdict:
         folder = self._env.cwd
-        variables = {"AGENT_PROJECT_DIR": folder, "CLAUDE_PROJECT_DIR": folder, DEPTH: str(self._depth + 1)}
+        variables = {"AGENT_PROJECT_DIR": folder, "CLAUDE_PROJECT_DIR": folder}
+        script = (
+            f"export {DEPTH}={self._depth + 1}\n{hook.command}"  # in the script: an environment may set its own value
+        )
         try:
-            done = await self._env.run(hook.command, stdin=data, timeout=hook.timeout, env=variables, limits=LIMITS)
+            done = await self._env.run(script, stdin=data, timeout=hook.timeout, env=variables, limits=LIMITS)
         except Exception as error:  # noqa: BLE001 - whatever keeps it from running, it has not agreed
             return Verdict(hook=hook, failure=f"it cannot be run: {error}")
         wrong = _cut_short(done, hook)

@@ -1,0 +1,241 @@
+"""The command with extensions and with commands as hooks: real processes, real shell scripts, a server that answers."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply, call
+from tests.processes import ended
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+WATCH = """
+def extension(api):
+    @api.on("session_shutdown")
+    async def over(event, ctx):
+        with open({trace!r}, "a") as file:
+            file.write(f"over {{event.reason}}\\n")
+"""
+
+
+def script(folder: Path, name: str, text: str) -> Path:
+    """An executable shell script."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
+def extension(folder: Path, name: str, text: str) -> Path:
+    file = folder / "extensions" / f"{name}.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def hooks(command: Command, **events: Any) -> None:
+    command.settings(
+        {"hooks": {event: entry if isinstance(entry, list) else [entry] for event, entry in events.items()}}
+    )
+
+
+def results(command: Command) -> list[str]:
+    """What the model was told of its calls."""
+    return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "tool"]
+
+
+def said(command: Command) -> list[str]:
+    return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
+
+
+# --- commands as hooks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("BYD-01")
+def test_a_script_blocks_a_tool_another_changes_its_input_and_a_third_adds_context(command: Command) -> None:
+    (command.folder / "a.txt").write_text("alpha\n", encoding="utf-8")
+    (command.folder / "b.txt").write_text("beta\n", encoding="utf-8")
+    block = script(command.home, "block.sh", "grep -q secret && { echo 'not that file' >&2; exit 2; }\nexit 0")
+    change = script(
+        command.home,
+        "change.sh",
+        """input=$(cat)
+case "$input" in *a.txt*) ;; *) exit 0 ;; esac
+echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {"path": "b.txt"}}}'""",
+    )
+    hooks(
+        command,
+        PreToolUse=[
+            {"matcher": "Read", "hooks": [{"type": "command", "command": str(block)}]},
+            {"matcher": "read_file", "command": str(change), "timeout": 20},
+        ],
+        UserPromptSubmit={"command": "echo 'The user is called Ann.'"},
+    )
+    command.server.script = [
+        Reply(calls=[("read_file", {"path": "secret.txt"}), ("read_file", {"path": "a.txt"})]),
+        "done",
+    ]
+
+    done = command.run("-p", "read them")
+
+    assert (done.code, done.out) == (0, "done\n"), done.err
+    refused, read = results(command)
+    assert refused == "Permission denied: not that file"
+    assert "beta" in read
+    assert "alpha" not in read
+    assert said(command) == ["read them", "<hook-context>\nThe user is called Ann.\n</hook-context>"]
+
+
+@pytest.mark.covers("BYD-01")
+def test_a_hanging_script_is_ended_and_has_not_agreed(command: Command) -> None:
+    hang = script(command.home, "hang.sh", f"sleep 300 &\necho $! >{command.folder}/pid\nsleep 300")
+    hooks(command, PreToolUse={"command": str(hang), "timeout": 0.5})
+    command.server.script = [call("list_files"), "done"]
+
+    began = time.monotonic()
+    done = command.run("-p", "list")
+
+    assert done.code == 0, done.err
+    assert time.monotonic() - began < 60
+    assert "took longer than 0.5 seconds" in results(command)[0]
+    assert ended(int((command.folder / "pid").read_text()))
+
+
+@pytest.mark.covers("BYD-01")
+def test_a_prompt_that_is_refused_asks_no_model(command: Command) -> None:
+    hooks(command, UserPromptSubmit={"command": "echo 'not on a Friday' >&2; exit 2"})
+
+    done = command.run("-p", "deploy")
+
+    assert (done.code, done.out) == (4, "")
+    assert "not on a Friday" in done.err
+    assert command.server.requests == []
+
+
+@pytest.mark.covers("BYD-01", "SEC-12")
+def test_hooks_and_extensions_of_a_project_are_inert_until_it_is_trusted(command: Command) -> None:
+    trace = command.home / "trace"
+    folder = command.folder / ".agent"
+    extension(folder, "theirs", f"open({str(trace)!r}, 'w').close()\ndef extension(api): ...\n")
+    (folder / "settings.json").write_text(
+        json.dumps({"hooks": {"SessionStart": [{"command": f"touch {trace}"}]}}), encoding="utf-8"
+    )
+    command.server.script += ["one", "two"]
+
+    done = command.run("-p", "hello")
+    assert (done.code, done.out) == (0, "one\n")
+    assert "hooks.SessionStart ignored" in done.err
+    assert "theirs: the project is not trusted" in done.err
+    assert not trace.exists()
+
+    assert command.run("trust").code == 0
+    assert command.run("-p", "hello").out == "two\n"
+    assert trace.exists()
+
+
+@pytest.mark.covers("BYD-01")
+def test_a_hook_that_starts_the_program_itself_comes_to_an_end(command: Command) -> None:
+    count = command.home / "count"
+    again = script(command.home, "again.sh", f"echo x >>{count}\nexec {sys.executable} -m mainspring -p again")
+    hooks(command, UserPromptSubmit={"command": str(again), "timeout": 60})
+    command.variables["OPENAI_API_KEY"] = ""
+    done = command.run("-p", "hello", "--model", "openai:test-model")
+
+    assert done.code != 0
+    assert command.server.requests == []
+    assert count.read_text().split() == ["x"] * 3
+
+
+# --- extensions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("EXT-01", "EXT-15")
+def test_extensions_of_the_user_are_loaded_and_broken_ones_are_told(command: Command) -> None:
+    home = command.home / ".agent"
+    extension(home, "broken", "def extension(api):\n    oops\n")
+    extension(
+        home,
+        "guard",
+        "def extension(api):\n"
+        "    api.on('tool_call', lambda e: {'block': 'closed'} if e.tool_name == 'list_files' else None)\n"
+        "    api.register_command('hi', lambda arguments: f'hello {arguments}', description='greets')\n",
+    )
+    command.server.script = [call("list_files"), "done"]
+
+    done = command.run("-p", "list")
+    assert (done.code, done.out) == (0, "done\n")
+    assert "extension broken: NameError" in done.err
+    assert "broken.py:2)" in done.err
+    assert results(command) == ["Permission denied: closed"]
+
+    asked = len(command.server.requests)
+    assert command.run("-p", "/hi Ann").out == "hello Ann\n"
+    assert "/hi    greets" in command.run("-p", "/help").out
+    as_json = command.run("-p", "/hi Bob", "--output", "json").result
+    assert as_json["text"] == "hello Bob"
+    assert len(command.server.requests) == asked
+
+
+@pytest.mark.covers("SES-20")
+def test_the_end_of_the_process_is_told_however_it_comes(command: Command) -> None:
+    trace = command.home / "trace"
+    extension(command.home / ".agent", "watch", WATCH.format(trace=str(trace)))
+    command.server.script += ["done", Reply(text="wait", stall=True)]
+
+    assert command.run("-p", "hello").code == 0
+    assert trace.read_text() == "over exit\n"
+
+    with command.start("-p", "hello") as process:
+        assert command.server.stalled.wait(30)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert trace.read_text() == "over exit\n" * 2
+
+
+@pytest.mark.covers("SES-20")
+@pytest.mark.parametrize("ending", ["agent.run_sync('again')", "raise KeyboardInterrupt"])
+def test_a_program_that_closes_nothing_tells_of_its_end_once(tmp_path: Path, ending: str) -> None:
+    program = f"""
+import sys
+from mainspring import Agent
+from mainspring.models.scripted import ScriptedModel
+
+def extension(api):
+    api.on("session_shutdown", lambda event: print("over", event.reason))
+
+agent = Agent(ScriptedModel("one", "two"), extensions=[extension])
+agent.run_sync("go")
+{ending}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    assert done.stdout == "over exit\n", done.stderr
+
+
+def test_paths_of_the_settings_are_absolute(command: Command) -> None:
+    other = extension(
+        command.home / "other", "more", "def extension(api):\n    api.register_command('more', lambda a: 'more')\n"
+    )
+    extension(command.folder, "near", "raise SystemExit\n")
+    paths = [str(other), "extensions"]
+    command.settings({"extensions": {"paths": paths}})
+
+    done = command.run("-p", "/more")
+    assert done.out == "more\n"
+    assert "'extensions' is not looked at" in done.err
+
+    command.settings({"extensions": {"paths": paths[:1], "disabled": ["more"]}})
+    command.server.script += ["answered"]
+    assert command.run("-p", "/more").out == "answered\n"

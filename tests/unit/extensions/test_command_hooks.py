@@ -1,0 +1,421 @@
+"""Commands as hooks of an agent: real shell commands in a real environment."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Behavior
+from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.events import ContextCompacted, ToolBefore
+from mainspring.extensions import HeadlessUI
+from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
+from mainspring.extensions.command_hooks.plug import MOST_STOPS
+from mainspring.extensions.command_hooks.run import DEEPEST, CommandRunner
+from mainspring.messages import Message
+from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.policies.permissions import Permissions
+from mainspring.subagents import Subagents
+from mainspring.tools import tool
+from tests.processes import ended
+
+
+@tool
+async def look(key: str, times: int = 1) -> str:
+    """Look something up."""
+    if key == "broken":
+        raise ValueError("no such key")
+    return f"value of {key}" * times
+
+
+@pytest.fixture
+async def env(tmp_path: Path) -> AsyncIterator[LocalEnv]:
+    env = LocalEnv(tmp_path)
+    yield env
+    await env.aclose()
+
+
+def hook(event: CommandEvent, command: str, **fields: Any) -> CommandHook:
+    return CommandHook(event=event, command=command, **fields)
+
+
+def says(**answer: Any) -> str:
+    """A command that says this."""
+    return f"cat >/dev/null; echo '{json.dumps(answer)}'"
+
+
+def specific(event: str, **answer: Any) -> str:
+    return says(hookSpecificOutput={"hookEventName": event, **answer})
+
+
+def made(env: Any, hooks: list[CommandHook], *script: Any, told: list[str] | None = None, **options: Any) -> Agent:
+    ui = HeadlessUI(lambda text, level: told.append(text) if told is not None else None)
+    plug = CommandHooks(hooks, ui=options.pop("ui", ui), depth=options.pop("depth", 0))
+    return Agent(ScriptedModel(*script), execution=env, tools=[look], plugs=[plug], **options)
+
+
+def results(agent: Agent) -> list[str]:
+    return [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
+
+
+def texts(agent: Agent) -> list[str]:
+    return [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
+
+
+def look_up(*keys: str) -> Reply:
+    return Reply("", calls=[Call("look", {"key": k}) for k in keys])
+
+
+# --- before a call --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("BYD-01")
+async def test_a_command_sees_the_call_and_refuses_it(env: LocalEnv, tmp_path: Path) -> None:
+    script = 'tee seen.json | grep -q secret && { echo "keep out" >&2; exit 2; }; exit 0'
+    agent = made(env, [hook("PreToolUse", script)], look_up("open"), look_up("secret"), "done")
+    await agent.run("go")
+
+    assert results(agent) == ["value of open", "Permission denied: keep out"]
+    seen = json.loads((tmp_path / "seen.json").read_bytes())
+    assert seen["hook_event_name"] == "PreToolUse"
+    assert (seen["tool_name"], seen["tool_input"]) == ("look", {"key": "secret"})
+    assert (seen["cwd"], seen["agent"], seen["session_id"]) == (str(tmp_path), "agent", "")
+    assert seen["tool_use_id"]
+
+
+@pytest.mark.covers("BYD-01")
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("exit 1", "exit code 1"),
+        ("no-such-program-here", "exit code 127"),
+        ("echo '{'", "cannot be understood"),
+        ("echo fine", "no JSON object"),
+        ("kill -9 $$", "SIGKILL"),
+        ("sleep 60", "took longer than 0.2 seconds"),
+        ("head -c 3000000 /dev/zero", "wrote more than 1 MiB"),
+        ("head -c 900000 /dev/zero | tr '\\0' x", "too long"),
+    ],
+)
+async def test_a_command_that_fails_has_not_agreed(env: LocalEnv, command: str, reason: str) -> None:
+    seconds = 0.2 if "sleep" in command else 10
+    agent = made(env, [hook("PreToolUse", command, timeout=seconds)], look_up("a"), "done")
+    await agent.run("go")
+
+    [result] = results(agent)
+    assert result.startswith("Permission denied: the hook")
+    assert "a hook that fails does not agree" in result
+    assert reason in result
+
+
+@pytest.mark.covers("BYD-01")
+async def test_where_nothing_can_be_run_nothing_is_agreed() -> None:
+    agent = made(MemoryEnv(), [hook("PreToolUse", "true")], look_up("a"), "done")
+    await agent.run("go")
+    assert "failed" in results(agent)[0]
+
+
+@pytest.mark.covers("BYD-01")
+async def test_a_command_that_hangs_is_ended_with_all_it_started(env: LocalEnv, tmp_path: Path) -> None:
+    script = "sleep 300 & echo $! >pid; sleep 300"
+    agent = made(env, [hook("PreToolUse", script, timeout=0.3)], look_up("a"), "done")
+    began = time.monotonic()
+    await agent.run("go")
+
+    assert time.monotonic() - began < 10
+    pid = int((tmp_path / "pid").read_bytes())
+    assert ended(pid)
+
+
+@pytest.mark.covers("BYD-01")
+async def test_arguments_are_changed_validated_and_judged_anew(env: LocalEnv) -> None:
+    change = specific("PreToolUse", updatedInput={"key": "b", "times": "2"})
+    agent = made(env, [hook("PreToolUse", change)], look_up("a"), "done")
+    await agent.run("go")
+    assert results(agent) == ["value of b" * 2]
+
+    agent = made(env, [hook("PreToolUse", specific("PreToolUse", updatedInput={"kee": 1}))], look_up("a"), "done")
+    await agent.run("go")
+    assert results(agent)[0].startswith("Validation error")
+
+    rules = Permissions(deny=["look"])
+    agent = made(env, [hook("PreToolUse", change)], look_up("a"), "done", permissions=rules)
+    await agent.run("go")
+    assert results(agent)[0].startswith("Permission denied")
+
+
+@pytest.mark.covers("BYD-01")
+async def test_a_guard_sees_what_another_command_or_handler_made_of_the_call(env: LocalEnv, tmp_path: Path) -> None:
+    guard = "echo asked >>count; grep -q evil && { echo no evil >&2; exit 2; }; exit 0"
+    change = specific("PreToolUse", updatedInput={"key": "evil"})
+    agent = made(env, [hook("PreToolUse", guard), hook("PreToolUse", change)], look_up("good"), "done")
+    await agent.run("go")
+    assert results(agent) == ["Permission denied: no evil"]
+    assert (tmp_path / "count").read_bytes().split() == [b"asked", b"asked"]
+
+    agent = made(env, [hook("PreToolUse", guard)], look_up("good"), "done")
+    agent.on(ToolBefore, lambda h: {"input": {"key": "evil"}}, order=1000)
+    await agent.run("go")
+    assert results(agent) == ["Permission denied: no evil"]
+
+
+async def test_a_call_that_nobody_changed_is_shown_once(env: LocalEnv, tmp_path: Path) -> None:
+    agent = made(env, [hook("PreToolUse", "echo x >>count")] * 2, look_up("a"), "done")
+    await agent.run("go")
+    assert (tmp_path / "count").read_bytes() == b"x\n"
+
+
+@pytest.mark.covers("BYD-01")
+async def test_ask_asks_a_person_and_without_one_refuses(env: LocalEnv) -> None:
+    asking = hook("PreToolUse", says(decision="ask", reason="is it wise?"))
+    agent = made(env, [asking], look_up("a"), "done")
+    await agent.run("go")
+    assert results(agent) == ["Permission denied: it needs confirmation, and nobody can be asked (is it wise?)"]
+
+    class Yes(HeadlessUI):
+        asked: list[str] = []  # noqa: RUF012 - one test long
+
+        async def confirm(self, title: str, message: str = "") -> bool:
+            self.asked.append(title)
+            return True
+
+    agent = made(env, [asking], look_up("a"), "done", ui=Yes())
+    await agent.run("go")
+    assert results(agent) == ["value of a"]
+    assert Yes.asked == ["look: is it wise?"]
+
+
+@pytest.mark.covers("BYD-01")
+async def test_allow_overrides_no_rule(env: LocalEnv) -> None:
+    allow = hook("PreToolUse", specific("PreToolUse", permissionDecision="allow"))
+    agent = made(env, [allow], look_up("a"), "done", permissions=Permissions(deny=["look"]))
+    await agent.run("go")
+    assert results(agent)[0].startswith("Permission denied")
+
+
+async def test_it_ends_the_run_and_tells_model_and_user(env: LocalEnv) -> None:
+    told: list[str] = []
+    end = says(**{"continue": False, "stopReason": "that is enough", "systemMessage": "I ended it"})
+    agent = made(env, [hook("PreToolUse", end)], look_up("a"), "never", told=told)
+    result = await agent.run("go")
+    assert (result.status, results(agent), told) == ("denied", ["Permission denied: that is enough"], ["I ended it"])
+
+    context = hook("PreToolUse", specific("PreToolUse", additionalContext="a is old"))
+    agent = made(env, [context], look_up("a"), "done")
+    await agent.run("go")
+    assert texts(agent) == ["go", "<hook-context>\na is old\n</hook-context>"]
+
+
+async def test_only_fitting_tools_are_shown(env: LocalEnv) -> None:
+    agent = made(env, [hook("PreToolUse", "exit 2", matcher="Bash|edit")], look_up("a"), "done")
+    await agent.run("go")
+    assert results(agent) == ["value of a"]
+
+
+# --- behind a call --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("BYD-01")
+async def test_commands_see_results_and_failures_and_speak_to_the_model(env: LocalEnv, tmp_path: Path) -> None:
+    told: list[str] = []
+    hooks = [
+        hook("PostToolUse", "cat >good.json; echo 'run the tests' >&2; exit 2"),
+        hook("PostToolUseFailure", "cat >bad.json; exit 7"),
+    ]
+    agent = made(env, hooks, look_up("a", "broken"), "done", told=told)
+    await agent.run("go")
+
+    good, bad = (json.loads((tmp_path / f"{n}.json").read_bytes()) for n in ("good", "bad"))
+    assert good["tool_response"] == {"output": "value of a", "is_error": False, "title": ""}
+    assert "no such key" in bad["error"]
+    assert bad["tool_response"]["is_error"] is True
+    assert texts(agent)[1] == "<hook-context>\nrun the tests\n</hook-context>"
+    assert "failed: it ended with exit code 7" in told[0]
+    assert len(results(agent)) == 2
+
+
+async def test_a_result_is_replaced_and_a_run_ended_behind_it(env: LocalEnv) -> None:
+    told: list[str] = []
+    change = hook("PostToolUse", specific("PostToolUse", updatedToolOutput="[hidden]"))
+    end = hook("PostToolUse", says(**{"continue": False, "stopReason": "seen enough"}))
+    agent = made(env, [change, end], look_up("a"), "never", told=told)
+    result = await agent.run("go")
+
+    assert results(agent) == ["[hidden]"]
+    assert result.status == "denied"
+    assert told == ["a hook ended the run: seen enough"]
+
+
+# --- prompts and sessions -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("BYD-01")
+async def test_a_prompt_is_refused_or_given_context(env: LocalEnv) -> None:
+    script = 'grep -q password && { echo "no passwords" >&2; exit 2; }; echo "Today is Friday."'
+    agent = made(env, [hook("UserPromptSubmit", script), hook("SessionStart", "echo 'We use tabs.'")], "ok", "ok")
+
+    refused = await agent.run("my password is x")
+    assert (refused.status, refused.text) == ("denied", "Blocked: no passwords")
+    assert agent.messages == ()
+
+    await agent.run("hello")
+    await agent.run("again")
+    context = [t for t in texts(agent) if "hook-context" in t]
+    assert texts(agent)[0] == "hello"
+    assert len(context) == 2
+    assert "Friday" in context[0]
+
+
+@pytest.mark.covers("BYD-01")
+async def test_a_failure_on_a_prompt_refuses_it(env: LocalEnv) -> None:
+    agent = made(env, [hook("UserPromptSubmit", "exit 1")], "never")
+    result = await agent.run("hello")
+    assert result.status == "denied"
+    assert "a hook that fails does not agree" in result.text
+
+
+async def test_the_start_of_a_session_gives_context_once(env: LocalEnv) -> None:
+    agent = made(env, [hook("SessionStart", 'grep -o \'"source":"[a-z]*"\'')], "ok", "ok", "ok")
+    await agent.run("one")
+    await agent.run("two")
+    agent.reset()
+    await agent.run("three")
+    assert texts(agent) == ["three", '<hook-context>\n"source":"clear"\n</hook-context>']
+
+
+@pytest.mark.covers("BYD-01")
+async def test_observers_that_fail_or_hang_do_not_stop_the_run(env: LocalEnv) -> None:
+    told: list[str] = []
+    failing: list[CommandEvent] = [e for e in EVENTS if e not in GATES]
+    hooks = [hook(event, command, timeout=0.2) for event in failing for command in ("exit 3", "sleep 30")]
+    agent = made(env, hooks, look_up("a"), "done", told=told)
+    result = await agent.run("go")
+    await agent.shutdown()
+
+    assert (result.status, result.text) == ("completed", "done")
+    assert results(agent) == ["value of a"]
+    for event in ("SessionStart", "PostToolUse", "Stop", "SessionEnd"):
+        assert sum(f" of {event} failed" in text for text in told) == 2, event
+
+
+async def test_stop_has_the_run_go_on_but_not_for_ever(env: LocalEnv, tmp_path: Path) -> None:
+    once = 'tee -a seen | grep -q \'"stop_hook_active":true\' || { echo "run the tests" >&2; exit 2; }'
+    agent = made(env, [hook("Stop", once)], "first", "second")
+    result = await agent.run("go")
+    assert (result.text, texts(agent)) == ("second", ["go", "run the tests"])
+    assert b'"last_assistant_message":"first"' in (tmp_path / "seen").read_bytes()
+
+    told: list[str] = []
+    agent = made(env, [hook("Stop", "exit 2")], *["more"] * 20, told=told)
+    assert (await agent.run("go")).turns == MOST_STOPS + 1
+    assert "it ends now" in told[0]
+
+
+@pytest.mark.covers("BYD-01")
+async def test_the_other_events_tell_what_happened(env: LocalEnv, tmp_path: Path) -> None:
+    events: tuple[CommandEvent, ...] = ("SubagentStop", "Notification", "PostCompact", "SessionEnd")
+    hooks = [hook(event, f"cat >{event}.json") for event in events]
+    agent = made(
+        env,
+        hooks,
+        *(Reply("", calls=[Call("spawn", {"task": "find it"})]), "found", "done"),
+        look_up("a"),
+        subagents=Subagents(),
+    )
+    await agent.run("go")
+    agent.on("tool:gate", lambda h: {"pause": "may it?"})
+    await agent.run("on")
+    await agent.bus.emit(ContextCompacted(agent.messages, agent.messages[-1:], "asked"))
+    await agent.shutdown("exit")
+
+    told = {e: json.loads((tmp_path / f"{e}.json").read_bytes()) for e in events}
+    assert told["SubagentStop"]["last_assistant_message"] == "found"
+    assert told["SubagentStop"]["status"] == "completed"
+    assert told["Notification"]["message"] == "may it?"
+    assert told["PostCompact"]["messages_after"] < told["PostCompact"]["messages_before"]
+    assert told["SessionEnd"]["reason"] == "exit"
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("BYD-01")
+async def test_hooks_within_hooks_end(env: LocalEnv, tmp_path: Path) -> None:
+    hooks = [hook("PreToolUse", "echo $MAINSPRING_HOOK_DEPTH >depth"), hook("PostToolUse", "echo x >after")]
+    agent = made(env, hooks, look_up("a"), "done", depth=DEEPEST - 1)
+    await agent.run("go")
+    assert results(agent) == ["value of a"]
+    assert (tmp_path / "depth").read_bytes() == b"3\n"
+    (tmp_path / "after").unlink()
+
+    agent = made(env, hooks, look_up("a"), "done", depth=DEEPEST)
+    await agent.run("go")
+    assert "hooks run within each other 3 deep" in results(agent)[0]
+    assert not (tmp_path / "after").exists()
+
+
+async def test_commands_of_one_event_run_side_by_side_and_bounded(env: LocalEnv, tmp_path: Path) -> None:
+    script = "# {0}\nmkdir -p at; touch at/{0}; ls at | wc -l >>most; sleep 0.15; rm at/{0}"
+    hooks = [hook("PreToolUse", script.format(i)) for i in range(6)]
+    runner = CommandRunner(hooks, env)
+    agent = made(env, hooks, look_up("a"), "done")
+    await agent.run("go")
+
+    assert len(runner.asked("PreToolUse", ["look"])) == 6
+    most = [int(n) for n in (tmp_path / "most").read_bytes().split()]
+    assert 1 < max(most) <= 4
+
+
+async def test_commands_get_the_folder_and_no_keys_of_models(
+    env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    monkeypatch.setenv("MAINSPRING_SECRET", "x")
+    agent = made(env, [hook("PreToolUse", "env >seen")], look_up("a"), "done")
+    await agent.run("go")
+
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_bytes().decode().splitlines() if "=" in line)
+    assert seen["AGENT_PROJECT_DIR"] == seen["CLAUDE_PROJECT_DIR"] == str(tmp_path)
+    assert seen["MAINSPRING_HOOK_DEPTH"] == "1"
+    assert "OPENAI_API_KEY" not in seen
+    assert "MAINSPRING_SECRET" not in seen
+
+
+async def test_an_abort_ends_a_command(env: LocalEnv, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    command = hook("PreToolUse", "echo $$ >started; sleep 60")
+    agent = made(env, [command], look_up("a"), "never", behavior=Behavior(abort_grace=0.05))
+    running = asyncio.ensure_future(agent.run("go", raise_errors=False))
+    pid = int(await asyncio.to_thread(started.read_bytes))
+    agent.abort("enough")
+
+    assert (await running).status == "aborted"
+    assert ended(pid)
+
+
+async def test_a_sub_agents_calls_are_shown_too(env: LocalEnv) -> None:
+    agent = made(
+        env,
+        [hook("PreToolUse", "exit 2", matcher="look"), hook("Stop", "exit 2")],
+        Reply("", calls=[Call("spawn", {"task": "look"})]),
+        look_up("a"),
+        "refused",
+        "done",
+        *["on"] * 20,
+        subagents=Subagents(),
+        behavior=Behavior(max_turns=3),
+    )
+    seen: list[str] = []
+
+    def spawned(h: Any) -> None:
+        h.agent.on("tool-results:after", lambda r: seen.append(r.results.tool_results[0].text))
+
+    agent.on("spawn:before", spawned)
+    await agent.run("go")
+    assert seen == ["Permission denied: a hook does not allow it"]

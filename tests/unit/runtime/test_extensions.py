@@ -1,0 +1,98 @@
+"""Where extensions and hooks of the command come from, and what its settings may say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.extensions.command_hooks import DEFAULT_SECONDS, EVENTS
+from mainspring.runtime.extensions import command_hooks, hook_depth, places_of
+from mainspring.runtime.home import Home
+from mainspring.runtime.settings import load_settings
+from mainspring.runtime.settings.model import HookSettings
+from mainspring.runtime.trust import TrustStore
+
+
+def write(folder: Path, value: Any) -> None:
+    (folder / ".agent").mkdir(parents=True, exist_ok=True)
+    (folder / ".agent" / "settings.json").write_text(json.dumps(value), encoding="utf-8")
+
+
+def test_every_event_is_a_setting() -> None:
+    assert sorted(HookSettings.__struct_encode_fields__) == sorted(EVENTS)
+
+
+@pytest.mark.covers("BYD-01")
+def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -> None:
+    write(home, {"hooks": {"PreToolUse": [{"command": "guard", "matcher": "Bash", "timeout": 5}]}})
+    nested = {
+        "matcher": "Edit",
+        "timeout": 9,
+        "hooks": [{"command": "one"}, {"type": "command", "command": "two", "timeout": 3}],
+    }
+    write(tmp_path, {"hooks": {"PreToolUse": [nested], "Stop": [{"command": "guard"}]}})
+
+    trusted = command_hooks(load_settings(str(tmp_path), trusted=True))
+    assert [(h.event, h.command, h.matcher, h.timeout) for h in trusted] == [
+        ("PreToolUse", "guard", "Bash", 5),
+        ("PreToolUse", "one", "Edit", 9),
+        ("PreToolUse", "two", "Edit", 3),
+        ("Stop", "guard", "", DEFAULT_SECONDS),
+    ]
+    untrusted = load_settings(str(tmp_path), trusted=False)
+    assert [h.command for h in command_hooks(untrusted)] == ["guard"]
+    assert "hooks.PreToolUse, hooks.Stop ignored" in untrusted.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"PreToolUse": [{"matcher": "x"}]}, "needs a command"),
+        ({"PreToolUse": [{"command": "x", "hooks": [{"command": "y"}]}]}, "not both"),
+        ({"PreToolUse": [{"command": "true", "matcher": "("}]}, "is no pattern"),
+        ({"PreToolUse": [{"command": "true", "timout": 3}]}, "timout"),
+        ({"PreToolUse": [{"command": "true", "timeout": 0}]}, "timeout"),
+        ({"PreToolUse": {"command": "true"}}, "hooks.PreToolUse must be"),
+        ({"Stop": [{"hooks": [{"type": "prompt", "command": "x"}]}]}, "prompt"),
+    ],
+)
+def test_settings_that_make_no_hook_are_an_error(home: Path, tmp_path: Path, value: Any, text: str) -> None:
+    write(home, {"hooks": value})
+    with pytest.raises(ConfigError, match=text.replace("(", "\\(")):
+        command_hooks(load_settings(str(tmp_path)))
+
+
+def test_an_event_that_there_is_not_is_told(home: Path, tmp_path: Path) -> None:
+    write(home, {"hooks": {"PreTool": [{"command": "true"}]}})
+    assert "did you mean 'PreToolUse'" in load_settings(str(tmp_path)).warnings[0]
+
+
+@pytest.mark.covers("SEC-12")
+def test_places_are_the_users_and_those_of_the_nearest_project(home: Path, tmp_path: Path) -> None:
+    write(home, {"extensions": {"paths": ["~/more", "/abs/one.py", "./near.py"], "disabled": ["a"]}})
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".agent" / "extensions").mkdir(parents=True)
+    inner = tmp_path / "inner"
+    inner.mkdir()
+
+    places = places_of(str(inner), load_settings(str(inner)))
+    assert places.user == (home / ".agent" / "extensions", home / "more", Path("/abs/one.py"))
+    assert places.relative == ("./near.py",)
+    assert (places.project, places.trusted) == (tmp_path / ".agent" / "extensions", False)
+
+    TrustStore(Home(home / ".agent")).add(inner)  # the project's own folder is not trusted by that
+    assert not places_of(str(inner), load_settings(str(inner))).trusted
+    TrustStore(Home(home / ".agent")).add(tmp_path)
+    assert places_of(str(inner), load_settings(str(inner))).trusted
+
+
+def test_the_users_own_folder_is_no_projects(home: Path) -> None:
+    (home / ".agent" / "extensions").mkdir(parents=True)
+    assert places_of(str(home), load_settings(str(home))).project is None
+
+
+@pytest.mark.parametrize(("value", "depth"), [("", 0), ("2", 2), ("-1", 3), ("many", 3), ("999999999", 3)])
+def test_a_depth_that_makes_no_sense_is_too_deep(value: str, depth: int) -> None:
+    assert hook_depth({"MAINSPRING_HOOK_DEPTH": value}) == depth
