@@ -31,7 +31,7 @@ case $1 in
                 *) break ;;
             esac
         done
-        shift; exec "$@" ;;
+        shift; [ -e "$0.path" ] && PATH=$(cat "$0.path"); exec "$@" ;;
 esac
 """
 
@@ -45,6 +45,17 @@ def fake_docker(tmp_path: Path) -> str:
     program.write_text(FAKE)
     program.chmod(0o755)
     return str(program)
+
+
+@pytest.fixture
+def busybox_docker(fake_docker: str) -> str:
+    """The same, where every program is busybox, as in small images."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("needs busybox-static")
+    _link_programs(busybox, Path(fake_docker).parent / "bin")
+    Path(f"{fake_docker}.path").write_text(f"{Path(fake_docker).parent}/bin")
+    return fake_docker
 
 
 @pytest.fixture(scope="session")
@@ -80,13 +91,18 @@ def _import(wrapper: Path, busybox: str, folder: Path) -> None:
     root = folder / "root"
     for name in ("bin", "tmp", "root", "etc"):
         (root / name).mkdir(parents=True)
-    shutil.copy(busybox, root / "bin" / "busybox")
-    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
-        if name != "busybox":
-            os.symlink("busybox", root / "bin" / name)
+    _link_programs(busybox, root / "bin")
     subprocess.run(["tar", "-C", str(root), "-cf", str(folder / "image.tar"), "."], check=True)
     _call(wrapper, "import", str(folder / "image.tar"), IMAGE)
 
 
 def _call(*command: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, timeout=60)
+
+
+def _link_programs(busybox: str, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    shutil.copy(busybox, folder / "busybox")
+    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if name != "busybox":
+            os.symlink("busybox", folder / name)

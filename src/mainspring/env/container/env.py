@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import sys
@@ -121,7 +122,7 @@ class DockerEnv(LocalEnv):
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
         """Ask a web server, from this machine. See `ExecutionEnv.fetch`; refused where the network is closed."""
         if not self._network:
-            raise PermissionError(13, "the container has no network", url)
+            raise PermissionError(errno.EPERM, "the container has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
     def kill_all(self) -> None:

@@ -84,7 +84,7 @@ class SandboxEnv(LocalEnv):
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
         """Ask a web server. See `ExecutionEnv.fetch`; refused where the network is closed."""
         if not self._network:
-            raise PermissionError(errno.EACCES, "the sandbox has no network", url)
+            raise PermissionError(errno.EPERM, "the sandbox has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
     async def aclose(self) -> None:
@@ -106,7 +106,7 @@ class SandboxEnv(LocalEnv):
         if shutil.which(program, path=launch.variables.get("PATH")) is None and "/" not in program:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
         if not box.may_read(launch.cwd):
-            raise PermissionError(errno.EACCES, "it lies outside of what the sandbox can read", launch.cwd)
+            raise PermissionError(errno.EPERM, "it lies outside of what the sandbox can read", launch.cwd)
         return replace(launch, arguments=self._provider.wrap(launch.arguments, launch.cwd, box))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

@@ -98,4 +98,4 @@ class BoxedFiles(LocalFiles):
 
 
 def _refuse(why: str, path: str) -> NoReturn:
-    raise PermissionError(errno.EACCES, why, path)
+    raise PermissionError(errno.EPERM, why, path)

@@ -1,0 +1,297 @@
+"""Containers: with podman where it is installed, and with a program that takes docker's arguments everywhere."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import OutputLimits
+from mainspring.env.container import DockerEnv, find_engine
+from mainspring.errors import ConfigError
+from mainspring.events import CancelToken
+from tests.containers import IMAGE
+from tests.unit.env.test_processes import content, until
+from tests.unit.env.test_sandbox import started
+
+pytestmark = [pytest.mark.covers("EXE-02", "EXE-05"), pytest.mark.timeout(60)]
+
+Make = Callable[..., DockerEnv]
+
+
+@pytest.fixture(params=["fake_docker", "busybox_docker", "podman"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "my, project"
+    folder.mkdir()
+    return folder
+
+
+async def making(engine: str, project: Path) -> AsyncIterator[Make]:
+    made: list[DockerEnv] = []
+
+    def new(image: str = IMAGE, **options: Any) -> DockerEnv:
+        made.append(DockerEnv(image, project, engine=engine, **options))
+        return made[-1]
+
+    yield new
+    for env in made:
+        await env.aclose()
+
+
+@pytest.fixture
+async def make(engine: str, project: Path) -> AsyncIterator[Make]:
+    """Makes environments, with each engine."""
+    async for new in making(engine, project):
+        yield new
+
+
+@pytest.fixture(params=["fake_docker", "busybox_docker"])
+async def make_fake(request: pytest.FixtureRequest, project: Path) -> AsyncIterator[Make]:
+    """Makes environments whose container is this machine: quick."""
+    async for new in making(request.getfixturevalue(request.param), project):
+        yield new
+
+
+@pytest.fixture
+async def make_real(podman: str, project: Path) -> AsyncIterator[Make]:
+    """Makes environments that contain something."""
+    async for new in making(podman, project):
+        yield new
+
+
+async def output(place: DockerEnv, script: str, **options: Any) -> str:
+    result = await place.run(script, timeout=15, **options)
+    return result.stdout.text + result.stderr.text
+
+
+def log(engine: str) -> str:
+    """How the fake engine was called to run containers."""
+    return content(f"{engine}.log")
+
+
+async def test_it_is_made_at_the_first_use_and_goes_with_the_environment(make_real: Make, podman: str) -> None:
+    env = make_real()
+    assert env.container is None
+    await env.write_bytes("a", b"1")
+    assert env.container is None, "files of the project need none"
+    assert await output(env, "cat a") == "1"
+    name = env.container
+    assert name is not None
+    assert name in containers(podman)
+    await output(env, "sleep 100 & sleep 100 &")
+    await env.aclose()
+    assert name not in containers(podman)
+    assert env.container is None
+
+
+def containers(podman: str) -> str:
+    listed = subprocess.run([podman, "ps", "-a", "--format", "{{.Names}}"], capture_output=True, text=True, check=True)
+    return listed.stdout
+
+
+async def test_it_ends_when_this_program_is_killed(podman: str, project: Path) -> None:
+    code = f"""
+        import asyncio
+        from mainspring.env.container import DockerEnv
+        env = DockerEnv({IMAGE!r}, {str(project)!r}, engine={podman!r})
+        asyncio.run(env.run("hostname; echo > up; sleep 100"))
+    """
+    with started([sys.executable, "-c", textwrap.dedent(code)]) as program:
+        await until((project / "up").exists)
+        assert containers(podman)
+        program.send_signal(signal.SIGKILL)
+    await until(lambda: not containers(podman))
+
+
+async def test_agents_have_containers_of_their_own(make_real: Make) -> None:
+    one, two = make_real(), make_real()
+    assert await output(one, "echo 1 > /tmp/x; cat /tmp/x") == "1\n"
+    assert "No such file" in await output(two, "cat /tmp/x")
+    assert one.container != two.container
+
+
+async def test_it_holds(make_real: Make, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("KEY")
+    env = make_real()
+    assert "KEY" not in await output(env, f"cat '{tmp_path}/outside'; cat ~/.ssh/*")
+    assert (await output(env, "ls /sys/class/net")) == "lo\n"
+
+
+async def test_programs_and_tools_see_the_same_files(make: Make, project: Path) -> None:
+    env = make()
+    assert await output(env, "pwd; echo hi > a; mkdir -p b; ls") == f"{project}\na\nb\n"
+    assert await env.read_bytes("a") == b"hi\n"
+    assert await output(env, "pwd", cwd="b") == f"{project}/b\n"
+    assert (project / "a").stat().st_uid == os.getuid()
+
+
+async def test_files_of_the_container(make_fake: Make, tmp_path: Path) -> None:
+    at = str(tmp_path / "data")
+    env = make_fake(home=at)
+    await env.write_bytes("~/a b/c", b"\0\xff123")
+    assert await env.read_bytes(f"{at}/a b/c") == b"\0\xff123"
+    assert await env.read_bytes(f"{at}/a b/c", offset=2, limit=2) == b"12"
+    found = await env.stat(f"{at}/a b/../a b/c")
+    assert (found.path, found.kind, found.size) == (f"{at}/a b/c", "file", 5)
+    assert abs(found.mtime_ns / 1e9 - time.time()) < 60
+    await output(env, f"chmod 750 '{at}/a b/c'; mkfifo {at}/p; ln -s 'a b' {at}/l; ln -s {at}/n {at}/m")
+    await env.write_bytes(f"{at}/l/c", b"2")
+    assert (await env.stat(f"{at}/a b/c")).mode == 0o750
+    assert [(e.name, e.kind) for e in await env.list_dir(at)] == [
+        ("a b", "directory"),
+        ("l", "symlink"),
+        ("m", "symlink"),
+        ("p", "fifo"),
+    ]
+    assert await env.realpath(f"{at}/l/c/../../x/y") == f"{at}/x/y"
+    assert await env.realpath("~/x") == f"{at}/x"
+    assert await env.realpath("/") == "/"
+    await env.rename(f"{at}/a b/c", f"{at}/new/d")
+    await env.rename(f"{at}/new/d", "d")
+    assert await env.read_bytes("d") == b"2"
+    await env.remove(f"{at}/p")
+    assert [e.path for e in (await env.walk(at)).entries] == ["a b", "l", "m", "new"]
+
+
+async def test_errors_with_files_of_the_container(make_fake: Make, tmp_path: Path) -> None:
+    at = str(tmp_path / "data")
+    env = make_fake()
+    await output(env, f"mkdir -p {at}/d/e; mkfifo {at}/p; echo > {at}/f")
+    with pytest.raises(FileNotFoundError):
+        await env.read_bytes(f"{at}/none")
+    with pytest.raises(FileNotFoundError):
+        await env.stat(f"{at}/none/x")
+    with pytest.raises(FileNotFoundError):
+        await env.write_bytes(f"{at}/none/x", b"", parents=False)
+    with pytest.raises(FileNotFoundError):
+        await env.remove(f"{at}/none")
+    with pytest.raises(FileNotFoundError):
+        await env.rename(f"{at}/none", f"{at}/x")
+    with pytest.raises(IsADirectoryError):
+        await env.read_bytes(f"{at}/d")
+    with pytest.raises(IsADirectoryError):
+        await env.write_bytes(f"{at}/d", b"")
+    with pytest.raises(IsADirectoryError):
+        await env.rename(f"{at}/d", f"{at}/x")
+    with pytest.raises(NotADirectoryError):
+        await env.list_dir(f"{at}/f")
+    with pytest.raises(OSError, match="not empty"):
+        await env.remove(f"{at}/d")
+    with pytest.raises(OSError, match="Invalid"):
+        await env.read_bytes(f"{at}/p")
+
+
+async def test_files_of_a_real_container(make_real: Make) -> None:
+    env = make_real()
+    await env.write_bytes("/data/a", b"\0\xff123")
+    assert await env.read_bytes("/data/a", offset=1) == b"\xff123"
+    assert [e.name for e in await env.list_dir("/data")] == ["a"]
+    assert (await env.stat("/data/a")).size == 5
+
+
+async def test_a_link_out_of_the_project_leads_into_the_container(make_real: Make, project: Path) -> None:
+    (project / "link").symlink_to("/etc")
+    env = make_real()
+    await output(env, "echo inside > /etc/hostname-of-test")
+    assert await env.read_bytes("link/hostname-of-test") == b"inside\n"
+    with pytest.raises(FileNotFoundError):
+        await env.read_bytes("link/debian_version")
+
+
+async def test_results_are_those_of_the_program(make: Make) -> None:
+    env = make()
+    result = await env.run("echo out; echo err >&2; exit 3")
+    assert (result.exit_code, result.stdout.text, result.stderr.text) == (3, "out\n", "err\n")
+    assert (await env.run(["cat"], stdin=b"\0\xff")).stdout.data == b"\0\xff"
+    assert (await env.run("cat", stdin=b"in")).stdout.text == "in"
+    assert (await env.run("cat")).stdout.text == ""
+    assert await output(env, "echo $A$B", env={"A": "1", "B": "x y"}) == "1x y\n"
+    assert await env.find_program("cat")
+    assert await env.find_program("no-such-program") is None
+
+
+async def test_what_is_over_its_time_is_ended_in_the_container_too(make: Make, project: Path) -> None:
+    env = make()
+    script = "trap 'echo bye > bye; exit 1' TERM; echo x > up; sleep 100 & wait"
+    result = await env.run(script, timeout=1)
+    assert result.timed_out
+    await until(lambda: content(project / "bye") == "bye\n")
+    token = CancelToken()
+    running = asyncio.ensure_future(env.run("echo $$ > pid; exec sleep 100", signal=token))
+    await until(lambda: content(project / "pid") != "")
+    token.cancel()
+    assert (await running).cancelled
+    pid = content(project / "pid").strip()
+    assert await output(env, f"grep -c sleep /proc/{pid}/comm 2>/dev/null") in ("", "0\n")
+
+
+async def test_too_much_output(make: Make) -> None:
+    result = await make().run("yes", limits=OutputLimits(head=10, tail=10, cap=100_000), timeout=15)
+    assert result.overflowed
+
+
+async def test_a_long_script(make: Make) -> None:
+    script = "x=1\n" + "# filling\n" * 20_000 + "echo $x\n"
+    assert await output(make(), script) == "1\n"
+
+
+async def test_a_program_to_talk_to(make: Make) -> None:
+    connection = await make().connect(["cat"])
+    await connection.write(b"hello")
+    assert await connection.read() == b"hello"
+    await connection.aclose()
+
+
+async def test_an_image_that_is_not_there(make: Make) -> None:
+    with pytest.raises(OSError, match="the container of missing did not start: .*([Nn]o such image|not known|resolve)"):
+        await make("missing").run("true")
+
+
+async def test_how_docker_is_called(fake_docker: str, project: Path) -> None:
+    env = DockerEnv("image:1", project, engine=fake_docker, max_processes=50, arguments=("--memory", "2g"))
+    assert await output(env, "echo $MARK", env={"MARK": "1"}) == "1\n"
+    await env.aclose()
+    called = log(fake_docker)
+    assert "--network none --pids-limit 50 --memory 2g --entrypoint sh image:1 -c" in called
+    assert f'--mount type=bind,"source={project}","target={project}" -w {project}' in called
+    open_env = DockerEnv("image:1", project, engine=fake_docker, network=True)
+    await open_env.run("true")
+    await open_env.aclose()
+    assert "--network" not in log(fake_docker).splitlines()[1]
+
+
+async def test_nothing_is_fetched_without_network(fake_docker: str, project: Path) -> None:
+    with pytest.raises(PermissionError, match="no network"):
+        await DockerEnv("image", project, engine=fake_docker).fetch("https://example.org", timeout=1, max_bytes=1)
+
+
+def test_an_engine_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_docker: str) -> None:
+    monkeypatch.setenv("FAKE_DOCKER_IS_DOWN", "1")
+    with pytest.raises(
+        ConfigError, match=r"no container can be started: .*Cannot connect to the Docker daemon.*podman"
+    ):
+        find_engine(fake_docker)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="engine-of-nobody: it is not installed"):
+        find_engine("engine-of-nobody")
+
+
+@pytest.mark.covers("EXE-06")
+async def test_two_environments_that_share_a_folder_do_not_wait_for_each_other(make: Make) -> None:
+    one, two = make(), make()
+    async with one.lock("/a"), asyncio.timeout(1), two.lock("/a"):
+        await one.write_bytes("a", b"1")
+        await two.write_bytes("a", b"2")
+    assert await one.read_bytes("a") == b"2", "the last one wins, as the page on environments says"

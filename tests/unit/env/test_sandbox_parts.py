@@ -1,0 +1,112 @@
+"""The parts of the sandbox that need no sandbox to be tried: what is in a box, and the profile for macOS."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mainspring.env.sandbox import Box, Seatbelt
+from mainspring.env.sandbox.box import make_box
+from mainspring.env.sandbox.landlock import rules_of
+from mainspring.env.sandbox.seatbelt import profile
+
+pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
+
+
+def box(folder: Path, home: Path, **options: object) -> Box:
+    folder.mkdir(exist_ok=True)
+    return make_box(str(folder), home=str(home), tmp="/private", **options)  # type: ignore[arg-type] - options of the test
+
+
+def test_the_box_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (".tool/bin", ".tool/lib", "bin", ".local/bin", ".local/share/keyrings", ".ssh", ".config/git"):
+        (home / name).mkdir(parents=True)
+    (home / ".gitconfig").write_text("")
+    path = [f"{home}/{name}" for name in (".tool/bin", "bin", ".local/bin")]
+    monkeypatch.setenv("PATH", os.pathsep.join([*path, "relative/bin", ""]))
+    found = box(tmp_path / "project", home)
+    in_home = [os.path.relpath(p, home) for p in found.readable if p.startswith(f"{home}/")]
+    assert in_home == [".config/git", ".gitconfig", ".local/bin", ".tool", "bin"], "what programs need, no more"
+    assert found.writable == (str(tmp_path / "project"),)
+    assert str(home / ".ssh") in found.hidden
+    for path in ("/usr/bin/env", "/etc/hostname", str(home / ".tool/lib/x"), str(tmp_path / "project/x"), "/private/x"):
+        assert found.may_read(path), path
+    for path in (str(home / ".ssh/id"), str(home / ".local/share/x"), str(home), "/", "/root2", f"{tmp_path}/project2"):
+        assert not found.may_read(path), path
+    assert found.may_change(str(tmp_path / "project/x"))
+    assert not found.may_change("/usr/bin/env")
+
+
+def test_what_is_hidden_wins(tmp_path: Path, home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (tmp_path / "project" / "in").mkdir(parents=True)
+    found = box(tmp_path / "project", home, readable=["~/.ssh", str(home)], hidden=["in"])
+    for path in (home / ".ssh" / "x", tmp_path / "project" / "in" / "x"):
+        assert not found.may_read(str(path))
+        assert not found.may_change(str(path))
+    assert found.may_read(str(home / "x"))
+
+
+def test_a_project_reached_by_a_link(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tools" / "bin").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "tools")
+    monkeypatch.setenv("PATH", f"{tmp_path}/link/bin")
+    found = box(tmp_path / "project", home)
+    assert str(tmp_path / "tools") in found.readable
+    assert (str(tmp_path / "link"), str(tmp_path / "tools")) in [(link.path, link.target) for link in found.links]
+
+
+@pytest.mark.parametrize(
+    ("gitdir", "readable"),
+    [
+        ("../repo/.git/worktrees/x", "repo/.git"),
+        ("../repo/.git/modules/x", "repo/.git/modules/x"),
+        ("../elsewhere", ""),
+    ],
+)
+def test_a_worktree(tmp_path: Path, home: Path, gitdir: str, readable: str) -> None:
+    for name in ("repo/.git/worktrees/x", "repo/.git/modules/x", "elsewhere", "project"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "project" / ".git").write_text(f"gitdir: {gitdir}\n")
+    found = box(tmp_path / "project", home).readable
+    below = [os.path.relpath(p, tmp_path) for p in found if p.startswith(f"{tmp_path}/")]
+    assert below == ([readable] if readable else [])
+
+
+def test_rules_of_landlock_leave_out_what_is_hidden(tmp_path: Path) -> None:
+    for name in ("a", "b/secret", "b/open"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("/etc")
+    secret = str(tmp_path / "b" / "secret")
+    found = rules_of(Box(writable=(str(tmp_path),), readable=(), hidden=(secret,), tmp="/private", home="/home"))
+    below = {(kind, os.path.relpath(path, tmp_path)) for kind, path in found if path.startswith(str(tmp_path))}
+    assert below == {("list", "."), ("write", "a"), ("list", "b"), ("write", "b/open")}
+
+
+def test_the_profile_for_macos() -> None:
+    found = profile(
+        Box(
+            writable=('/Users/me/a "b\\c',),
+            readable=("/usr", "/opt"),
+            hidden=("/Users/me/.ssh",),
+            guarded=("/Users/me/p/.git/hooks",),
+            tmp="/private/tmp/x",
+            home="/Users/me",
+        )
+    )
+    assert found.startswith("(version 1)\n(deny default)\n")
+    assert '(subpath "/Users/me/a \\"b\\\\c")' in found
+    assert '(allow file-write*\n  (subpath "/Users/me/a \\"b\\\\c")\n  (subpath "/private/tmp/x"))' in found
+    assert '(deny file-write*\n  (subpath "/Users/me/p/.git/hooks"))' in found
+    assert found.endswith('(deny file-read* file-write*\n  (subpath "/Users/me/.ssh"))\n'), "the last rule decides"
+    assert "network" not in found
+    assert found.count("(") == found.count(")")
+
+
+def test_the_profile_with_network() -> None:
+    open_box = Box(writable=("/p",), readable=("/usr",), tmp="/private/x", home="/h", network=True)
+    assert "(allow network*)" in profile(open_box)
+    state = Seatbelt().state(open_box)
+    assert (state.tcp, state.udp, state.sockets, state.processes) == (False, False, False, False)
+    assert Seatbelt().wrap(["make", "x"], "/p", open_box)[:2] == ["/usr/bin/sandbox-exec", "-p"]
+    assert Seatbelt().wrap(["make", "x"], "/p", open_box)[3:] == ["make", "x"]
