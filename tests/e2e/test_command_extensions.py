@@ -239,3 +239,23 @@ def test_paths_of_the_settings_are_absolute(command: Command) -> None:
     command.settings({"extensions": {"paths": paths[:1], "disabled": ["more"]}})
     command.server.script += ["answered"]
     assert command.run("-p", "/more").out == "answered\n"
+
+
+# --- looking at them ------------------------------------------------------------------------------------------------
+
+
+def test_extensions_and_hooks_are_listed_and_hooks_are_tried(command: Command) -> None:
+    extension(command.home / ".agent", "good", "def extension(api): ...\n")
+    extension(command.home / ".agent", "bad", "import nothing_of_this_name\n")
+    hooks(command, PreToolUse={"matcher": "Bash", "command": "grep -q 'rm -rf' && { echo no >&2; exit 2; }; exit 0"})
+
+    good, bad = json.loads(command.run("extensions", "list", "--json").out)
+    assert (good["name"], good["origin"], good["problem"]) == ("good", "user", "")
+    assert (bad["name"], bad["line"]) == ("bad", 1)
+    [listed] = command.run("hooks").out.splitlines()
+    assert listed.startswith("PreToolUse  Bash  grep")
+
+    refused = command.run("hooks", "test", "PreToolUse", '{"command": "rm -rf x"}')
+    assert (refused.code, refused.out.splitlines()[-1]) == (4, "  refuses: no")
+    fine = command.run("hooks", "test", "PreToolUse", '{"path": "x"}', "--tool", "edit")
+    assert (fine.code, "no command is asked" in fine.err) == (0, True)

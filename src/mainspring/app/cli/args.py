@@ -33,6 +33,9 @@ EPILOG = """commands:
   trust [DIR]       let what a folder brings act: settings, hooks, memory
   memory show, memory add NOTE
                     what is remembered from conversation to conversation
+  extensions list   what extends the agent, and what is wrong with it
+  hooks list, hooks test EVENT
+                    commands that are asked as hooks; try them
   replay traffic PATH...
                     decode recorded exchanges with models
 
@@ -323,6 +326,27 @@ def _memory() -> Parser:
     return parser
 
 
+def _extensions() -> Parser:
+    parser = _noun("extensions", "What extends the agent: Python files and packages that are loaded into it.")
+    parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
+def _hooks() -> Parser:
+    parser = _noun(
+        "hooks", "Commands of the settings that are asked as hooks: list them, or try them on a made-up event."
+    )
+    parser.add_argument("action", nargs="?", choices=("list", "test"), default="list", help="list (default) or test")
+    parser.add_argument("event", nargs="?", help="the event to try, as in PreToolUse")
+    parser.add_argument("arguments", nargs="?", help="the tool's arguments, a JSON object; '-' reads them from stdin")
+    parser.add_argument("--tool", metavar="NAME", help="the tool that the event is about (default: shell)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_place(parser)
+    return parser
+
+
 def _replay() -> Parser:
     parser = _noun("replay", "Decode recorded exchanges with models: replay traffic PATH...")
     parser.add_argument("action", choices=("traffic",), help="what to replay")
@@ -344,6 +368,8 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "trust": _trust,
     "memory": _memory,
     "permissions": _permissions,
+    "extensions": _extensions,
+    "hooks": _hooks,
 }
 
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypedDict
 import msgspec
 from msgspec import Struct
 
+from mainspring.extensions.command_hooks.model import CommandEvent
+
 _LARGEST = 1 << 20
 """Characters of a tool's result that a command gets; no decision hangs on more, and a pipe is no place for it."""
 
@@ -147,6 +149,21 @@ Payload = (
     | PostCompactInput
     | SessionEndInput
 )
+
+
+INPUTS: dict[CommandEvent, type[Payload]] = {
+    "SessionStart": SessionStartInput,
+    "UserPromptSubmit": UserPromptSubmitInput,
+    "PreToolUse": PreToolUseInput,
+    "PostToolUse": PostToolUseInput,
+    "PostToolUseFailure": PostToolUseFailureInput,
+    "Notification": NotificationInput,
+    "Stop": StopInput,
+    "SubagentStop": SubagentStopInput,
+    "PostCompact": PostCompactInput,
+    "SessionEnd": SessionEndInput,
+}
+"""What is told, by event."""
 
 
 def encoded(payload: Payload) -> bytes:

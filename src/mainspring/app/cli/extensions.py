@@ -1,0 +1,35 @@
+"""``mainspring extensions``."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.exit_codes import DONE
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.runtime.commands.extensions import ExtensionView, list_extensions
+
+
+def run(options: argparse.Namespace) -> int:
+    """List them; the exit code."""
+    return framed(options, lambda console: _list(options, console))
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    found = list_extensions(place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return DONE
+    console.answer("".join(f"{_line(each)}\n" for each in found))
+    if not found:
+        console.say("there are no extensions; they belong into ~/.agent/extensions, one Python file each")
+    return DONE
+
+
+def _line(each: ExtensionView) -> str:
+    place = f"{each.place}:{each.line}" if each.line else each.place
+    if each.problem:
+        return f"{each.name}  not used: {each.problem} ({place})"
+    return f"{each.name}  {each.origin}  {place}"
