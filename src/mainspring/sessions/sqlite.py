@@ -177,8 +177,16 @@ class SqliteLog:
     def _take(self) -> None:
         """Become the only writer, or say who cannot."""
         folder = self._store.path.parent / f"{self._store.path.name}.locks"
-        make_private_folder(folder)
-        handle = os.open(folder / self._header.id, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            make_private_folder(folder)
+            handle = os.open(folder / self._header.id, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            if not self._exists:  # the first append says so, and tries again
+                raise
+            self.writable = False
+            text = f"{self._store.path} may not be written to ({error.strerror}): what is said now is not saved"
+            self.problems.append(Problem("unsaved", text))
+            return
         state = lock(handle)
         if state == "taken":
             os.close(handle)
@@ -280,8 +288,18 @@ class SqliteStore:
         if create and not self.path.exists():
             make_private_folder(self.path.parent)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        try:
+            return self._connected("mode=rw")
+        except sqlite3.OperationalError:
+            if os.access(self.path.parent, os.W_OK):
+                raise
+        # Nobody can write beside the file: what is in its log of writes, if anything, is read; else it needs none.
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return self._connected("mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1")
+
+    def _connected(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw",
+            f"{self.path.absolute().as_uri()}?{mode}",
             timeout=_BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,

@@ -1,0 +1,425 @@
+"""What goes wrong around sessions, on every store that a disk is behind: the known troubles of such programs, one by one."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import AgentProviderError, ModelError, SessionError
+from mainspring.messages import Message
+from mainspring.sessions import (
+    JsonlStore,
+    MessageEntry,
+    Session,
+    SessionEntry,
+    SessionOptions,
+    SessionStore,
+    SqliteStore,
+    encode_entry,
+    find_session,
+    list_sessions,
+    read_events,
+    read_transcript,
+    search_sessions,
+)
+from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, texts
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+STORES: dict[str, Callable[[Path], SessionStore]] = {
+    "jsonl": JsonlStore,
+    "sqlite": lambda folder: SqliteStore(folder / "sessions.db"),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
+    return STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own, of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.name != "posix" or os.geteuid() or not mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)):
+        pytest.skip("may not mount a file system here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def mount(*arguments: str) -> bool:
+    return subprocess.run(["mount", *arguments], capture_output=True, check=False).returncode == 0
+
+
+def fill(folder: Path) -> Path:
+    """Take all the room there is."""
+    file = folder / "ballast"
+    with file.open("wb", buffering=0) as out:
+        try:
+            while out.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    return file
+
+
+def reopened(session: Session) -> Session:
+    session.close()
+    return Session.open(session.id, home=session.store, options=QUICK)
+
+
+def new(store: SessionStore, id: str = "s1") -> Session:
+    return Session.create("/work", home=store, id=id, options=QUICK)
+
+
+# --- the disk ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_full_disk_is_told_and_what_was_said_meanwhile_is_stored_when_there_is_room(
+    kind: str, disk: Path
+) -> None:
+    """S-13: writes never fail in silence."""
+    store = STORES[kind](disk)
+    session = new(store)
+    one = agent(session, "one", calling("c1", "c2"), "two " + "x" * 50_000, "three", "four")
+    await one.run("first")
+    ballast = fill(disk)
+    assert (await one.run("second")).text.startswith("two")
+    assert [p.kind for p in session.problems] == ["unsaved"]
+    assert "No space left" in str(session.problems[0]) or "full" in str(session.problems[0])
+    other = Session.open("s1", home=store, write=False)
+    check_paired(other.messages)  # whoever looks meanwhile finds whole turns
+    assert texts(other.messages)[:2] == ["user: first", "assistant: one"]
+    other.close()
+    ballast.unlink()
+    await one.run("third")
+    assert [p.kind for p in session.problems] == ["unsaved", "saved"]
+    expected = texts(session.messages)
+    again = reopened(session)
+    assert again.problems == []
+    assert texts(again.messages) == expected
+    assert len(expected) == 8
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_disk_that_stays_full_is_told_at_the_end(kind: str, disk: Path) -> None:
+    store = STORES[kind](disk)
+    session = new(store)
+    one = agent(session, "one", "two")
+    await one.run("first")
+    fill(disk)
+    await one.run("x" * 20_000)
+    session.close()
+    assert "could not be saved" in str(session.problems[-1])
+    again = Session.open("s1", home=store, options=QUICK)
+    assert texts(again.messages) == ["user: first", "assistant: one"]
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_on_a_disk_that_is_read_only_a_session_is_read_and_goes_on_in_memory(kind: str, disk: Path) -> None:
+    store = STORES[kind](disk)
+    session = new(store)
+    await agent(session, "one").run("first")
+    session.close()
+    assert mount("-o", "remount,ro", str(disk))
+    again = Session.open("s1", home=store, options=QUICK)
+    assert texts(again.messages) == ["user: first", "assistant: one"]
+    assert (await agent(again, "two").run("second")).text == "two"
+    again.close()
+    kinds = {p.kind for p in again.problems}
+    assert kinds <= {"unsaved", "locked"}
+    assert kinds
+    assert "ead-only" in " ".join(map(str, again.problems)) or "readonly" in " ".join(map(str, again.problems))
+    assert [info.id for info in store.list()] == ["s1"]
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_new_session_on_a_read_only_disk_goes_on_in_memory(kind: str, disk: Path) -> None:
+    assert mount("-o", "remount,ro", str(disk))
+    session = new(STORES[kind](disk / "home"))
+    assert (await agent(session, "one").run("first")).text == "one"
+    session.close()
+    assert session.problems[0].kind == "unsaved"
+    assert "ead-only" in str(session.problems[0])
+
+
+# --- two processes -----------------------------------------------------------------------------------------------------
+
+TWO = """
+import asyncio, json, sys
+from pathlib import Path
+from mainspring.loop import CoreAgent
+from mainspring.sessions import Session, SessionPlug
+from mainspring.testing import MemoryEnv, ScriptedModel
+from tests.contract.test_session_faults import STORES
+session = Session.open("s1", home=STORES[sys.argv[1]](Path(sys.argv[2])), if_taken="fork")
+print("open", flush=True)
+sys.stdin.readline()
+agent = CoreAgent(ScriptedModel(*["answer"] * 20), env=MemoryEnv(), plugs=[SessionPlug(session)])
+async def talk():
+    for i in range(20):
+        await agent.run(f"{sys.argv[3]} {i}")
+asyncio.run(talk())
+session.close()
+print(json.dumps([session.id, len(session.messages)]), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: Path) -> None:
+    """S-03: the second goes on in a copy, and both keep everything."""
+    store = STORES[kind](tmp_path)
+    session = new(store)
+    asyncio.run(agent(session, "one").run("first"))
+    session.close()
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO, kind, str(tmp_path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("left", "right")
+    ]
+    for process in started:
+        assert process.stdout
+        assert process.stdout.readline() == "open\n"
+    outs = [process.communicate("go\n", timeout=60)[0] for process in started]
+    found = dict(json.loads(out) for out in outs)
+    assert "s1" in found
+    assert list(found.values()) == [42, 42]
+    said: list[str] = []
+    for name in found:
+        with Session.open(name, home=store, write=False) as one:
+            assert one.problems == []
+            users = [t.removeprefix("user: ") for t in texts(one.messages) if t.startswith("user")]
+            sides = {u.split()[0] for u in users[1:]}
+            assert len(sides) == 1  # nobody else's words
+            said += users[1:]
+    assert len(set(said)) == 40
+
+
+async def test_a_database_that_is_busy_is_waited_for(tmp_path: Path) -> None:
+    """S-04: several programs at once are nothing that anybody needs to be told of."""
+    store = SqliteStore(tmp_path / "s.db")
+    session = new(store)
+    await agent(session, "one").run("first")
+    other = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, lambda: other.execute("COMMIT"))
+    release.start()
+    await agent(session, "two").run("second")
+    release.join()
+    other.close()
+    assert session.problems == []
+    assert len(reopened(session).messages) == 4
+
+
+# --- what is in the file ------------------------------------------------------------------------------------------------
+
+
+def rewrite(file: Path, change: Callable[[list[bytes]], bytes]) -> None:
+    file.write_bytes(change(file.read_bytes().splitlines(keepends=True)))
+
+
+@pytest.mark.covers("SES-09")
+async def test_a_line_that_another_one_was_glued_to_costs_these_two(tmp_path: Path) -> None:
+    """S-01: a program that did not look appended to half a line."""
+    session = new(JsonlStore(tmp_path))
+    await agent(session, "one", "two").run("first")
+    session.close()
+    rewrite(Path(session.place), lambda lines: b"".join(lines[:-1]) + lines[-1][:30] + lines[-1])
+    again = Session.open("s1", home=tmp_path, options=QUICK)
+    assert texts(again.messages) == ["user: first", "assistant: one"]
+    assert [p.kind for p in again.problems] == ["damaged"]
+    await agent(again, "two").run("second")
+    assert len(reopened(again).messages) == 4
+    assert [info.id for info in list_sessions("/work", home=tmp_path)] == ["s1"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", pytest.param("sqlite", marks=pytest.mark.soak)])
+async def test_a_line_of_64_megabytes_is_stored_and_read(kind: str, tmp_path: Path) -> None:
+    store = STORES[kind](tmp_path)
+    session = Session.create("/work", home=store, id="s1", options=SessionOptions(sync="never", redact=None))
+    long = "y" * (64 << 20)
+    await agent(session, "one").run("first")
+    await agent(session, long).run("and at length?")
+    await agent(session, "three").run("and now?")
+    again = reopened(session)
+    assert [len(m.text) for m in again.messages if isinstance(m, Message)] == [5, 3, 14, 64 << 20, 8, 5]
+    assert next(iter(store.list())).preview == "first"
+
+
+async def test_a_clock_that_goes_back_changes_nothing(store: SessionStore) -> None:
+    times = iter(NOW - timedelta(hours=i) for i in range(1000))
+    backwards = SessionOptions(sync="never", clock=lambda: next(times))
+    session = Session.create("/work", home=store, id="s1", options=backwards)
+    one = agent(session, calling("c1"), "one", "two", "three")
+    await one.run("first")
+    session.label("named")
+    await one.run("second")
+    one.context.messages[:] = [Message.user("short"), *one.context.messages[-2:]]
+    await one.run("third")
+    expected = texts(one.messages)
+    session.close()
+    again = Session.open("s1", home=store, options=backwards)
+    assert (texts(again.messages), again.title, again.problems) == (expected, "named", [])
+    stamps = [e.timestamp for e in again.entries()]
+    assert stamps != sorted(stamps)
+    other = Session.create("/work", home=store, options=backwards)
+    await agent(other, "x").run("y")
+    assert len(list(store.list())) == 2
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_refused_request_is_not_repeated_for_ever(store: SessionStore, count: int) -> None:
+    """S-05: an answer that was an error is no part of what is sent next."""
+    session = new(store)
+    one = agent(session, *[ModelError("bad image", status=400)] * count)
+    for _ in range(count):
+        with pytest.raises(AgentProviderError):
+            await one.run("look at this")
+    again = reopened(session)
+    assert set(texts(again.messages)) == {"user: look at this"}
+    two = agent(again, "fine")
+    await two.run("and without it?")
+    assert texts(reopened(again).messages)[-1] == "assistant: fine"
+
+
+async def test_every_entry_stands_behind_its_parent_and_results_behind_their_calls(store: SessionStore) -> None:
+    """S-06: the order in the file is the order in which things happened."""
+    session = new(store)
+    await agent(session, calling(*"abcdef"), calling("g", "h"), "done").run("go")
+    seen: set[str] = set()
+    for line in session.journal.path(whole=True):
+        assert line.entry is not None
+        assert line.entry.parent is None or line.entry.parent in seen
+        named = getattr(line.entry, "intent", None)
+        assert named is None or named in seen
+        seen.add(line.entry.id)
+
+
+async def test_streamed_and_not_every_item_is_stored(store: SessionStore) -> None:
+    """S-17: what is read back holds the calls and results of both, so that none is made again."""
+    kinds: list[list[str]] = []
+    for id in ("plain", "streamed"):
+        session = new(store, id)
+        one = agent(session, calling("c1", "c2"), "done", "more")
+        if id == "plain":
+            await one.run("go")
+        else:
+            async with one.stream("go") as run:
+                async for _ in run:
+                    pass
+        kinds.append([type(e).__name__ for e in session.entries()])
+        again = reopened(session)
+        assert texts(again.messages)[1:3] == ["assistant: c1? c2?", "user: c1=value of c1 c2=value of c2"]
+        two = agent(again, "more")
+        await two.run("and?")
+        assert texts(two.model.requests[0].messages)[:4] == texts(again.messages)[:4]  # pyright: ignore[reportAttributeAccessIssue]
+        again.close()
+    assert kinds[0] == kinds[1]
+
+
+async def test_fifty_runs_at_once_keep_to_their_own_session(store: SessionStore) -> None:
+    """S-18: no state of one is seen by another."""
+    sessions = [new(store, f"s{i}") for i in range(50)]
+    agents = [agent(s, calling(f"c{i}"), f"answer {i}") for i, s in enumerate(sessions)]
+    await asyncio.gather(*[a.run(f"prompt {i}") for i, a in enumerate(agents)])
+    for i, session in enumerate(sessions):
+        assert texts(reopened(session).messages) == [
+            f"user: prompt {i}", f"assistant: c{i}?", f"user: c{i}=value of c{i}", f"assistant: answer {i}",
+        ]  # fmt: skip
+
+
+# --- lists and versions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("OPT-05", "BYD-12")
+async def test_the_index_follows_the_sessions_whatever_happens_to_them(store: SessionStore) -> None:
+    """S-10: the sessions are the truth; the index of words never shows one that is gone, and finds one that was put there."""
+    for id in ("a1", "b1"):
+        session = new(store, id)
+        await agent(session, f"badgers of {id}").run("what digs?")
+        session.close()
+    assert {hit.session.id for hit in search_sessions("badgers", "/work", home=store)} == {"a1", "b1"}
+    store.delete("a1")
+    assert [hit.session.id for hit in search_sessions("badgers", "/work", home=store)] == ["b1"]
+    if isinstance(store, JsonlStore):
+        [file] = store.root.glob("*/b1.jsonl")
+        rewrite(file, lambda lines: b"".join(lines).replace(b'"b1"', b'"c1"'))
+        file.rename(file.with_name("c1.jsonl"))
+        assert [hit.session.id for hit in search_sessions("badgers", "/work", home=store)] == ["c1"]
+        assert find_session("", "/work", home=store).id == "c1"
+
+
+async def test_looking_changes_nothing_and_goes_on_with_nothing(store: SessionStore, tmp_path: Path) -> None:
+    """S-12."""
+    session = new(store)
+    await agent(session, "one").run("first")
+    session.close()
+    before = [row.data for row in store.open("s1", write=False).rows()]
+    for _ in range(3):
+        Session.open("s1", home=store).close()
+        Session.create("/work", home=store).close()
+        read_transcript(store, "s1")
+        list_sessions("/work", home=store)
+        read_events("s1", home=store)
+    assert [row.data for row in store.open("s1", write=False).rows()] == before
+    assert [info.id for info in store.list()] == ["s1"]
+    assert not (tmp_path / "logs").exists()
+
+
+async def test_a_newer_session_is_read_and_left_as_it_is(store: SessionStore) -> None:
+    """S-14."""
+    header = SessionEntry(id="s1", parent=None, timestamp=NOW, version=2, cwd="/work")
+    message = Message.user("from the future", timestamp=NOW)
+    entry = MessageEntry(id="1", parent=None, timestamp=NOW, message=message, source="prompt")
+    newer = b'{"type":"dream","id":"2","parent":"1","timestamp":"2030-01-01T00:00:00Z","of":{"sheep":[1]}}'
+    log = store.create(header)
+    log.append([encode_entry(header), encode_entry(entry), newer])
+    before = [row.data for row in log.rows()]
+    log.close()
+    session = Session.open("s1", home=store, options=QUICK)
+    assert texts(session.messages) == ["user: from the future"]
+    assert {p.kind for p in session.problems} == {"newer", "unknown"}
+    assert not session.writable
+    await agent(session, "fine").run("go on")
+    session.close()
+    assert [row.data for row in store.open("s1", write=False).rows()] == before
+    with pytest.raises(SessionError, match="newer version"):
+        session.fork()
+
+
+async def test_an_older_line_without_what_was_added_later_is_read(store: SessionStore) -> None:
+    """A compaction from before it said what lies before it: everything is read, and the next one says it."""
+    session = new(store)
+    one = agent(session, "one", "two", "three", "four")
+    await one.run("first")
+    one.context.messages[:] = [Message.user("short"), *one.context.messages[-1:]]
+    await one.run("second")
+    session.close()
+    lines = [row.data for row in store.open("s1", write=False).rows()]
+    old = [json.loads(line) for line in lines]
+    for line in old:
+        line.pop("before", None)
+        if line["type"] == "session":
+            line["id"] = "old"
+    log = store.create(SessionEntry(id="old", parent=None, timestamp=NOW, version=1, cwd="/work"))
+    log.append([json.dumps(line).encode() for line in old])
+    log.close()
+    again = Session.open("old", home=store, options=QUICK)
+    assert (texts(again.messages), again.unread) == (texts(session.messages), 0)
+    two = agent(again, "three", "four")
+    two.context.messages[:] = [Message.user("shorter"), *two.context.messages[-1:]]
+    await two.run("third")
+    assert reopened(again).unread > 0
