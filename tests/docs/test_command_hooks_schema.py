@@ -1,0 +1,42 @@
+"""The published schema of commands as hooks is that of the code, and takes what is sent and understood."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from mainspring.extensions.command_hooks import EVENTS
+from mainspring.extensions.command_hooks.payload import PreToolUseInput, encoded
+from tests.schemas import tidy
+
+
+@pytest.mark.covers("BYD-01")
+def test_the_schema_is_current(repository: Path) -> None:
+    code = "import sys; sys.path.insert(0, 'scripts'); import command_hooks_schema as c; print(c.text())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=repository, capture_output=True, encoding="utf-8", check=True
+    )
+    published = (repository / "docs" / "command-hooks.schema.json").read_text(encoding="utf-8")
+    assert tidy(done.stdout) == tidy(published), "run `python scripts/command_hooks_schema.py`"
+
+
+def test_the_schema_takes_what_is_sent_and_refuses_what_would_not_be_understood(repository: Path) -> None:
+    schema = json.loads((repository / "docs" / "command-hooks.schema.json").read_text(encoding="utf-8"))
+    sent = json.loads(encoded(PreToolUseInput(tool_name="shell", tool_input={"command": "ls"})))
+    inputs = Draft202012Validator(
+        {"$defs": schema["$defs"], **schema["properties"]["input"]["properties"]["PreToolUse"]}
+    )
+    outputs = Draft202012Validator({"$defs": schema["$defs"], **schema["properties"]["output"]})
+
+    assert inputs.is_valid(sent)
+    assert not inputs.is_valid({**sent, "tool_input": "ls"})
+    assert outputs.is_valid({"decision": "block", "reason": "no", "continue": False})
+    assert not outputs.is_valid({"decison": "block"})
+    assert sorted(schema["properties"]["input"]["properties"]) == sorted(EVENTS)
+    assert (
+        msgspec.json.decode(encoded(PreToolUseInput(tool_name="x", tool_input={})))["hook_event_name"] == "PreToolUse"
+    )
