@@ -45,6 +45,7 @@ SyncMode = Literal["never", "calls", "always"]
 that is not idempotent and at the end of a run, with every entry, or never."""
 
 E = TypeVar("E", bound=Entry)
+_TITLE_REACH = 8 * 1024  # bytes; less than what a list reads of the end
 _WITHOUT_TEXT = (PairEntry, RunStartEntry, BranchEntry)
 
 Redact = Callable[[bytes], bytes]
@@ -92,7 +93,7 @@ class Journal:
         self.agents: WeakSet[CoreAgent] = WeakSet()
         self._options = options
         self._labels: dict[str, str] = {}
-        self._entries = self._damaged = 0
+        self._entries = self._damaged = self._since_title = 0
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._waiting: list[bytes] = []
@@ -146,16 +147,25 @@ class Journal:
             fields["before"] = self._before()
         self._entries += 1
         entry = kind(id=id, parent=self.leaf, **fields)
-        self._waiting.append(self._encoded(entry))
+        line = self._encoded(entry)
+        self._waiting.append(line)
+        self._since_title += len(line)
         self.history.apply(entry, joined)
         if isinstance(entry, LabelEntry):
             self._labels[entry.target] = entry.label
+            if entry.target == self.header.id:
+                self._since_title = 0
         self.leaf = id
         return entry
 
     def note(self, custom_type: str, data: Any) -> CustomEntry:
         """Make a custom entry that only matters beside a message: by itself it makes nobody store the session."""
         return self.record(CustomEntry, custom_type=custom_type, data=data)
+
+    def repeat_title(self) -> None:
+        """Say the session's name again where it stands far back: a list reads only the beginning and the end of a session."""
+        if self._since_title > _TITLE_REACH and self._labels.get(self.header.id):
+            self.record(LabelEntry, target=self.header.id, label=self.title)
 
     async def flush(self, *, durable: bool = False) -> bool:
         """Store what was recorded, in one write.
@@ -277,6 +287,7 @@ class Journal:
         self.leaf = tree.leaf
         self.history = history or history_at(tree, self.view(), tree.leaf)
         self._labels = tree.labels
+        self._since_title = _TITLE_REACH + 1  # wherever it stands
         self._entries = self.unread + len(tree.nodes)
         self._damaged += len(tree.damaged)
         for calls in list(self.history.open.values()):

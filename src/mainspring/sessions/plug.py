@@ -102,6 +102,7 @@ class SessionPlug(Plug):
         run, self._run = self._run, None
         if run is not None and self._journal.take_back(run):
             return
+        self._journal.repeat_title()
         self._journal.record(
             RunEndEntry,
             run=hook.run_id,

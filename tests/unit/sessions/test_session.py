@@ -373,3 +373,22 @@ async def test_keys_do_not_get_into_the_file(monkeypatch: pytest.MonkeyPatch) ->
     again = Session.open(session.id)
     assert texts(again.messages)[0] == "user: use [redacted]"
     assert json.loads(stored_text.splitlines()[2])["message"]["content"][0]["text"] == "use [redacted]"
+
+
+@pytest.mark.covers("OPT-05")
+async def test_a_name_given_in_the_middle_of_a_long_session_is_in_the_list(store: SessionStore) -> None:
+    session = Session.create("/work", home=store, options=QUICK)
+    one = agent(session, *["answer " + "x" * 30_000] * 6)
+    for i in range(3):
+        await one.run(f"prompt {i}")
+    session.label("the name")
+    for i in range(3):
+        await one.run(f"more {i}")
+    session.close()
+    assert [info.title for info in store.list()] == ["the name"]
+    again = Session.open(session.id, home=store, options=QUICK)
+    await agent(again, "y" * 30_000).run("on")
+    await agent(again, "short").run("again")
+    again.close()
+    assert [info.title for info in store.list()] == ["the name"]
+    assert sum(b'"label"' in row.data for row in store.open(session.id, write=False).rows()) <= 6
