@@ -133,6 +133,10 @@ if TYPE_CHECKING:
     from mainspring.events import (
         TurnStart as TurnStart,
     )
+    from mainspring.extensions import ExtensionAPI as ExtensionAPI
+    from mainspring.extensions import Extensions as Extensions
+    from mainspring.extensions.command_hooks import CommandHook as CommandHook
+    from mainspring.extensions.command_hooks import CommandHooks as CommandHooks
     from mainspring.loop import (
         AgentRun as AgentRun,
     )
@@ -272,6 +276,8 @@ _HOMES = {
     "events": "AgentEnd AgentEvent AgentStart CancelToken Done EventStream Hook MessageEnd MessageStart MessageUpdate ModelRetry "
     "StreamError StreamEvent TextDelta ThinkingDelta ToolAfter ToolBefore ToolCallDelta ToolCallEnd ToolCallStart "
     "ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolGate ToolPermit TurnAfter TurnBefore TurnEnd TurnStart",
+    "extensions": "ExtensionAPI Extensions",
+    "extensions.command_hooks": "CommandHook CommandHooks",
     "loop": "AgentRun AgentStats Approve Behavior CoreAgent Deny HookBus LoopConfig LoopContext Pending Plug RunResult Steps "
     "agent_loop",
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock "
