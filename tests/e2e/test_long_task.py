@@ -1,0 +1,89 @@
+"""A task of three hundred calls over HTTP, with a conversation that has to be summed up again and again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mainspring import Agent, Behavior, tool
+from mainspring.events import ContextCompacted
+from mainspring.policies.compaction import Compaction
+from mainspring.sessions import CompactionEntry, ResultEntry, Session, SessionOptions
+from mainspring.testing import MemoryEnv
+from tests.e2e.servers.strict import SPECS, StrictServer, check_anthropic, check_chat, strict_server, tokens
+
+CALLS = 300
+GOAL = "Look up all keys in order and tell me how many are blue."
+CONSTRAINT = "Never look up a key twice, and leave the red ones alone."
+LIMIT = 6000
+QUICK = SessionOptions(sync="never")
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"value of {key}: " + "blue and round, " * 25
+
+
+def agent_of(server: StrictServer, session: Session) -> Agent:
+    compaction = Compaction(threshold=LIMIT, keep_recent=1500)
+    behavior = Behavior(compaction=compaction, max_turns=CALLS * 2)
+    return Agent(server.model(), tools=[look], execution=MemoryEnv({}), session=session, behavior=behavior)
+
+
+@pytest.mark.covers("CMP-04", "CMP-07", "SES-18", "BYD-26")
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("protocol", SPECS)
+async def test_three_hundred_calls_keep_goal_constraints_and_the_last_results(protocol: str, tmp_path: Path) -> None:
+    told: list[ContextCompacted] = []
+    with strict_server(protocol, CALLS) as server:
+        session = Session.create(tmp_path, home=tmp_path, id="long", options=QUICK)
+        agent = agent_of(server, session)
+        agent.on(ContextCompacted, told.append)
+        outcome = await agent.run(f"{GOAL}\n{CONSTRAINT}")
+        assert outcome.text == "all done"
+        session.close()
+
+        assert server.faults == []
+        assert len(told) == server.summaries >= 10
+        for number, body in enumerate(server.requests[1:], 1):
+            text = json.dumps(body["messages"])
+            assert GOAL in text
+            assert CONSTRAINT in text
+            assert tokens(body) < LIMIT * 1.5
+            asked = json.dumps(server.requests[number - 1]["messages"])
+            new = [
+                f"value of {n}: "
+                for n in range(server.made)
+                if f"value of {n}: " in text and f"value of {n}: " not in asked
+            ]
+            assert new or number == len(server.requests)  # the results of the last calls are there
+
+        # Another process goes on with it, and what it sends is as whole.
+        again = Session.open("long", home=tmp_path, options=QUICK)
+        assert again.unread > CALLS
+        results = [e for e in again.entries() if isinstance(e, ResultEntry)]
+        assert [e.result.text.split(":")[0] for e in results] == [f"value of {n}" for n in range(CALLS)]
+        assert sum(isinstance(e, CompactionEntry) for e in again.entries()) == len(told)
+        outcome = await agent_of(server, again).run("How many?")
+        assert outcome.text == "all done"
+        assert server.faults == []
+        text = json.dumps(server.requests[-1]["messages"])
+        assert all(words in text for words in (GOAL, CONSTRAINT, f"value of {CALLS - 1}: ", "How many?"))
+        again.close()
+
+
+def test_the_checks_of_the_server_see_what_is_wrong() -> None:
+    call = {"role": "assistant", "tool_calls": [{"id": "a"}]}
+    result = {"role": "tool", "tool_call_id": "a"}
+    user = {"role": "user", "content": "x"}
+    assert list(check_chat([user, call, result, user])) == []
+    for wrong in ([user, call], [user, result], [user, call, user, result], [user, call, result, result]):
+        assert list(check_chat(wrong))
+    use = {"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}
+    block = {"type": "tool_result", "tool_use_id": "a"}
+    given = {"role": "user", "content": [block]}
+    assert list(check_anthropic([user, use, given])) == []
+    late = {"role": "user", "content": [{"type": "text", "text": "x"}, block]}
+    for wrong in ([user, use], [user, use, user], [given], [use, given], [user, use, late], [user, user]):
+        assert list(check_anthropic(wrong))
