@@ -9,9 +9,10 @@ import pytest
 
 from mainspring.env import ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
 from mainspring.env.container import DockerEnv
-from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider
+from mainspring.env.sandbox import SandboxEnv
 from mainspring.events import CancelToken
 from tests.containers import IMAGE
+from tests.sandboxes import layer
 
 pytestmark = [pytest.mark.usefixtures("no_blocking"), pytest.mark.covers("EXE-01", "TST-04")]
 
@@ -28,17 +29,11 @@ def memory(folder: Path, fixture: Fixture) -> ExecutionEnv:
 
 
 def bubblewrap(folder: Path, fixture: Fixture) -> ExecutionEnv:
-    return sandbox(folder, Bubblewrap())
+    return SandboxEnv(folder, provider=layer("bubblewrap"), home=str(folder / "home"))
 
 
 def landlock(folder: Path, fixture: Fixture) -> ExecutionEnv:
-    return sandbox(folder, Landlock())
-
-
-def sandbox(folder: Path, provider: SandboxProvider) -> ExecutionEnv:
-    if problem := provider.problem():
-        pytest.skip(problem)
-    return SandboxEnv(folder, provider=provider, home=str(folder / "home"))
+    return SandboxEnv(folder, provider=layer("landlock"), home=str(folder / "home"))
 
 
 def docker(folder: Path, fixture: Fixture) -> ExecutionEnv:

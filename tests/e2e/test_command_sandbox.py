@@ -5,21 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.env.sandbox import Bubblewrap, Landlock
+from mainspring.env.sandbox import Bubblewrap
 from tests.e2e.command import KEY, Command, command
 from tests.e2e.servers.chat import Reply
+from tests.sandboxes import LAYERS, layer
 
 __all__ = ["command"]
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.covers("BYD-17", "OPT-03")]
 
-LAYERS = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_tools_are_held(command: Command, layer: str) -> None:
-    if problem := LAYERS[layer]().problem():
-        pytest.skip(problem)
+@pytest.mark.parametrize("name", LAYERS)
+def test_tools_are_held(command: Command, name: str) -> None:
+    layer(name)
     (command.folder / ".agentignore").write_text("private/\n", encoding="utf-8")
     (command.folder / "private").mkdir()
     (command.folder / "private" / "a").write_text("HIDDEN", encoding="utf-8")
@@ -30,10 +28,10 @@ def test_tools_are_held(command: Command, layer: str) -> None:
     program.write_text(script, encoding="utf-8")
     command.server.script += [Reply("", calls=[("shell", {"command": "sh ./run.sh"}), ("list_files", {})]), "done"]
 
-    done = command.run("-p", "x", "--sandbox", layer, "--allow", "shell", "--allow", "list_files")
+    done = command.run("-p", "x", "--sandbox", name, "--allow", "shell", "--allow", "list_files")
 
     assert (done.code, done.out) == (0, "done\n")
-    assert f"sandbox: {LAYERS[layer]().__class__.__name__.lower()}" in done.err.lower()
+    assert f"sandbox: {name}" in done.err.lower()
     assert (command.folder / "src" / "b").read_text(encoding="utf-8") == "in\n"
     assert not outside.exists()
     results = json.dumps(command.server.requests[1]["messages"][-2:])
@@ -43,8 +41,7 @@ def test_tools_are_held(command: Command, layer: str) -> None:
 
 
 def test_the_strongest_layer_is_taken_and_keys_stay_hidden(command: Command) -> None:
-    if Bubblewrap().problem() and Landlock().problem():
-        pytest.skip("no sandbox works here")
+    layer("landlock" if Bubblewrap().problem() else "bubblewrap")
     key = Path(command.home) / ".ssh" / "id_rsa"
     key.parent.mkdir(parents=True)
     key.write_text("PRIVATE", encoding="utf-8")

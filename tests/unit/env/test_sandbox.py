@@ -19,11 +19,10 @@ from mainspring.env import ExecutionEnv, LocalEnv, OutputLimits
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
 from mainspring.env.sandbox.kernel import landlock_version
 from mainspring.errors import ConfigError
+from tests.sandboxes import LAYERS, layer
 from tests.unit.env.test_processes import content, is_running, until
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
-
-LAYERS: dict[str, Callable[[], SandboxProvider]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 
 Make = Callable[..., SandboxEnv]
 
@@ -31,10 +30,7 @@ Make = Callable[..., SandboxEnv]
 @pytest.fixture(params=LAYERS)
 def provider(request: pytest.FixtureRequest) -> SandboxProvider:
     """Each layer that works on this machine."""
-    found = LAYERS[request.param]()
-    if problem := found.problem():
-        pytest.skip(problem)
-    return found
+    return layer(request.param)
 
 
 @pytest.fixture

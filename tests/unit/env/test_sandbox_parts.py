@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,9 @@ from mainspring.env.sandbox.seatbelt import profile
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
 
 
-def box(folder: Path, home: Path, **options: object) -> Box:
+def box(folder: Path, home: Path, **options: Any) -> Box:
     folder.mkdir(exist_ok=True)
-    return make_box(str(folder), home=str(home), tmp="/private", **options)  # type: ignore[arg-type] - options of the test
+    return make_box(str(folder), home=str(home), tmp="/private", **options)
 
 
 def test_the_box_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

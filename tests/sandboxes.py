@@ -1,0 +1,17 @@
+"""The layers of the sandbox that can be tried on this machine."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxProvider
+
+LAYERS: dict[str, Callable[[], SandboxProvider]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
+
+
+def layer(name: str) -> SandboxProvider:
+    """The layer; the test is skipped where it does not work, with the reason."""
+    found = LAYERS[name]()
+    if problem := found.problem():
+        pytest.skip(problem)
+    return found
