@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import weakref
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -117,7 +119,9 @@ class Entrance:
         await self._fire(SessionOpen(agent.session_id, reason))
         if not self._at_exit:
             self._at_exit = True
-            atexit.register(_leave, weakref.ref(self))
+            leave = partial(_leave, weakref.ref(self))
+            atexit.register(leave)
+            weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents come and go in one process
 
     async def _asked(self, messages: list[AgentMessage]) -> tuple[list[AgentMessage], RunResult | None]:
         """The messages as handlers of `input` want them, or how it ended."""
@@ -161,7 +165,8 @@ def _leave(entrance: weakref.ref[Entrance]) -> None:
     """The process ends: tell it to a conversation that nobody closed."""
     left = entrance()
     if left is not None:
-        asyncio.run(asyncio.wait_for(left.shutdown("exit"), _LAST_SECONDS))
+        with suppress(TimeoutError):
+            asyncio.run(asyncio.wait_for(left.shutdown("exit"), _LAST_SECONDS))
 
 
 def _speaking(messages: list[AgentMessage]) -> int | None:

@@ -1,7 +1,9 @@
 """Extensions in folders and packages, at run time, and anew; broken ones harm nothing and say why."""
 
 import asyncio
+import gc
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +354,12 @@ def test_registering_and_taking_away_leaves_the_bus_as_it_was(
         extensions.remove("x")
 
     assert bus_of(agent) == before
+
+
+async def test_an_agent_that_was_let_go_is_not_kept_for_the_end_of_the_process() -> None:
+    agent = agent_of("ok", extensions=[lambda api: api.on("session_shutdown", lambda event: None)])
+    await agent.run("go")
+    left = weakref.ref(agent)
+    del agent
+    gc.collect()
+    assert left() is None

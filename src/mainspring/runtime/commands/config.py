@@ -18,7 +18,7 @@ from mainspring.runtime.options import Place
 from mainspring.runtime.settings import save_settings
 from mainspring.runtime.settings.layer import camel
 
-_LISTS = {"permissions.allow", "permissions.ask", "permissions.deny"}
+_LISTS = {"permissions.allow", "permissions.ask", "permissions.deny", "extensions.paths", "extensions.disabled"}
 
 
 class Setting(Struct, frozen=True):
