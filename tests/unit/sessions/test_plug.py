@@ -143,7 +143,7 @@ async def test_a_refusal_by_a_later_gate_leaves_no_start() -> None:
     assert "call_started" not in types(session)
 
 
-@pytest.mark.covers("SES-16")
+@pytest.mark.covers("SES-16", "MEM-06", "SES-21")
 async def test_a_session_goes_on_with_a_prompt_and_without() -> None:
     session = Session.create(options=QUICK)
     with pytest.raises(AgentProviderError):
@@ -157,6 +157,9 @@ async def test_a_session_goes_on_with_a_prompt_and_without() -> None:
     assert texts(last.messages) == ["user: first", "assistant: second", "user: more", "assistant: third"]
     assert [e.status for e in last.entries() if isinstance(e, RunEndEntry)] == ["error", "completed", "completed"]
     assert not last.interrupted
+    two = agent(last, "fourth")  # nothing but the file was there in between
+    await two.run("and?")
+    assert texts(two.model.requests[0].messages) == [*texts(last.messages)[:-1]]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 async def test_the_agent_knows_its_session() -> None:
@@ -167,6 +170,7 @@ async def test_the_agent_knows_its_session() -> None:
     assert SessionPlug(session).for_child() is None
 
 
+@pytest.mark.covers("SES-17")
 async def test_the_end_of_a_run_tells_status_usage_and_range() -> None:
     session = Session.create(options=QUICK)
     await agent(session, Reply("hi", usage=Usage(input_tokens=5, output_tokens=2))).run("go")
@@ -450,6 +454,7 @@ async def test_parallel_calls_all_run_while_the_disk_is_waited_for(sync: SyncMod
     assert encoded(reopened(session).messages) == encoded(one.messages)
 
 
+@pytest.mark.covers("SES-19")
 async def test_only_the_public_bus_is_used() -> None:
     session = Session.create(options=QUICK)
     one = CoreAgent(ScriptedModel("hi"), env=MemoryEnv(), tools=[look])

@@ -1,0 +1,88 @@
+"""Sessions with the real command: the event log, and the tree."""
+
+import json
+import re
+import stat
+
+import pytest
+
+from mainspring.sessions import JsonlStore, MessageEntry, Session, read_events
+from tests.e2e.command import KEY, Command, command
+from tests.e2e.servers.chat import call
+
+__all__ = ["command"]
+
+
+@pytest.mark.covers("SES-03", "SES-04", "SES-05", "SES-07", "SES-08", "SES-20")
+def test_the_command_logs_what_it_does_and_goes_on_in_the_same_log(command: Command) -> None:
+    (command.folder / ".env").write_text("PASSWORD=hunter2hunter2\n")
+    (command.folder / "notes.txt").write_text("nothing but moss\n")
+    script = [call("read_file", path="notes.txt"), call("read_file", path=".env"), f"The key is {KEY}.", "Yes."]
+    command.server.script += script
+    assert command.run("-p", "read my notes", "--allow", "read_file").code == 0
+    assert command.run("-p", "really?", "--continue").code == 0
+
+    [file] = (command.home / ".agent" / "logs").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    text = file.read_text()
+    for secret in ("hunter2", "moss", KEY, "read my notes"):
+        assert secret not in text
+    [info] = JsonlStore(command.home / ".agent").list()
+    events = read_events(info.id, home=command.home / ".agent")
+    assert [e.event for e in events if e.event != "open"] == [
+        "run_start", "model_call", "tool_call", "model_call", "tool_call", "model_call", "run_end", "shutdown",
+        "run_start", "model_call", "run_end", "shutdown",
+    ]  # fmt: skip
+    calls = [e for e in events if e.event == "tool_call"]
+    assert [(c.tool, c.status, c.args["path"]) for c in calls] == [
+        ("read_file", "ok", "notes.txt"), ("read_file", "denied", ".env"),
+    ]  # fmt: skip
+    assert all(e.seconds is not None for e in events if e.event in {"model_call", "run_end"})
+    assert {e.model for e in events if e.event == "model_call"} == {command.server.requests[0]["model"]}
+    assert len({e.run for e in events if e.event == "run_start"}) == 2
+
+
+@pytest.mark.covers("SES-11", "SES-12")
+def test_the_tree_shows_branches_ids_and_labels(command: Command) -> None:
+    command.server.script += ["A bridge.", "Of paper.", "Of stone."]
+    assert command.run("-p", "what is there?", "--session-id", "s1").code == 0
+    assert command.run("-p", "of what?", "--session", "s1").code == 0
+    home = command.home / ".agent"
+    with Session.open("s1", home=home) as session:
+        first = next(e for e in session.entries() if isinstance(e, MessageEntry) and e.source == "assistant")
+        session.label("the fork", first.id)
+        session.branch(first.id, "another idea")
+    assert command.run("-p", "really?", "--session", "s1").code == 0
+
+    lines = command.run("sessions", "tree", "s1").out.splitlines()
+    said = [re.sub(r"[0-9a-f]{8}-[0-9a-f]+", "ID", line) for line in lines]
+    assert said == [
+        "* ID  user: what is there?",
+        "* ID  assistant: A bridge.  [the fork]",
+        "    ID  user: of what?",
+        "    ID  assistant: Of paper.",
+        "*   ID  branch: another idea",
+        "*   ID  user: really?",
+        "*   ID  assistant: Of stone.",
+    ]
+    assert first.id in lines[1]
+    items = json.loads(command.run("sessions", "tree", "--json").out)
+    assert [i["active"] for i in items] == [True, True, False, False, True, True, True]
+    assert command.run("sessions", "tree", "nowhere").code == 2
+
+
+@pytest.mark.covers("OPT-05")
+def test_fifty_sessions_of_a_folder_stay_at_a_purge(command: Command) -> None:
+    home = command.home / ".agent"
+    for i in range(52):
+        session = Session.create(command.folder, home=home, id=f"s{i:02}")
+        session.save()
+        session.close()
+    logs = home / "logs"
+    logs.mkdir()
+    for i in range(52):
+        (logs / f"s{i:02}.jsonl").touch()
+    removed = command.run("sessions", "purge").out.split()
+    assert sorted(removed) == ["s00", "s01"]
+    assert len(list(JsonlStore(home).list())) == 50
+    assert len(list(logs.iterdir())) == 50
