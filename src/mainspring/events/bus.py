@@ -58,9 +58,11 @@ class HookBus:
             A function that takes the handler away again.
 
         Raises:
-            ConfigError: If there is no such hook.
+            ConfigError: If there is no such hook, or the handler is no function.
         """
         kind = hook_class(event)
+        if not callable(handler):
+            raise ConfigError(f"a handler of {kind.event} is a function, not {handler!r:.80}")
         entry = (order, handler)
         handlers = [*self._handlers.get(kind, ()), entry]
         handlers.sort(key=lambda e: e[0])  # stable: registration order within one number
@@ -79,19 +81,25 @@ class HookBus:
         """Register many handlers at once; the returned function takes all of them away.
 
         Raises:
-            ConfigError: If a name is unknown; then none is registered.
+            ConfigError: If a name is unknown or a handler no function; then none is registered.
         """
         pairs: list[tuple[type[Hook], Handler[Any]]] = []
         for event, given in hooks.items():
             kind = hook_class(event)
             several = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
             pairs += [(kind, handler) for handler in several]
-        removers = [self.on(kind, handler, order=order) for kind, handler in pairs]
+        removers: list[Callable[[], None]] = []
 
         def remove() -> None:
             for take_away in removers:
                 take_away()
 
+        try:
+            for kind, handler in pairs:
+                removers.append(self.on(kind, handler, order=order))
+        except ConfigError:
+            remove()
+            raise
         return remove
 
     def has(self, event: type[Hook]) -> bool:

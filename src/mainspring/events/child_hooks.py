@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mainspring.events.checked import checked, text
 from mainspring.events.feature_hooks import McpToolGate
 from mainspring.events.hooks import Hook, StreamEnd, StreamText, StreamThinking, TurnAfter
 from mainspring.events.tool_hooks import ToolAfter, ToolBefore, ToolErrorHook, ToolGate
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 class _Spawn(Hook):
     """What all spawn hooks know of their child."""
 
-    __slots__ = ("child", "child_id", "depth", "task")
+    __slots__ = ("_task", "child", "child_id", "depth")
+    task: str = checked("_task", text)
 
     def __init__(self, child_id: str, child: str, depth: int, task: str) -> None:
         self.child_id = child_id
         self.child = child
         self.depth = depth
-        self.task = task
+        self._task = task
 
 
 class SpawnBefore(_Spawn):

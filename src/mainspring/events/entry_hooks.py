@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from mainspring.events.checked import checked, message_list, text
 from mainspring.events.hooks import Hook
 from mainspring.messages import AgentMessage
 
@@ -34,12 +35,14 @@ class InputHook(Hook):
     gate = True
     mutable = ("text", "handled", "reply", "block")
     when = "Before a run, for each prompt that has text. Handlers given to one run do not hear it."
-    __slots__ = ("block", "handled", "reply", "text")
+    __slots__ = ("_reply", "_text", "block", "handled")
+    reply: str = checked("_reply", text)
+    text: str = checked("_text", text)
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self._text = text
         self.handled = False
-        self.reply = ""
+        self._reply = ""
         self.block: str | bool = False
 
     @property
@@ -59,12 +62,14 @@ class AgentBefore(Hook):
     event = "agent:before"
     mutable = ("system", "messages")
     when = "Before each run, after `input`. Handlers given to one run do not hear it."
-    __slots__ = ("messages", "prompt", "system")
+    __slots__ = ("_messages", "_system", "prompt")
+    system: str = checked("_system", text)
+    messages: list[AgentMessage] = checked("_messages", message_list)
 
     def __init__(self, prompt: str, system: str) -> None:
         self.prompt = prompt
-        self.system = system
-        self.messages: list[AgentMessage] = []
+        self._system = system
+        self._messages: list[AgentMessage] = []
 
 
 class SessionShutdown(Hook):

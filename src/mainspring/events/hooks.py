@@ -1,7 +1,7 @@
 """The hooks of a run: for each, the context that its handlers get and may change.
 
 A handler takes the context, sync or async, and either changes its fields or returns a mapping of fields to set; the last
-writer wins. Three kinds:
+writer wins. What is of no use in a field cannot be set: that is a failure of the handler, as if it had raised. Three kinds:
 
 - *observers* are told; what they raise is logged and the run goes on,
 - *transforms* may change what they are given; what they raise is logged, and what they did until then stands,
@@ -13,10 +13,11 @@ Contexts are made only when somebody listens.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 from mainspring.errors import ModelError
 from mainspring.events.agent import RunStatus
+from mainspring.events.checked import checked, message_list, message_tuple, text, text_or_messages
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, as_messages
 
 if TYPE_CHECKING:
@@ -129,10 +130,11 @@ class ContextTransform(Hook):
     event = "context:transform"
     mutable = ("messages",)
     when = "Before each request, first."
-    __slots__ = ("messages", "replace", "turn", "turn_id")
+    __slots__ = ("_messages", "replace", "turn", "turn_id")
+    messages: list[AgentMessage] = checked("_messages", message_list)
 
     def __init__(self, messages: list[AgentMessage], turn: int, turn_id: str) -> None:
-        self.messages = messages
+        self._messages = messages
         self.turn = turn
         self.turn_id = turn_id
         self.replace: Callable[[Sequence[AgentMessage], str], Awaitable[None]] | None = None
@@ -146,7 +148,7 @@ class ContextTransform(Hook):
         """
         if self.replace is not None:
             await self.replace(messages, reason)
-        self.messages = list(messages)
+        self._messages = list(messages)
 
 
 class SystemTransform(Hook):
@@ -155,10 +157,11 @@ class SystemTransform(Hook):
     event = "system:transform"
     mutable = ("system",)
     when = "Before each request, after `context:transform`."
-    __slots__ = ("system", "turn", "turn_id")
+    __slots__ = ("_system", "turn", "turn_id")
+    system: str = checked("_system", text)
 
     def __init__(self, system: str, turn: int, turn_id: str) -> None:
-        self.system = system
+        self._system = system
         self.turn = turn
         self.turn_id = turn_id
 
@@ -175,6 +178,12 @@ class SystemBefore(Hook):
         self.system = system
 
 
+def _status(value: Any) -> RunStatus | None:
+    if value is not None and value not in get_args(RunStatus):
+        raise TypeError(f"a run can end as {', '.join(get_args(RunStatus))}, not as {value!r}")
+    return value
+
+
 class TurnBefore(Hook):
     """A request is about to be sent. Every field of ``request`` may be changed.
 
@@ -184,14 +193,26 @@ class TurnBefore(Hook):
     event = "turn:before"
     mutable = ("request", "stop")
     when = "Before each request, when it is complete."
-    __slots__ = ("request", "stop", "tool_counts", "turn", "turn_id")
+    __slots__ = ("_request", "_stop", "tool_counts", "turn", "turn_id")
+    stop: RunStatus | None = checked("_stop", _status)
 
     def __init__(self, turn: int, turn_id: str, request: ModelRequest, tool_counts: Mapping[str, int]) -> None:
         self.turn = turn
         self.turn_id = turn_id
-        self.request = request
+        self._request = request
         self.tool_counts = tool_counts
-        self.stop: RunStatus | None = None
+        self._stop = None
+
+    @property
+    def request(self) -> ModelRequest:
+        """What is about to be sent; it is frozen: `msgspec.structs.replace` makes another."""
+        return self._request
+
+    @request.setter
+    def request(self, request: ModelRequest) -> None:
+        if not isinstance(request, type(self._request)):
+            raise TypeError(f"a request is a ModelRequest, not {type(request).__name__}")
+        self._request = request
 
 
 class TurnAfter(Hook):
@@ -204,7 +225,8 @@ class TurnAfter(Hook):
     kept = True
     mutable = ("continue_with",)
     when = "After each model call, failed ones too, before its calls are looked at."
-    __slots__ = ("continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
+    __slots__ = ("_continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
+    continue_with: str | Sequence[AgentMessage] = checked("_continue_with", text_or_messages)
 
     def __init__(
         self,
@@ -221,7 +243,7 @@ class TurnAfter(Hook):
         self.usage = usage
         self.tool_counts = tool_counts
         self.error = error
-        self.continue_with: str | Sequence[AgentMessage] = ()
+        self._continue_with = ()
 
 
 class UsageUpdate(Hook):
@@ -282,11 +304,12 @@ class SteerInject(Hook):
     event = "steer:inject"
     mutable = ("messages",)
     when = "When waiting messages are taken, before they join."
-    __slots__ = ("kind", "messages")
+    __slots__ = ("_messages", "kind")
+    messages: list[AgentMessage] = checked("_messages", message_list)
 
     def __init__(self, kind: Literal["steer", "follow_up"], messages: list[AgentMessage]) -> None:
         self.kind = kind
-        self.messages = messages
+        self._messages = messages
 
 
 class ModelErrorHook(Hook):
@@ -295,7 +318,8 @@ class ModelErrorHook(Hook):
     event = "model:error"
     mutable = ("messages", "retrying")
     when = "After a failed model call, before the run fails."
-    __slots__ = ("attempt", "error", "messages", "retrying", "turn", "turn_id")
+    __slots__ = ("_messages", "attempt", "error", "retrying", "turn", "turn_id")
+    messages: tuple[AgentMessage, ...] = checked("_messages", message_tuple)
 
     def __init__(
         self, turn: int, turn_id: str, error: ModelError, messages: tuple[AgentMessage, ...], attempt: int
@@ -303,7 +327,7 @@ class ModelErrorHook(Hook):
         self.turn = turn
         self.turn_id = turn_id
         self.error = error
-        self.messages = messages
+        self._messages = messages
         self.attempt = attempt
         self.retrying = False
 
@@ -315,7 +339,7 @@ class ModelErrorHook(Hook):
         """Ask again, with other messages in place of the history where given (a compaction)."""
         self.retrying = True
         if messages is not None:
-            self.messages = tuple(as_messages(messages))
+            self._messages = tuple(as_messages(messages))
 
 
 class ContextCompacted(Hook):
@@ -384,13 +408,14 @@ class ToolResultsAfter(Hook):
     kept = True
     mutable = ("follow",)
     when = "When every call of an answer has its result."
-    __slots__ = ("follow", "message", "results", "run_id")
+    __slots__ = ("_follow", "message", "results", "run_id")
+    follow: list[AgentMessage] = checked("_follow", message_list)
 
     def __init__(self, run_id: str, message: Message, results: Message) -> None:
         self.run_id = run_id
         self.message = message
         self.results = results
-        self.follow: list[AgentMessage] = []
+        self._follow: list[AgentMessage] = []
 
 
 class RunPause(Hook):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mainspring.events.checked import checked, text
 from mainspring.events.hooks import Hook
 from mainspring.messages import ToolResultBlock, ToolUseBlock
 
@@ -38,7 +39,8 @@ class ToolGate(CallHook):
     mutable = ("block", "pause", "reason", "result")
     when = "First for each call, before it is looked up or counted."
     gate = True
-    __slots__ = ("approved", "block", "pause", "reason", "result", "tool_counts")
+    __slots__ = ("_pause", "approved", "block", "reason", "result", "tool_counts")
+    pause: str = checked("_pause", text)
 
     def __init__(
         self,
@@ -54,11 +56,11 @@ class ToolGate(CallHook):
         self.block: str | bool = False
         self.reason = ""
         self.result: ToolResult | ToolOutput | None = None
-        self.pause = ""
+        self._pause = ""
 
     @property
     def settled(self) -> bool:
-        return bool(self.block or (self.pause and not self.approved))
+        return bool(self.block or (self._pause and not self.approved))
 
     def fail_closed(self, reason: str) -> None:
         self.block = reason

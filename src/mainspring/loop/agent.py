@@ -297,16 +297,18 @@ class CoreAgent:
 
         Raises:
             AgentError: If nothing waits, or no call of that id does.
+            TypeError: If an answer is neither `Approve` nor `Deny`: nothing else may pass for a yes.
         """
         pending = self.context.pending
         if pending is None or self.running:
             raise AgentError("no call waits for an answer")
-        if isinstance(answers, Approve | Deny):
-            answers = {c.id: answers for c in pending.calls}
+        asked = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
+        if any(type(a) not in (Approve, Deny) for a in asked.values()):
+            raise TypeError("an answer is Approve() or Deny(), for all calls that wait or by the id of each")
         open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
-        if unknown := answers.keys() - open_calls:
+        if unknown := asked.keys() - open_calls:
             raise AgentError(f"no call {', '.join(sorted(unknown))} waits; there are {', '.join(sorted(open_calls))}")
-        pending.answers.update(answers)
+        pending.answers.update(asked)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
         """Ask a model beside the conversation, in the run that is going on; see `SideCall`.

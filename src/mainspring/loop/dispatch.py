@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, ToolError
 from mainspring.events import (
@@ -33,7 +32,7 @@ from mainspring.events import (
     ValidationReject,
 )
 from mainspring.loop.run import Approve, Deny, Run
-from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.tools import (
     Tool,
     ToolContext,
@@ -45,18 +44,9 @@ from mainspring.tools import (
     output_bytes,
     parse_arguments,
     run_tool,
+    without_images,
 )
-
-ABORTED = "Aborted: the run was stopped before this call was made."
-INTERRUPTED = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
-SKIPPED = "Skipped: a new message from the user came in before this call was made."
-BROKEN_OFF = "Not run: the answer broke off before it was complete."
-TRUNCATED = (
-    "Not run: the answer reached its output limit{limit} before it was complete, so the arguments may be cut off. "
-    "Make the call again with less in it, or do it in several smaller calls."
-)
-NO_ANSWER = "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
-IMAGE_STRIPPED = "[image left out: this model cannot see images]"
+from mainspring.tools.outcome import ABORTED, INTERRUPTED, SKIPPED
 
 
 class Answers(Struct, kw_only=True):
@@ -152,7 +142,7 @@ async def _parallel(run: Run, calls: Sequence[ToolUseBlock], answers: Answers) -
         if len(group) == 1:
             await _run_one(run, group[0], answers)
             continue
-        room = asyncio.Semaphore(run.config.behavior.tool_concurrency)
+        room = asyncio.Semaphore(max(1, run.config.behavior.tool_concurrency))
         async with asyncio.TaskGroup() as tasks:
             for entry in group:
                 tasks.create_task(_with_room(room, run, entry, answers))
@@ -217,7 +207,8 @@ def _label(run: Run, call: ToolUseBlock) -> str:
 async def _gate(run: Run, call: ToolUseBlock, answers: Answers) -> _Call | None:
     if not run.bus.has(ToolGate):
         return None
-    gate = ToolGate(call, run.turn_id, _counts(run, answers), approved=call.id in answers.given)
+    approved = isinstance(answers.given.get(call.id), Approve)
+    gate = ToolGate(call, run.turn_id, _counts(run, answers), approved=approved)
     await run.emit(gate)
     if gate.block:
         reason = gate.block if isinstance(gate.block, str) else gate.reason
@@ -288,7 +279,8 @@ async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
     if not bus.has(ToolPermit):
         return
     assert entry.tool is not None
-    call, arguments, approved = entry.call, copy.deepcopy(entry.arguments), entry.call.id in answers.given
+    call, arguments = entry.call, copy.deepcopy(entry.arguments)
+    approved = isinstance(answers.given.get(call.id), Approve)
     permit = ToolPermit(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
     await run.emit(permit)
     entry.paths = permit.paths
@@ -324,7 +316,7 @@ async def _run_one(run: Run, entry: _Call, answers: Answers) -> None:
         result = await _failed(run, call, error)
     content = result.output
     if not isinstance(content, str) and not run.config.model.info.vision:
-        content = tuple([TextBlock(IMAGE_STRIPPED) if isinstance(b, ImageBlock) else b for b in content])
+        content = without_images(content)
     block = ToolResultBlock(call.id, call.name, content, result.is_error, result.details)
     answers.results[call.id] = block
     if entry.finish and bus.has(ToolAfter):
@@ -391,18 +383,3 @@ def _updates(run: Run, call: ToolUseBlock) -> Callable[[str, str | None, dict[st
         run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
 
     return report
-
-
-def sound_ids(run: Run, message: Message) -> Message:
-    """The message with an id for each of its calls that no other has."""
-    ids = [c.id for c in message.tool_uses]
-    if not ids or (all(ids) and len(set(ids)) == len(ids)):
-        return message
-    seen: set[str] = set()
-    content = list(message.content)
-    for i, block in enumerate(content):
-        if isinstance(block, ToolUseBlock):
-            if not block.id or block.id in seen:
-                content[i] = block = replace(block, id=f"call_{run.config.steps.new_id()}")
-            seen.add(block.id)
-    return replace(message, content=tuple(content))

@@ -26,12 +26,13 @@ from mainspring.events import (
     TurnEnd,
 )
 from mainspring.loop.asking import side_call
-from mainspring.loop.dispatch import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED, Answers, answer_calls, settle
+from mainspring.loop.dispatch import Answers, answer_calls, settle
 from mainspring.loop.joining import inject, join, pair
 from mainspring.loop.result import RunResult
 from mainspring.loop.run import LoopConfig, LoopContext, Pending, Run
 from mainspring.loop.turn import TurnFailed, take_turn
 from mainspring.messages import AgentMessage, Message, as_messages
+from mainspring.tools.outcome import BROKEN_OFF, NO_ANSWER, SKIPPED, TRUNCATED
 
 
 async def agent_loop(

@@ -104,12 +104,15 @@ class AgentRun:
         self._bus = bus
         self._start = start
         self._events: EventStream[AgentEvent, RunResult] = EventStream()
+        self._tasks: asyncio.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
+        if self._tasks is not None:
+            raise RuntimeError("this run was begun before; agent.stream(...) gives a new one")
         self._unobserve = self._bus.observe(self._events.push)
-        self._tasks = asyncio.TaskGroup()
-        await self._tasks.__aenter__()
-        self._tasks.create_task(self._drive())
+        self._tasks = tasks = asyncio.TaskGroup()
+        await tasks.__aenter__()
+        tasks.create_task(self._drive())
         return self
 
     async def _drive(self) -> None:
@@ -129,6 +132,7 @@ class AgentRun:
         if not self._events.ended:
             self.signal.cancel("the caller left")
         # The error of the block is not the group's: it must come out as it is, after the run has been wound up.
+        assert self._tasks is not None
         await self._tasks.__aexit__(None, None, None)
 
     def abort(self, reason: str = "aborted") -> None:
@@ -140,8 +144,16 @@ class AgentRun:
 
         Raises:
             AgentError: As `CoreAgent.run`.
+            RuntimeError: If it was not entered with ``async with``: it has not begun.
         """
-        return await self._events.result()
+        return await self._begun().result()
 
     def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        return self._begun()
+
+    def _begun(self) -> EventStream[AgentEvent, RunResult]:
+        if self._tasks is None:  # nothing would ever come
+            raise RuntimeError(
+                "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"
+            )
         return self._events

@@ -40,10 +40,10 @@ from mainspring.events import (
     UsageUpdate,
 )
 from mainspring.loop.asking import ask, no_answer
-from mainspring.loop.dispatch import sound_ids
 from mainspring.loop.run import Run
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest, RetryInfo, classify_exception
+from mainspring.models.call_ids import with_sound_ids
 
 logger = logging.getLogger("mainspring")
 
@@ -79,7 +79,7 @@ async def take_turn(run: Run) -> tuple[Message, TurnAfter | None] | tuple[None, 
         return None, None
     run.bus.publish(TurnStart(run.turn, run.turn_id))
     message = await _answered(run, request)
-    message = sound_ids(run, message)
+    message = with_sound_ids(message, run.config.steps.new_id)
     usage = message.usage or Usage.zero()
     run.spend(usage)
     run.turn_usage.append(usage)

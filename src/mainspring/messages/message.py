@@ -137,13 +137,12 @@ def as_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBloc
     """
     if isinstance(prompt, str):
         return [Message.user(prompt)] if prompt else []
-    if isinstance(prompt, Message | CustomMessage):
-        return [prompt]
-    messages = [m for m in prompt if isinstance(m, Message | CustomMessage)]
-    blocks = [b for b in prompt if isinstance(b, TextBlock | ImageBlock)]
-    if messages and not blocks and len(messages) == len(prompt):
+    given: list[object] = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+    messages = [m for m in given if isinstance(m, Message | CustomMessage)]
+    blocks = [b for b in given if isinstance(b, TextBlock | ImageBlock)]
+    if messages and len(messages) == len(given):
         return messages
-    if len(blocks) == len(prompt):
+    if len(blocks) == len(given):
         return [Message.user(blocks)] if blocks else []
     raise TypeError("a prompt is text, a list of text and image blocks, or a list of messages")
 

@@ -3,7 +3,7 @@
 from mainspring.tools.aliases import wire_names
 from mainspring.tools.arguments import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool
-from mainspring.tools.outcome import error_result, failure, output_bytes, told
+from mainspring.tools.outcome import error_result, failure, output_bytes, told, without_images
 from mainspring.tools.registry import ToolRegistry
 from mainspring.tools.response import (
     AssistRequest,
@@ -58,4 +58,5 @@ __all__ = [
     "to_tool_response",
     "tool",
     "wire_names",
+    "without_images",
 ]

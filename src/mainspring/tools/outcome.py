@@ -1,10 +1,23 @@
-"""What became of a call: its failure as a result, and the size of its output."""
+"""What became of a call: what is said of one that did not run, its failure as a result, and the size of its output."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainspring.errors import PermissionDeniedError, ToolError
-from mainspring.messages import ImageBlock
+from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools.tool import ToolErrorCode, ToolOutput, ToolResult
+
+ABORTED = "Aborted: the run was stopped before this call was made."
+INTERRUPTED = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
+SKIPPED = "Skipped: a new message from the user came in before this call was made."
+BROKEN_OFF = "Not run: the answer broke off before it was complete."
+TRUNCATED = (
+    "Not run: the answer reached its output limit{limit} before it was complete, so the arguments may be cut off. "
+    "Make the call again with less in it, or do it in several smaller calls."
+)
+NO_ANSWER = "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
+_IMAGE = "[image left out: this model cannot see images]"
 
 
 def error_result(text: str, code: ToolErrorCode) -> ToolResult:
@@ -43,3 +56,8 @@ def output_bytes(output: ToolOutput) -> int:
     if isinstance(output, str):
         return len(output.encode("utf-8", "replace"))
     return sum(len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output)
+
+
+def without_images(output: Sequence[TextBlock | ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
+    """An output for a model that has no eyes: each image is a line that says so."""
+    return tuple([TextBlock(_IMAGE) if isinstance(b, ImageBlock) else b for b in output])

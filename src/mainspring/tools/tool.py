@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from mainspring.messages import ImageBlock, TextBlock, ToolSpec
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
+
+logger = logging.getLogger("mainspring")
 
 Scope = Literal["fs-read", "fs-write", "fs-delete", "shell-run", "network"]
 """The kinds of access that permissions know."""
@@ -81,10 +84,9 @@ class ToolResult(Struct, kw_only=True):
 
     @property
     def details(self) -> dict[str, Any] | None:
-        """Metadata and code, as the history keeps them beside the result."""
-        if self.code is None:
-            return self.metadata or None
-        return {**self.metadata, "code": self.code.value}
+        """Metadata and code, as the history keeps them beside the result: plain JSON data, other values as their text."""
+        facts = _plain(self.metadata) if self.metadata else {}
+        return (facts or None) if self.code is None else {**facts, "code": self.code.value}
 
 
 class ToolContext:
@@ -194,10 +196,22 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         return as_result(await self.execute(arguments, ctx))
 
 
+def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return to_builtins(metadata, str_keys=True, enc_hook=str)
+    except Exception:  # a circle, or a value without a text: the result stands all the same
+        logger.exception("the metadata of a result cannot be kept")
+        return {}
+
+
 def as_result(output: Any) -> ToolResult:
-    """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value."""
+    """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value.
+
+    Raises:
+        Exception: If it cannot be made into one; a failure of the tool.
+    """
     if type(output) is ToolResult:
-        return output if _is_output(output.output) else replace(output, output=as_result(output.output).output)
+        return output if _is_sound(output) else _sound(output)
     if isinstance(output, str):
         return ToolResult(output=output)
     if output is None:
@@ -215,6 +229,34 @@ def as_result(output: Any) -> ToolResult:
     if to_json is not None:  # a pydantic model
         return ToolResult(output=to_json())
     return ToolResult(output=msgspec_json.encode(output, enc_hook=str).decode())
+
+
+def _is_sound(result: ToolResult) -> bool:
+    """Whether the fields have the types that they say; nobody checked them when the tool made it."""
+    code: Any = result.code
+    return (
+        _is_output(result.output)
+        and type(result.metadata) is dict
+        and type(result.is_error) is bool
+        and type(result.title) is str
+        and (code is None or type(code) is ToolErrorCode)
+    )
+
+
+def _sound(result: ToolResult) -> ToolResult:
+    return replace(
+        result,
+        output=as_result(result.output).output,
+        title=str(result.title),
+        metadata=dict(result.metadata or {}),
+        is_error=bool(result.is_error),
+        code=None if result.code is None else _code(result.code),
+    )
+
+
+def _code(code: Any) -> ToolErrorCode:
+    """The code of that name; one that is none of the nine is `UNKNOWN`."""
+    return ToolErrorCode(code) if code in ToolErrorCode.__members__ else ToolErrorCode.UNKNOWN
 
 
 def _is_output(output: Any) -> bool:

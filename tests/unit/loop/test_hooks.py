@@ -336,7 +336,7 @@ async def test_a_tool_is_wrapped_by_a_gate_before_and_a_transform_behind() -> No
 
 def test_what_may_be_changed_is_a_field_and_everything_says_when_it_fires() -> None:
     for kind in HOOKS.values():
-        slots = {n for base in kind.__mro__ for n in getattr(base, "__slots__", ())}
+        slots = {n for base in kind.__mro__ for n in (*getattr(base, "__slots__", ()), *vars(base))}
         assert kind.when, kind
         assert inspect.getdoc(kind) != inspect.getdoc(Hook)
         if "context" not in slots:  # a hook of a sub-agent has the fields of the child's own

@@ -1,0 +1,58 @@
+"""Fields of a context that take only what can be used.
+
+What else is set is a failure of the handler, raised at its own line: it is logged, or blocks where the hook is a gate, and the
+field keeps what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, cast
+
+from mainspring.messages import AgentMessage, CustomMessage, Message, as_messages
+
+
+def checked(slot: str, check: Callable[[Any], Any]) -> Any:
+    """A field that is kept in ``slot``; what is set passes ``check``, which returns it or raises TypeError."""
+
+    def put(context: Any, value: Any) -> None:
+        setattr(context, slot, check(value))
+
+    return property(attrgetter(slot), put)
+
+
+def text(value: Any) -> str:
+    """Text and nothing else.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"this field takes text, not {type(value).__name__}")
+    return value
+
+
+def message_list(value: Any) -> list[AgentMessage]:
+    """A list of messages; a string, or one message, is a list of one.
+
+    Raises:
+        TypeError: If something else is in it.
+    """
+    if isinstance(value, str | Message | CustomMessage):
+        return as_messages(value)
+    messages: list[Any] = cast("list[Any]", value) if isinstance(value, list) else list(value)
+    wrong = [kind.__name__ for kind in set(map(type, messages)) if not issubclass(kind, Message | CustomMessage)]
+    if wrong:
+        raise TypeError(f"this field takes messages, not {', '.join(sorted(wrong))}")
+    return messages
+
+
+def message_tuple(value: Any) -> tuple[AgentMessage, ...]:
+    """The same as a tuple."""
+    return tuple(message_list(value))
+
+
+def text_or_messages(value: Any) -> str | list[AgentMessage]:
+    """Text, or a list of messages."""
+    return value if isinstance(value, str) else message_list(value)

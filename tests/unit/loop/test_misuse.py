@@ -1,0 +1,204 @@
+"""What a caller, a handler or a tool gets wrong is told, stays where it is, and never passes for a yes."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mainspring.env import MemoryEnv
+from mainspring.errors import AgentError, ConfigError
+from mainspring.events import (
+    ContextTransform,
+    SteerInject,
+    SystemTransform,
+    ToolGate,
+    ToolPermit,
+    ToolResultsAfter,
+    TurnAfter,
+    TurnBefore,
+)
+from mainspring.loop import Approve, Behavior, CoreAgent, Deny
+from mainspring.messages import TextBlock, ToolUseBlock, encode_message
+from mainspring.sessions import Session
+from mainspring.testing import Call, ScriptedModel
+from mainspring.tools import Tool, ToolContext, ToolResult, tool
+from tests.unit.loop.stage import Script, agent, call, calls, paired, said, say
+
+ran: list[str] = []
+
+
+@tool
+async def act(what: str = "") -> str:
+    """Act."""
+    ran.append(what)
+    return "done"
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+def asking(ctx: ToolPermit) -> None:
+    ctx.pause("may it?")
+
+
+@pytest.mark.covers("BYD-29", "HOK-44")
+@pytest.mark.parametrize(
+    "answer", [False, True, None, "no", "yes", 0, {"a": False}, {"a": True}, {"a": "deny"}, {"a": Deny}, Approve]
+)
+async def test_nothing_but_an_approval_is_one(answer: Any) -> None:
+    one = agent(
+        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), say("ok")), tools=[act], hooks={ToolPermit: asking}
+    )
+    assert (await one.run("go")).status == "paused"
+    with pytest.raises(TypeError, match=r"Approve\(\) or Deny\(\)"):
+        one.answer(answer)
+    assert one.pending is not None
+    one.pending.answers.update(answer if isinstance(answer, dict) else {"a": answer})  # by the back door
+    assert (await one.run()).status == "paused"
+    assert ran == []
+    one.answer(Deny())
+    await one.run()
+    assert ran == []
+
+
+async def test_the_last_answer_counts_and_one_for_a_call_that_is_gone_is_refused() -> None:
+    one = agent(
+        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), say("ok")), tools=[act], hooks={ToolPermit: asking}
+    )
+    await one.run("go")
+    one.answer(Approve())
+    one.answer({"a": Deny("thought better of it")})
+    await one.run()
+    assert ran == []
+    with pytest.raises(AgentError, match="no call waits"):
+        one.answer(Approve())
+
+
+@pytest.mark.parametrize("use", ["iterate", "result"])
+async def test_a_stream_that_was_not_entered_says_so(use: str) -> None:
+    run = agent(Script(say("ok"))).stream("go")
+    with pytest.raises(RuntimeError, match="async with agent.stream"):
+        await (anext(aiter(run)) if use == "iterate" else run.result())
+    async with run:
+        assert (await run.result()).text == "ok"
+    with pytest.raises(RuntimeError, match="begun before"):
+        async with run:
+            pass
+
+
+JUNK = [5, 1.5, object(), {"nope": 1}, b"x", [1], ["x"], True]
+
+
+@pytest.mark.covers("HOK-44")
+@pytest.mark.parametrize("way", ["set", "returned"])
+@pytest.mark.parametrize(
+    ("hook", "field"),
+    [
+        (ContextTransform, "messages"),
+        (SystemTransform, "system"),
+        (TurnBefore, "request"),
+        (TurnBefore, "stop"),
+        (TurnAfter, "continue_with"),
+        (ToolResultsAfter, "follow"),
+        (SteerInject, "messages"),
+    ],
+)
+async def test_what_a_field_cannot_hold_is_a_failure_of_the_handler(
+    hook: type[Any], field: str, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for junk in JUNK:
+
+        def handler(ctx: Any, junk: Any = junk) -> Any:
+            if way == "returned":
+                return {field: junk}
+            setattr(ctx, field, junk)
+            return None
+
+        one = agent(Script(calls(call("act")), say("ok"), say("ok")), tools=[act], system="S", hooks={hook: handler})
+        one.steer("and this")
+        result = await one.run("go")
+        assert (result.status, result.text) == ("completed", "ok"), junk
+        paired(result.messages)
+    assert "handler" in caplog.text
+
+
+@pytest.mark.covers("HOK-44")
+async def test_a_gate_that_sets_what_cannot_be_used_blocks() -> None:
+    one = agent(Script(calls(call("act")), say("ok")), tools=[act], hooks={ToolGate: lambda ctx: {"pause": True}})
+    await one.run("go")
+    assert ran == []
+    assert "takes text, not bool" in said(one.messages[2]).tool_results[0].text
+
+
+def test_a_handler_is_a_function() -> None:
+    with pytest.raises(ConfigError, match=r"a handler of tool:gate is a function, not 3"):
+        agent(Script(), hooks={ToolGate: cast("Any", 3)})
+    one = agent(Script())
+    with pytest.raises(ConfigError):
+        one.bus.add({TurnBefore: lambda ctx: None, ToolGate: [cast("Any", None)]})
+    assert not one.bus.has(TurnBefore), "none of them is registered"
+
+
+@pytest.mark.covers("MSG-25")
+async def test_a_prompt_that_is_none_is_told_what_one_is() -> None:
+    for junk in (3, None, object(), {"a": 1}, ["a"], [[]]):
+        with pytest.raises(TypeError, match="a prompt is text"):
+            await agent(Script()).run(cast("Any", junk))
+    one = agent(Script(say("ok")))
+    await one.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))
+    assert said(one.messages[0]).text == "ab"
+
+
+class _Odd:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _circle() -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    made["itself"] = made
+    return made
+
+
+@pytest.mark.covers("TDF-12", "TDF-06")
+@pytest.mark.parametrize(
+    ("fields", "details"),
+    [
+        ({"metadata": {"path": Path("a/b"), 1: {3}}}, {"path": "a/b", "1": [3]}),
+        ({"metadata": {"odd": _Odd()}}, None),
+        ({"metadata": _circle()}, None),
+        ({"metadata": None}, None),
+        ({"code": "TIMEOUT"}, {"code": "TIMEOUT"}),
+        ({"code": "banana"}, {"code": "UNKNOWN"}),
+        ({"is_error": "no", "title": 5}, None),
+        ({"output": 5}, None),
+        ({"output": ToolResult(output="x")}, None),
+    ],
+)
+async def test_fields_of_a_result_that_are_none_harm_nobody(
+    fields: dict[str, Any], details: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        return ToolResult(**{"output": "x", **fields})
+
+    odd = Tool(name="odd", description="Odd.", input_schema={"type": "object"}, execute=execute)
+    session = Session.create(tmp_path, home=tmp_path)
+    one = CoreAgent(ScriptedModel(Call("odd"), "ok"), env=MemoryEnv(), tools=[odd], plugs=[session.plug()])
+    result = await one.run("go")
+    session.close()
+    assert result.status == "completed"
+    block = said(one.messages[2]).tool_results[0]
+    assert (block.is_error, block.details) == (bool(fields.get("is_error")), details)
+    with Session.open(session.place, home=tmp_path, write=False) as read:
+        assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in one.messages]
+        assert not read.problems
+
+
+async def test_a_cap_below_one_is_one() -> None:
+    one = agent(Script(calls(call("act"), call("act")), say("ok")), tools=[act], behavior=Behavior(tool_concurrency=0))
+    async with asyncio.timeout(5):
+        assert (await one.run("go")).status == "completed"
+    assert len(ran) == 2
