@@ -42,8 +42,7 @@ class AnswerReader:
         """Take more bytes; returns the events they complete."""
         out: list[StreamEvent] = []
         if self._frames is None:
-            self._body.append(data)
-            if not self._is_stream():
+            if not self._is_stream(data):
                 return out
             data = b"".join(self._body)
             self._body.clear()
@@ -80,11 +79,13 @@ class AnswerReader:
                         raise  # A torn last event says no more than that the stream was cut.
         decoder.finish(out)
 
-    def _is_stream(self) -> bool:
-        """Whether the body is a stream of events, as far as its first bytes tell."""
+    def _is_stream(self, data: bytes) -> bool:
+        """Whether the body is a stream of events, as far as its first bytes tell; blanks in front, a sign of life, are dropped."""
         if self._whole:
+            self._body.append(data)
             return False
-        start = b"".join(self._body).lstrip().removeprefix(_BOM).lstrip()
+        start = (b"".join(self._body) + data).lstrip().removeprefix(_BOM).lstrip()
+        self._body = [start]
         if start.startswith(_FIELDS):
             return True
         self._whole = not any(field.startswith(start) for field in (*_FIELDS, _BOM))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mainspring.messages import strip_surrogates
 from mainspring.models.error_patterns import ABOUT_MODEL
 from mainspring.models.json_values import as_int, as_list, as_object, as_objects
 
@@ -33,7 +34,7 @@ class ErrorBody:
 
     def __init__(self, body: bytes | str | Mapping[str, Any] | None) -> None:
         raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
-        self.fields = as_object(body) or _object_in(raw)
+        self.fields = as_object(strip_surrogates(body)) or _object_in(raw)
         error = as_object(self.fields.get("error")) or as_object((as_list(self.fields.get("errors")) or [None])[0])
         error = self.fields if error is None else error
         metadata = as_object(error.get("metadata")) or {}
@@ -67,7 +68,7 @@ def _object_in(text: str) -> dict[str, Any]:
 
 def _parsed(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text, strict=False)
+        value = strip_surrogates(json.loads(text, strict=False))
     except (ValueError, RecursionError):
         return None
     return as_object(value) or next(iter(as_objects(value)), None)

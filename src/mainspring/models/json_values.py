@@ -13,6 +13,9 @@ from mainspring.messages import strip_surrogates
 
 _encode = msgspec.json.Encoder().encode
 
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What a typed decoder raises for JSON of another shape, for bytes that are no text, and for what is nested without end."""
+
 
 def to_json(value: Any) -> bytes:
     """JSON of plain values; a lone surrogate, which has no UTF-8 form, becomes U+FFFD."""
@@ -26,9 +29,12 @@ def loose_object(data: bytes) -> dict[str, Any]:
     """The JSON object of ``data``, also with control characters in strings, bad UTF-8 or half surrogates in it.
 
     Raises:
-        ValueError: If it is no JSON object.
+        ValueError: If it is no JSON object, or one that is nested without end.
     """
-    value = as_object(json.loads(data.decode("utf-8", "replace"), strict=False))
+    try:
+        value = as_object(json.loads(data.decode("utf-8", "replace"), strict=False))
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
     if value is None:
         raise ValueError("no JSON object")
     return value

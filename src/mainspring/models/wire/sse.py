@@ -43,9 +43,9 @@ class SseParser:
         ):
             self._started = True
             return [named]
-        if b"\n" not in data:
+        if b"\n\n" not in data and not (data[:1] == b"\n" and pending and pending[-1][-1] == 10):
             if data:
-                pending.append(data)
+                pending.append(data)  # Joined once, when the block ends: an event may come in a million pieces.
             return []
         if pending:
             pending.append(data)

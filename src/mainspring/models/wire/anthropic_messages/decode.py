@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from mainspring.events import Draft, StreamEvent
-from mainspring.messages import StopReason
+from mainspring.messages import StopReason, strip_surrogates
 from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.error_body import ErrorBody
-from mainspring.models.json_values import as_object, as_objects, loose_object
+from mainspring.models.json_values import UNREADABLE, as_object, as_objects, loose_object
 from mainspring.models.profile import Profile
 from mainspring.models.wire.anthropic_messages.blocks import BlockAssembly
 from mainspring.models.wire.anthropic_messages.counts import Counts
@@ -70,7 +68,7 @@ class MessagesDecoder:
             return
         try:
             event = decode_event(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             event = self._loosely(name, data)
         kind = event.type or name
         if kind == "content_block_delta":
@@ -87,7 +85,7 @@ class MessagesDecoder:
         if not body:
             raise self._errors.invalid("The answer is empty", "empty")
         try:
-            value = loose_object(body)
+            value = strip_surrogates(loose_object(body))
         except (ValueError, RecursionError) as error:
             raise self._errors.unreadable(body) from error
         if value.get("type") == "error" or value.get("error"):

@@ -13,7 +13,7 @@ from mainspring.models.prepare import new_call_id
 from mainspring.models.wire.gemini.chunks import FunctionCall, PartialArg
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
-_MOST_ITEMS = 100_000  # an index beyond this is no array, it is an attack on the memory
+_MOST_MISSING = 100  # arrays come item by item; an index far behind the end is an attack on the memory
 
 
 class _Call:
@@ -59,7 +59,8 @@ class CallAssembly:
         elif signature:
             call.signature = signature
         if piece.args:
-            call.args = {**(call.args or {}), **piece.args}
+            call.args = call.args or {}
+            call.args.update(piece.args)
         for arg in piece.partial_args or ():
             call.pieces.setdefault(arg.json_path, []).append(_value(arg))
         self._growing = call if piece.will_continue else None
@@ -129,7 +130,7 @@ def _put(root: dict[str, Any], steps: list[str | int], value: Any) -> None:
             return
         if isinstance(step, int):
             items = cast("list[Any]", holder)
-            if step >= _MOST_ITEMS:
+            if step > len(items) + _MOST_MISSING:
                 return
             items.extend([None] * (step + 1 - len(items)))
         elif step not in holder:

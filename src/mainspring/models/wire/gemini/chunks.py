@@ -64,6 +64,10 @@ class Candidate(Struct, rename="camel"):
     index: int | None = None
 
 
+def _count(told: int | None) -> int:
+    return max(0, told or 0)
+
+
 class Counts(Struct, gc=False, rename="camel"):
     """Token counts: cached tokens are part of the prompt, thoughts and results of the host's tools are counted apart."""
 
@@ -79,8 +83,8 @@ class Counts(Struct, gc=False, rename="camel"):
 
         A total that holds more than its parts leaves out thoughts; one that holds less has them in the candidates already.
         """
-        prompt = (self.prompt_token_count or 0) + (self.tool_use_prompt_token_count or 0)
-        answer, thoughts = self.candidates_token_count or 0, self.thoughts_token_count or 0
+        prompt = _count(self.prompt_token_count) + _count(self.tool_use_prompt_token_count)
+        answer, thoughts = _count(self.candidates_token_count), _count(self.thoughts_token_count)
         total = self.total_token_count or prompt + answer + thoughts
         if total <= 0:
             return None
@@ -89,9 +93,7 @@ class Counts(Struct, gc=False, rename="camel"):
             thoughts += gap
         elif gap < 0:
             answer = max(0, answer - min(thoughts, -gap))
-        read = self.cached_content_token_count or 0
-        if read > prompt:
-            read = prompt
+        read = min(_count(self.cached_content_token_count), prompt)
         return Usage(prompt - read, answer + thoughts, read, 0, thoughts)
 
 

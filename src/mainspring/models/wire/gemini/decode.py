@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import msgspec
-
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import ImageBlock, Usage
 from mainspring.models.answer_errors import AnswerErrors
-from mainspring.models.json_values import as_list, as_object, to_json
+from mainspring.models.json_values import UNREADABLE, as_list, as_object, to_json
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import Profile
 from mainspring.models.prose import Prose
@@ -115,7 +113,7 @@ class GeminiDecoder:
         """Take one event of the stream."""
         try:
             chunk = decode_chunk(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             if data == b"[DONE]":  # Google sends none; gateways do.
                 self.ended = True
                 return
@@ -194,7 +192,7 @@ class GeminiDecoder:
         reason = candidate.finish_reason
         if reason:
             if isinstance(reason, int):
-                reason = _NUMBERED[reason] if reason < len(_NUMBERED) else str(reason)
+                reason = _NUMBERED[reason] if 0 <= reason < len(_NUMBERED) else str(reason)
             self._finish = reason.upper()
             self._finish_text = candidate.finish_message or ""
             self.complete = True

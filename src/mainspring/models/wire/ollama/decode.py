@@ -11,7 +11,7 @@ from mainspring.events import Draft, StreamEvent
 from mainspring.messages import StopReason, Usage, strip_surrogates
 from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.fitted import fitted
-from mainspring.models.json_values import loose_object, to_json
+from mainspring.models.json_values import UNREADABLE, loose_object, to_json
 from mainspring.models.prepare import new_call_id
 from mainspring.models.profile import Profile
 from mainspring.models.prose import Prose
@@ -87,7 +87,7 @@ class OllamaDecoder:
         """Take one line."""
         try:
             line = _decode(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             line = self._loosely(data)
         if line.error:
             raise self._errors.told(data)
@@ -107,7 +107,7 @@ class OllamaDecoder:
         if line.done:
             self.complete = self.ended = True
             self._reason = line.done_reason or ""
-            counts = (line.prompt_eval_count or 0, line.eval_count or 0)
+            counts = (max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0))
             if any(counts):
                 self.draft.usage = priced(Usage(*counts), self._profile.info)
 

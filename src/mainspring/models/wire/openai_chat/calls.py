@@ -36,7 +36,9 @@ class _Call:
 
     def is_whole(self) -> bool:
         """Whether its arguments are a complete object already."""
-        return self.length > 0 and parse_call("", "", "".join(self.pieces)).raw_input is None
+        if not self.pieces or self.pieces[-1].rstrip()[-1:] not in ("", "}"):
+            return False  # Asked for every piece of hosts that repeat the name: what does not end an object need not be read.
+        return parse_call("", "", "".join(self.pieces)).raw_input is None
 
     def holds(self, text: str) -> bool:
         """Whether ``text`` is exactly its arguments so far, and they are complete."""
@@ -51,11 +53,13 @@ class CallAssembly:
             same answer twice gives the same ids.
     """
 
-    __slots__ = ("_calls", "_draft", "response_id")
+    __slots__ = ("_by_given_id", "_calls", "_draft", "_ids", "response_id")
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._calls: list[_Call] = []
+        self._by_given_id: dict[str, _Call] = {}
+        self._ids: set[str] = set()  # of all calls, given or made up
         self.response_id = ""
 
     @property
@@ -104,10 +108,12 @@ class CallAssembly:
         return last if not function.name and last.index is None else None
 
     def _by_id(self, piece: CallDelta, function: FunctionDelta) -> _Call | None:
-        for call in self._calls:
-            if call.given and call.id == piece.id:
-                apart = None not in (piece.index, call.index) and piece.index != call.index
-                return None if apart and function.name and call.is_whole() else call  # Two calls under one id.
+        call = self._by_given_id.get(piece.id or "")
+        if call is not None:
+            apart = None not in (piece.index, call.index) and piece.index != call.index
+            return None if apart and function.name and call.is_whole() else call  # Two calls under one id.
+        if len(self._by_given_id) == len(self._calls):
+            return None
         for call in reversed(self._calls):
             if not call.given and call.index == piece.index:  # The id comes late.
                 return None if function.name and self._begins_anew(call, function) else call
@@ -127,12 +133,15 @@ class CallAssembly:
         return bool(function.arguments) and call.is_whole() and not call.holds(_as_text(function.arguments))
 
     def _open(self, id: str, name: str, index: int | None, out: list[StreamEvent]) -> _Call:
-        given = bool(id) and not any(call.id == id for call in self._calls)
+        given = bool(id) and id not in self._ids
         if not given:
             id = new_call_id(self.response_id, len(self._calls))
+        self._ids.add(id)
         event = self._draft.open_call(id, name)
         call = _Call(event.index, id, name, index, given=given)
         self._calls.append(call)
+        if given:
+            self._by_given_id[id] = call
         out.append(event)
         return call
 
@@ -141,6 +150,8 @@ class CallAssembly:
         changed = False
         if id and not call.given:
             call.id, call.given, changed = id, True, True
+            self._by_given_id[id] = call
+            self._ids.add(id)
         if name and name != call.name:
             call.name, changed = call.name + name, True
         if changed:

@@ -85,7 +85,7 @@ class LooseChunks:
         """The chunk in an object."""
         return Chunk(
             [self._choice(choice) for choice in as_objects(value.get("choices"))],
-            _text(value.get("id")),
+            _word(value.get("id")),
             as_object(value.get("usage")),
             value.get("error"),
             as_object(value.get("x_groq")),
@@ -97,8 +97,8 @@ class LooseChunks:
             index=index,
             delta=self._delta(value.get("delta"), f"{index}"),
             message=self._delta(value.get("message"), f"{index}"),
-            finish_reason=_text(value.get("finish_reason")),
-            stop_reason=_text(value.get("stop_reason")),
+            finish_reason=_word(value.get("finish_reason")),
+            stop_reason=_word(value.get("stop_reason")),
             usage=as_object(value.get("usage")),
             error=value.get("error"),
         )
@@ -130,11 +130,11 @@ class LooseChunks:
     def _call(self, value: dict[str, Any], place: str) -> CallDelta:
         index = as_int(value.get("index"))
         return CallDelta(
-            id=_text(value.get("id")),
+            id=_word(value.get("id")),
             index=index,
             function=self._function(value.get("function"), f"{place} {index}"),
-            custom=as_object(value.get("custom")),
-            extra_content=as_object(value.get("extra_content")),
+            custom=as_object(strip_surrogates(value.get("custom"))),
+            extra_content=as_object(strip_surrogates(value.get("extra_content"))),
         )
 
     def _function(self, value: object, place: str) -> FunctionDelta | None:
@@ -145,8 +145,13 @@ class LooseChunks:
         if isinstance(arguments, str):
             arguments = self._halves.mended(arguments, f"{place} arguments")
         elif arguments is not None:
-            arguments = as_object(arguments) or json.dumps(arguments)
-        return FunctionDelta(_text(fields.get("name")), arguments)
+            arguments = as_object(strip_surrogates(arguments)) or json.dumps(arguments)
+        return FunctionDelta(_word(fields.get("name")), arguments)
+
+
+def _word(value: object) -> str | None:
+    """A text that comes in one piece, so that half a character in it is no part of another."""
+    return strip_surrogates(_text(value))
 
 
 def _text(value: object) -> str | None:

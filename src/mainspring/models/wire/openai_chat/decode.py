@@ -10,7 +10,7 @@ from mainspring.events import Draft, StreamEvent
 from mainspring.messages import Message, StopReason
 from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.error_body import ErrorBody
-from mainspring.models.json_values import as_object, as_objects, loose_object
+from mainspring.models.json_values import UNREADABLE, as_object, as_objects, loose_object
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
 from mainspring.models.wire.openai_chat.calls import CallAssembly
@@ -78,7 +78,7 @@ class ChatDecoder:
             return
         try:
             chunk = decode_chunk(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             chunk = self._loosely(name, data)
         if chunk.error or name == "error":
             raise self._errors.told(data)

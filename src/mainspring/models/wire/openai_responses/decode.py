@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.events import Draft, StreamEvent
 from mainspring.messages import StopReason
 from mainspring.models.answer_errors import AnswerErrors
 from mainspring.models.error_body import ErrorBody
-from mainspring.models.json_values import loose_object
+from mainspring.models.json_values import UNREADABLE, loose_object
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
 from mainspring.models.wire.openai_responses.chunks import Answer, Event, LooseEvents, decode_answer, decode_event
@@ -72,7 +70,7 @@ class ResponsesDecoder:
             return
         try:
             event = decode_event(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             event = self._loosely(name, data)
         if not event.type:
             event.type = name
@@ -97,7 +95,7 @@ class ResponsesDecoder:
             raise self._errors.invalid("The answer is empty", "empty")
         try:
             answer = decode_answer(body)
-        except (msgspec.DecodeError, UnicodeError):
+        except UNREADABLE:
             answer = self._loose_events().answer(self._object("", body))
         if answer.error and answer.output is None:
             raise self._errors.told(body)

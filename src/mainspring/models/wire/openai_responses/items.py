@@ -69,13 +69,14 @@ class Items:
             answer twice gives the same ids.
     """
 
-    __slots__ = ("_by_id", "_by_place", "_draft", "_items", "_kept", "answer_id")
+    __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_kept", "answer_id")
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._items: list[Growing] = []
         self._by_id: dict[str | None, Growing] = {}
         self._by_place: dict[int | None, Growing] = {}
+        self._call_ids: set[str] = set()
         self._kept: set[str] = set()
         self.answer_id = ""
 
@@ -181,9 +182,10 @@ class Items:
         draft = self._draft
         if kind == "call":
             call_id = item.call_id or item.id or ""
-            given = bool(call_id) and not any(known.call_id == call_id for known in self._items)
+            given = bool(call_id) and call_id not in self._call_ids
             if not given:
                 call_id = new_call_id(self.answer_id, len(self._items))
+            self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
             made = Growing(kind, item.id, event.index)
             made.call_id, made.given, made.name = call_id, given and bool(item.call_id), item.name or ""
@@ -296,11 +298,12 @@ class Items:
     def _name(self, known: Growing, item: Item) -> None:
         """Take an id or a name that is told only at the end."""
         late = item.call_id if not known.given and item.call_id else None
-        if late and any(other.call_id == late for other in self._items):
+        if late in self._call_ids:
             late = None
         if late or (item.name and item.name != known.name):
             known.call_id, known.name = late or known.call_id, item.name or known.name
             known.given = known.given or late is not None
+            self._call_ids.add(known.call_id)
             self._draft.rename_call(known.block, known.call_id, known.name)
 
 
