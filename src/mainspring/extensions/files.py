@@ -73,7 +73,7 @@ def _read(
             continue
         try:
             function = _load(file, name)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever its code raises, others are loaded
+        except (Exception, SystemExit) as error:  # whatever its code raises, others are loaded
             problems.append(problem_of(name, error, str(file)))
         else:
             found.append(ExtensionSource(name, function, str(file), origin))
@@ -92,7 +92,7 @@ def _ask_packages(unwanted: set[str], found: list[ExtensionSource], problems: li
             function: Any = point.load()
             if not callable(function):
                 raise TypeError(f"{point.value} is no function")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - likewise
+        except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
             problems.append(problem_of(point.name, error, package))
         else:
             found.append(ExtensionSource(point.name, function, package, "package"))

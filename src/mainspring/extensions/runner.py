@@ -164,7 +164,7 @@ class ExtensionRunner:
             late = TimeoutError(f"it was not loaded after {LOAD_SECONDS:g} seconds")
             self.refuse(problem_of(source.name, late.with_traceback(error.__traceback__), source.place))
             return None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the agent works without it
+        except (Exception, SystemExit) as error:  # whatever it is, the agent works without it
             self.refuse(problem_of(source.name, error, source.place))
             return None
         return loaded
@@ -175,7 +175,7 @@ class ExtensionRunner:
         api = ExtensionAPI(loaded, self.ctx, self.commands, self.shortcuts)
         try:
             answer = source.function(api)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - likewise
+        except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
             self.refuse(problem_of(source.name, error, source.place))
             return None
         return (loaded, answer) if inspect.isawaitable(answer) else loaded

@@ -315,7 +315,7 @@ async def test_an_extension_that_never_ends_loading_is_left_out(monkeypatch: pyt
 def test_one_plug_serves_one_agent_and_what_is_no_function_is_refused() -> None:
     extensions = Extensions()
     with pytest.raises(ConfigError, match="in no agent yet"):
-        extensions.loaded  # noqa: B018 - the property raises
+        assert extensions.loaded
     agent_of(extensions=extensions)
     with pytest.raises(ConfigError, match="another agent"):
         agent_of(extensions=extensions)

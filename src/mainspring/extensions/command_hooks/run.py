@@ -69,7 +69,7 @@ class CommandRunner:
         )
         try:
             done = await self._env.run(script, stdin=data, timeout=hook.timeout, env=variables, limits=LIMITS)
-        except Exception as error:  # noqa: BLE001 - whatever keeps it from running, it has not agreed
+        except Exception as error:  # whatever keeps it from running, it has not agreed
             return Verdict(hook=hook, failure=f"it cannot be run: {error}")
         wrong = _cut_short(done, hook)
         if wrong:
