@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -90,10 +90,16 @@ async def run_cancellable(work: Callable[[], Awaitable[T]], signal: CancelToken,
         raise asyncio.CancelledError(signal.reason)
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work())
-    hit = loop.create_future()
-    remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(lambda: hit.done() or hit.set_result(None)))
+    over = loop.create_future()  # by the work or by the signal, whichever is first
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(end)
+    remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(end))
     try:
-        await asyncio.wait((task, hit), return_when=asyncio.FIRST_COMPLETED)
+        await over
         if task.done():
             return task.result()
         task.cancel(signal.reason)
@@ -108,5 +114,13 @@ async def run_cancellable(work: Callable[[], Awaitable[T]], signal: CancelToken,
         raise
     finally:
         remove()
-        hit.cancel()
-        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # An abandoned task's error is no surprise.
+        if not task.done():
+            task.add_done_callback(_look)  # An abandoned task's error is no surprise.
+        else:
+            _look(task)
+
+
+def _look(task: asyncio.Future[Any]) -> None:
+    """Take note of how it ended, so that asyncio does not complain of an error that nobody saw."""
+    if not task.cancelled():
+        task.exception()

@@ -44,6 +44,8 @@ def as_object(value: object) -> dict[str, Any] | None:
     """The value if it is an object."""
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
+    if value is None or isinstance(value, str):  # what it mostly is else; asking for a Mapping costs more
+        return None
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
 
 

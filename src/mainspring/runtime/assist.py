@@ -58,12 +58,14 @@ class Assistance(Plug):
     def _begin(self, hook: SessionStart) -> None:
         self._count = 0
 
-    async def _transform(self, hook: ToolTransform) -> None:
+    def _transform(self, hook: ToolTransform) -> Awaitable[None] | None:
+        """Nearly every result is none of these, and then there is nothing to wait for."""
         tool = self._agent.tools.get(hook.name)
         own = tool is not None and tool.source != "builtin" and not tool.source.startswith("mcp:")
         request = assist_request(hook.result, trust_text=own)
-        if request is None:
-            return
+        return None if request is None else self._help(hook, request)
+
+    async def _help(self, hook: ToolTransform, request: AssistRequest) -> None:
         allowed = await self._allowed(request, hook.name)
         if isinstance(allowed, str):
             hook.result = _unhelped(hook.result, request, allowed)
