@@ -108,12 +108,15 @@ class ValidationCoerce(CallHook):
 
 
 class ToolBefore(CallHook):
-    """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`."""
+    """The call is valid. ``input`` may be replaced; what comes out is validated again and then judged by `ToolPermit`.
+
+    ``coercions`` say what was made to fit. `prior_content` reads what the files hold that the call is about to change.
+    """
 
     event = "tool:before"
     mutable = ("input",)
     when = "When the arguments are valid, before the decision."
-    __slots__ = ("coercions", "tool_counts")
+    __slots__ = ("_env", "_tool", "coercions", "tool_counts")
 
     def __init__(
         self,
@@ -122,11 +125,35 @@ class ToolBefore(CallHook):
         arguments: dict[str, Any],
         coercions: Sequence[Any],
         tool_counts: Mapping[str, int],
+        tool: Tool,
+        env: ExecutionEnv,
     ) -> None:
         super().__init__(call, turn_id)
         self.input = arguments
         self.coercions = coercions
         self.tool_counts = tool_counts
+        self._tool = tool
+        self._env = env
+
+    async def prior_content(self, limit: int = 1 << 20) -> dict[str, bytes | None]:
+        """What the files hold now that the call, as ``input`` has it, is about to write or delete. Read when asked for.
+
+        Args:
+            limit: Bytes of a file beyond which it is not read. Default 1 MiB.
+
+        Returns:
+            By path as the call spells it; ``None`` where there is no file, or one that cannot be read or is too large.
+        """
+        access = self._tool.access
+        touched = [a.resource for a in access(self.input) if a.scope in ("fs-write", "fs-delete")] if access else []
+        return {path: await self._read(path, limit) for path in touched}
+
+    async def _read(self, path: str, limit: int) -> bytes | None:
+        try:
+            data = await self._env.read_bytes(path, limit=limit + 1)
+        except (OSError, ValueError):
+            return None
+        return data if len(data) <= limit else None
 
 
 class ToolPermit(CallHook):

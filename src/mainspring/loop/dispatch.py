@@ -239,7 +239,8 @@ async def _check(run: Run, call: ToolUseBlock, answers: Answers) -> _Call:
     arguments = parsed.value
     if bus.has(ToolBefore):
         counts = _counts(run, answers)
-        before = await run.emit(ToolBefore(call, run.turn_id, copy.deepcopy(arguments), parsed.coercions, counts))
+        copied, env = copy.deepcopy(arguments), run.config.env
+        before = await run.emit(ToolBefore(call, run.turn_id, copied, parsed.coercions, counts, tool, env))
         if before.input != arguments:
             parsed = parse_arguments(tool.input_schema, before.input)
             if parsed.error is not None:

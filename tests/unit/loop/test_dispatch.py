@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
-from mainspring.events import HOOKS
-from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop, output_bytes
+from mainspring.events import HOOKS, ToolBefore
+from mainspring.loop import Behavior, CoreAgent, HookBus, LoopContext, agent_loop, output_bytes
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
+from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
+from mainspring.tools.builtin import builtin_tools
 from tests.unit.loop.stage import Script, call, calls, config, paired, said, say
 
 
@@ -136,7 +139,53 @@ async def test_the_models_own_arguments_are_never_changed() -> None:
     assert original == {"items": ["1", 2]}
 
 
-@pytest.mark.covers("TEX-10", "HOK-25")
+@pytest.mark.covers("HOK-25")
+async def test_before_knows_what_was_coerced_and_what_the_files_hold() -> None:
+    seen: list[Any] = []
+
+    async def before(ctx: ToolBefore) -> None:
+        seen.append(([c.path for c in ctx.coercions], await ctx.prior_content()))
+
+    files = {"a.txt": "old", "b.txt": "b" * 2000}
+    writes = [
+        Call("write_file", {"path": "a.txt", "content": 5}),
+        Call("write_file", {"path": "a.txt", "content": "newer"}),
+        Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}),
+        Call("write_file", {"path": "new.txt", "content": "x"}),
+        Call("read_file", {"path": "a.txt"}),
+    ]
+    one = CoreAgent(
+        ScriptedModel(*writes, "ok"), env=MemoryEnv(files), tools=builtin_tools(), hooks={ToolBefore: before}
+    )
+    await one.run("go")
+    assert seen == [
+        (["$.content"], {"a.txt": b"old"}),
+        ([], {"a.txt": b"5"}),
+        ([], {"b.txt": b"b" * 2000}),
+        ([], {"new.txt": None}),
+        ([], {}),
+    ]
+
+
+@pytest.mark.covers("HOK-25")
+async def test_what_cannot_be_read_is_not_there_and_what_is_large_stays_unread() -> None:
+    seen: list[Any] = []
+
+    async def before(ctx: ToolBefore) -> None:
+        seen.append(await ctx.prior_content(limit=3))
+
+    writes = [Call("write_file", {"path": p, "content": "x"}) for p in ("abc", "abcd", "folder", "a\0b")]
+    one = CoreAgent(
+        ScriptedModel(writes, "ok"),
+        env=MemoryEnv({"abc": "abc", "abcd": "abcd", "folder/x": "x"}),
+        tools=builtin_tools(),
+        hooks={ToolBefore: before},
+    )
+    await one.run("go")
+    assert seen == [{"abc": b"abc"}, {"abcd": None}, {"folder": None}, {"a\0b": None}]
+
+
+@pytest.mark.covers("TEX-10")
 async def test_before_may_replace_the_input_and_it_is_validated_again() -> None:
     (result,), _ = await dispatch(call("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "40", "b": 2}}})
     assert result.text == "42"
