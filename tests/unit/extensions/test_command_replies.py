@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, Verdict
 from mainspring.extensions.command_hooks.model import tool_names
+from mainspring.extensions.command_hooks.payload import PreToolUseInput, encoded
 from mainspring.extensions.command_hooks.reply import CONTEXT_EVENTS, Decision, verdict_of
 
 
@@ -132,7 +133,28 @@ def test_all_that_can_be_said() -> None:
     assert said("PostToolUse", {"hookSpecificOutput": {"updatedToolOutput": "new"}}).output == "new"
 
 
+@pytest.mark.parametrize(
+    "out",
+    [
+        '\ufeff{"decision": "block"}',
+        '[{"decision": "block"}]',
+        'ok\n  {"decision": "block"}',
+        'said "decision" : "block"',
+    ],
+)
+def test_no_decision_is_taken_for_text(out: str) -> None:
+    verdict = said("UserPromptSubmit", out)
+    assert verdict.context == ""
+    assert verdict.refusal is not None
+
+
+def test_text_that_is_no_unicode_is_sent_all_the_same() -> None:
+    sent = encoded(PreToolUseInput(tool_name="read_file", tool_input={"path": "caf\udce9"}))
+    assert json.loads(sent)["tool_input"]["path"] == "caf\udce9"
+
+
 def test_plain_text_is_context_where_text_is_wanted() -> None:
+    assert said("UserPromptSubmit", "Use {braces} in f-strings.").context == "Use {braces} in f-strings."
     assert said("SessionStart", "The date is known.").context == "The date is known."
     assert "text and JSON in one" in said("UserPromptSubmit", 'log line\n{"decision": "block"}').failure
     assert "no JSON object" in said("Stop", "hello").failure

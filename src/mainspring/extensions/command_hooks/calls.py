@@ -108,16 +108,10 @@ class CallHooks:
                 return
 
     def _refused(self, verdict: Verdict, hook: ToolPermit) -> bool:
-        if verdict.stop is not None:
-            hook.deny(verdict.stop, stop=True)
-        elif verdict.deny is not None:
-            hook.deny(verdict.deny)
-        elif verdict.failure:
-            hook.deny(
-                f"the hook {verdict.hook.command!r} failed, and a hook that fails does not agree: {verdict.failure}"
-            )
-        else:
+        refusal = verdict.refusal if verdict.stop is None else verdict.stop
+        if refusal is None:
             return False
+        hook.deny(refusal, stop=verdict.stop is not None)
         return True
 
     async def _ask(

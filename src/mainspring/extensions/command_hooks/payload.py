@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -168,7 +169,10 @@ INPUTS: dict[CommandEvent, type[Payload]] = {
 
 def encoded(payload: Payload) -> bytes:
     """The JSON text of an event; what JSON does not know is told as text."""
-    return msgspec.json.encode(payload, enc_hook=str)
+    try:
+        return msgspec.json.encode(payload, enc_hook=str)
+    except UnicodeEncodeError:  # half a surrogate pair, as in the name of a file that is not UTF-8
+        return json.dumps(msgspec.to_builtins(payload, enc_hook=str), default=str).encode()
 
 
 def shortened(text: str) -> str:

@@ -146,13 +146,9 @@ class CommandHooks(Plug):
 
     async def _input(self, hook: InputHook) -> None:
         for verdict in await self._ask("UserPromptSubmit", UserPromptSubmitInput(**self._common(), prompt=hook.text)):
-            refused = verdict.deny or verdict.stop or verdict.ask
+            refused = verdict.refusal or verdict.stop or verdict.ask
             if refused is not None:
                 hook.block = refused
-            elif verdict.failure:
-                hook.block = (
-                    f"the hook {verdict.hook.command!r} failed, and a hook that fails does not agree: {verdict.failure}"
-                )
             else:
                 self._keep(verdict)
         if hook.block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,11 @@ BLOCKED = 2
 
 CONTEXT_EVENTS: frozenset[CommandEvent] = frozenset({"SessionStart", "UserPromptSubmit"})
 """The events for which output that is no JSON is text for the model."""
+
+_DECISION = re.compile(
+    r'^\s*\[?\s*\{|"(?:decision|permissionDecision|continue|stopReason|hookSpecificOutput)"\s*:', re.MULTILINE
+)
+"""What looks like a decision in text that is no JSON object."""
 
 _LONGEST_REASON = 4_000
 _LONGEST_CONTEXT = 20_000
@@ -89,10 +95,17 @@ class Verdict(Struct, kw_only=True):
     context: str = ""
     message: str = ""
 
+    @property
+    def refusal(self) -> str | None:
+        """Why what is to be decided may not be; ``None`` if it may."""
+        if self.deny is None and self.failure:
+            return f"the hook {self.hook.command!r} failed, and a hook that fails does not agree: {self.failure}"
+        return self.deny
+
 
 def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> Verdict:
     """What a command that has ended by itself says."""
-    out, err = stdout.strip(), stderr.strip()
+    out, err = stdout.strip("\ufeff \t\r\n"), stderr.strip()
     if exit_code == BLOCKED:
         return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "a hook does not allow it")
     if exit_code != 0:
@@ -113,7 +126,7 @@ def _plain(hook: CommandHook, out: str) -> Verdict:
     """Output that is no JSON. A decision may be hidden in it, behind a line that was written by accident."""
     if hook.event not in CONTEXT_EVENTS:
         return Verdict(hook=hook, failure=f"its answer is no JSON object: {out[:200]}")
-    if any(line.lstrip().startswith("{") for line in out.splitlines()):
+    if _DECISION.search(out):
         return Verdict(hook=hook, failure=f"its answer is text and JSON in one: {out[:200]}")
     return Verdict(hook=hook, context=out[:_LONGEST_CONTEXT])
 
