@@ -253,21 +253,25 @@ class Journal:
         if any(agent.running for agent in self.agents):
             raise AgentBusyError("an agent is running in this session; abort() it first")
 
+    def check_place(self, to: str) -> History:
+        """The history at an entry where a branch may begin, not mended yet.
+
+        Raises:
+            SessionError: If there is no such entry, or it stands between calls and their results.
+        """
+        history = history_at(self.tree_with(to), self.view(), to)
+        if any(calls.reasons is None for calls in history.open.values()):
+            raise SessionError(f"entry {to} stands between tool calls and their results; choose one before or after")
+        return history
+
     def branch(self, to: str | None, label: str = "", summary: str = "") -> BranchEntry:
         """Go on from another entry, or with ``None`` from before the first one.
 
         Raises:
             SessionError: If there is no such entry, or it stands between calls and their results.
         """
-        history = History()
-        if to is not None:
-            view = self.view()
-            history = history_at(self.tree_with(to), view, to)
-            if any(calls.reasons is None for calls in history.open.values()):
-                raise SessionError(
-                    f"entry {to} stands between tool calls and their results; choose one before or after"
-                )
-            mend(history)
+        history = History() if to is None else self.check_place(to)
+        mend(history)
         left, self.leaf, self.history = self.leaf, to, history
         return self.record(BranchEntry, left=left or "", label=label, summary=summary)
 

@@ -44,8 +44,11 @@ def _go(options: argparse.Namespace, console: Console) -> int:
     if step.files:
         for restore in plan.restores:
             console.answer(f"{restore.path}  {_WORDS[restore.action]}\n")
-        for conflict in plan.conflicts if done is None else ():
-            console.say(f"conflict: {conflict.path}: {conflict.reason}")
+        for conflict in plan.conflicts:
+            if done is None:
+                console.say(f"conflict: {conflict.path}: {conflict.reason}")
+            elif not conflict.forcible:
+                console.say(f"left as it is: {conflict.path}: {conflict.reason}")
         for command in plan.uncovered:
             console.say(f"not covered: what {one_line(command, 100)} changed stays as it is")
     if step.conversation:

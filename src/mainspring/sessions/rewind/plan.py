@@ -11,12 +11,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.env import ExecutionEnv
+from mainspring.env import ExecutionEnv, explain
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import CustomEntry
 from mainspring.sessions.load import Node, read_path, read_tree
 from mainspring.sessions.rewind.state import (
     BEFORE,
+    TOO_LARGE,
     FileNote,
     FileState,
     RewoundNote,
@@ -47,7 +48,10 @@ class Restore(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """A file that is not as the last tool left it, or whose content was not kept; ``forcible`` if it can be replaced anyway."""
+    """A file that is not as the last tool left it, or whose content was or is not kept.
+
+    When it is insisted on, it is replaced if it is ``forcible``; else it is left as it is.
+    """
 
     path: str
     reason: str
@@ -96,8 +100,11 @@ async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
     Raises:
         SessionError: If nothing was rewound.
     """
+    failed: set[str] = set()
     for node, note in reversed(list(_notes(session, 0))):
-        if isinstance(note, RewoundNote):
+        if isinstance(note, RewoundNote) and note.failed:
+            failed.add(note.failed)
+        elif isinstance(note, RewoundNote) and node.id not in failed:
             leaf = note.left if note.conversation else session.journal.leaf
             return await _plan(session, env, node.id, leaf)
     raise SessionError("nothing was rewound in this session, so there is nothing to undo")
@@ -114,13 +121,14 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
     restores: list[Restore] = []
     conflicts: list[Conflict] = []
     for path, state in first.items():
-        current = await state_of(env, path, None)
-        if current == state:
+        current = await _now(env, path)
+        if current == state and current.skipped != TOO_LARGE:
             continue
-        reason = _conflict(state, last.get(path), current)
+        known = not state.skipped and not current.skipped
+        reason = _conflict(state, last[path], current)
         if reason:
-            conflicts.append(Conflict(path, reason, forcible=not state.skipped))
-        if not state.skipped:
+            conflicts.append(Conflict(path, reason, forcible=known))
+        if known:
             restores.append(Restore(path, _action(state, current), state, current))
     kept = {node.id for node in tree.path(leaf)}
     left = [node for node in tree.path(session.journal.leaf) if node.id not in kept]
@@ -153,25 +161,46 @@ class _Before(FileNote, frozen=True):
     """A note of what a file was like before a call."""
 
 
-def _changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dict[str, FileState | None]]:
-    """For each file its state before the first change, and after the last (``None`` if the last call was broken off)."""
+class _Last(Struct):
+    """What a file may be like now without anybody else having changed it; ``broken`` if the last change has no end."""
+
+    states: tuple[FileState, ...]
+    broken: bool = True
+
+
+def _changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dict[str, _Last]]:
+    """For each file its state before the first change, and what is known of the last."""
     first: dict[str, FileState] = {}
-    last: dict[str, FileState | None] = {}
+    last: dict[str, _Last] = {}
     for note in notes:
         if isinstance(note, _Before):
             first.setdefault(note.path, note.state)
-            last[note.path] = None
-        elif isinstance(note, FileNote):
-            last[note.path] = note.state
+            last[note.path] = _Last((note.state,))
+        elif isinstance(note, FileNote) and note.path in first:
+            before = last[note.path]
+            # A rewind says beforehand what it will do; killed, it has done that or nothing.
+            states = (*before.states, note.state) if before.broken and not note.call else (note.state,)
+            last[note.path] = _Last(states, broken=False)
     return first, last
 
 
-def _conflict(state: FileState, last: FileState | None, current: FileState) -> str:
+async def _now(env: ExecutionEnv, path: str) -> FileState:
+    try:
+        return await state_of(env, path, None)
+    except OSError as error:
+        return FileState(skipped=explain(error))
+
+
+def _conflict(state: FileState, last: _Last, current: FileState) -> str:
     if state.skipped:
         return f"what it was cannot be brought back: {state.skipped}"
-    if last is None:
+    if current.skipped:
+        return f"what it is now cannot be kept: {current.skipped}"
+    if current in last.states:
+        return ""
+    if last.broken:
         return "the call that changed it was broken off, so what it holds now is not known to be the tool's"
-    return "" if last == current else "it was changed since, by something else than a tool of this session"
+    return "it was changed since, by something else than a tool of this session"
 
 
 def _action(state: FileState, current: FileState) -> Action:

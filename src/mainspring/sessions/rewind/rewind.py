@@ -44,8 +44,8 @@ async def rewind(
         plan: What `plan_rewind` or `plan_undo` gave.
         files: Whether files go back.
         conversation: Whether the conversation does.
-        force: Whether files that somebody else changed since are replaced too. What they hold is kept, so that an undo brings it
-            back.
+        force: Whether files that somebody else changed since are replaced too, and those that cannot be brought back are left
+            alone. What is replaced is kept, so that an undo brings it back.
 
     Raises:
         SessionError: If there are conflicts, a file changed since the plan was made, or one cannot be written.
@@ -55,28 +55,29 @@ async def rewind(
         raise AgentBusyError("an agent is running in this session; abort() it first")
     if not session.writable:
         raise SessionError(f"session {session.id} cannot be written to, so nothing is rewound")
+    if conversation and plan.leaf:
+        session.journal.check_place(plan.leaf)
     restores = plan.restores if files else ()
     if files:
         _refuse(plan, force)
     contents = await _contents(session.blobs, restores)
     for restore in restores:
-        if await state_of(env, restore.path, None) != restore.current:
-            raise SessionError(f"{restore.path} changed just now; nothing was rewound, look at the plan again")
+        await _check(session, env, restore)
     note = RewoundNote(plan.target, plan.left, files, conversation)
-    session.custom(REWOUND, msgspec.to_builtins(note))
-    done: list[Restore] = []
-    try:
-        for restore in restores:
-            await _keep(session, env, restore, BEFORE)
-            await _put(env, restore.path, restore.state, contents.get(restore.path))
-            done.append(restore)
-    except OSError as error:
-        await _take_back(env, session.blobs, done)
-        raise SessionError(f"{restores[len(done)].path}: {explain(error)}; nothing was rewound") from error
-    finally:
-        for restore in done:
-            await _keep(session, env, restore, AFTER)
-        await session.journal.flush(durable=True)
+    noted = session.custom(REWOUND, msgspec.to_builtins(note))
+    for restore in restores:  # on disk before anything happens, so that it can be undone whenever the process ends
+        _note(session, BEFORE, restore.path, restore.current)
+        _note(session, AFTER, restore.path, restore.state)
+    trouble = f"session {session.id} cannot be saved, so nothing was rewound"
+    if await session.journal.flush(durable=True):
+        trouble = await _put_all(env, session.blobs, restores, contents)
+    for restore in restores:
+        await _note_now(session, env, restore.path)
+    if trouble:
+        session.custom(REWOUND, msgspec.to_builtins(msgspec.structs.replace(note, failed=noted.id)))
+    await session.journal.flush(durable=True)
+    if trouble:
+        raise SessionError(trouble)
     if conversation and plan.leaf != session.journal.leaf:
         session.branch(plan.leaf, "rewind")
         await session.journal.flush(durable=True)
@@ -84,7 +85,7 @@ async def rewind(
 
 
 def _refuse(plan: RewindPlan, force: bool) -> None:
-    standing = [c for c in plan.conflicts if not (force and c.forcible)]
+    standing = () if force else plan.conflicts
     if standing:
         named = "; ".join(f"{c.path}: {c.reason}" for c in standing[:5])
         more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
@@ -103,9 +104,36 @@ async def _contents(blobs: Blobs, restores: tuple[Restore, ...]) -> dict[str, by
     return contents
 
 
-async def _keep(session: Session, env: ExecutionEnv, restore: Restore, kind: str) -> None:
-    state = await state_of(env, restore.path, session.blobs)
-    session.journal.note(kind, msgspec.to_builtins(FileNote(restore.path, state)))
+async def _check(session: Session, env: ExecutionEnv, restore: Restore) -> None:
+    """Keep what a file holds, and see that it is what the plan says."""
+    try:
+        state = await state_of(env, restore.path, session.blobs)
+    except OSError as error:
+        raise SessionError(f"{restore.path}: {explain(error)}; nothing was rewound") from error
+    if state != restore.current:
+        raise SessionError(f"{restore.path} changed just now; nothing was rewound, look at the plan again")
+
+
+async def _note_now(session: Session, env: ExecutionEnv, path: str) -> None:
+    try:
+        state = await state_of(env, path, session.blobs)
+    except OSError as error:
+        state = FileState(skipped=explain(error))
+    _note(session, AFTER, path, state)
+
+
+def _note(session: Session, kind: str, path: str, state: FileState) -> None:
+    session.journal.note(kind, msgspec.to_builtins(FileNote(path, state)))
+
+
+async def _put_all(env: ExecutionEnv, blobs: Blobs, restores: tuple[Restore, ...], contents: dict[str, bytes]) -> str:
+    """Change the files; what went wrong if they are as they were again."""
+    for i, restore in enumerate(restores):
+        try:
+            await _put(env, restore.path, restore.state, contents.get(restore.path))
+        except OSError as error:
+            return f"{restore.path}: {explain(error)}; {await _take_back(env, blobs, restores[: i + 1])}"
+    return ""
 
 
 async def _put(env: ExecutionEnv, path: str, state: FileState, data: bytes | None) -> None:
@@ -115,10 +143,14 @@ async def _put(env: ExecutionEnv, path: str, state: FileState, data: bytes | Non
         await env.write_bytes(path, data, parents=True)
 
 
-async def _take_back(env: ExecutionEnv, blobs: Blobs, done: list[Restore]) -> None:
+async def _take_back(env: ExecutionEnv, blobs: Blobs, done: tuple[Restore, ...]) -> str:
+    """Give files back what they held; says what came of it."""
+    lost: list[str] = []
     for restore in reversed(done):
         data = blobs.get(restore.current.sha256) if restore.current.sha256 else None
         try:
-            await _put(env, restore.path, restore.current, data)
+            if await state_of(env, restore.path, None) != restore.current:
+                await _put(env, restore.path, restore.current, data)
         except OSError:
-            continue  # the notes in the session still say what it was
+            lost.append(restore.path)
+    return f"{', '.join(lost)} could not be put back; the rest is as it was" if lost else "nothing was rewound"

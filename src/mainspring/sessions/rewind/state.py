@@ -18,6 +18,9 @@ BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered
 LARGEST = 32 * 1024 * 1024
 """Bytes of a file that is kept; a larger one is told as not covered."""
 
+TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
+"""Why the content of such a file was not kept."""
+
 
 class FileState(Struct, frozen=True, omit_defaults=True):
     """What a file was like.
@@ -52,12 +55,16 @@ class Uncovered(Struct, frozen=True, omit_defaults=True):
 
 
 class RewoundNote(Struct, frozen=True, omit_defaults=True):
-    """Somebody went back: to which entry, from which leaf, and whether files and conversation did."""
+    """Somebody went back: to which entry, from which leaf, and whether files and conversation did.
+
+    ``failed`` names an earlier record of this kind that came to nothing.
+    """
 
     target: str | None
     left: str
     files: bool
     conversation: bool
+    failed: str = ""
 
 
 async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileState:
@@ -65,12 +72,14 @@ async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileSta
 
     Args:
         env: Where it is.
-        path: Its real path.
+        path: Its real path, as it was when it was noted.
         blobs: Where its content is kept; ``None`` only names it.
 
     Raises:
         OSError: If it is there and cannot be read.
     """
+    if await env.realpath(path) != path:  # writing there would change another file
+        return FileState(skipped="a link leads elsewhere from there")
     try:
         status = await env.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -78,7 +87,7 @@ async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileSta
     if status.kind != "file":
         return FileState(skipped=f"it is a {status.kind}")
     if status.size > LARGEST:
-        return FileState(skipped=f"it is larger than {LARGEST >> 20} MiB")
+        return FileState(skipped=TOO_LARGE)
     data = await env.read_bytes(path)
     if blobs is None:
         return FileState(hashlib.sha256(data).hexdigest())
