@@ -24,7 +24,9 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         return DONE
     console.answer("".join(f"{_line(each)}\n" for each in found))
     if not found:
-        console.say("there are no extensions; they belong into ~/.agent/extensions, one Python file each")
+        console.say(
+            "there are no extensions: Python files in ~/.agent/extensions, or in that folder of a project that you trust"
+        )
     return DONE
 
 
