@@ -23,6 +23,7 @@ from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
 from mainspring.policies.structured import StructuredOutput
 from mainspring.runtime.assist import Assistance
+from mainspring.runtime.behavior_checks import check_behavior
 from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
 from mainspring.runtime.entrance import Entered, Entrance
@@ -35,6 +36,10 @@ if TYPE_CHECKING:  # whoever passes one has imported it
     from mainspring.memory import Memory
     from mainspring.policies.permissions import Permissions
     from mainspring.sessions import Session
+
+
+_OPTIONS = ("system", "hooks", "signal")
+_RUN_OPTIONS = ("model", "thinking", "behavior", "tools", *_OPTIONS, "raise_errors")
 
 
 class Agent(CoreAgent):
@@ -72,7 +77,8 @@ class Agent(CoreAgent):
             ``transform``: what of the history goes into a request. ``extra``: handed to every tool.
 
     Raises:
-        ConfigError: If no model is named, a tool name is taken, or a hook is unknown.
+        ConfigError: If no model is named, a tool name is taken, a hook is unknown, or an option of ``behavior`` has a value that
+            it cannot have.
     """
 
     def __init__(
@@ -98,6 +104,7 @@ class Agent(CoreAgent):
         ledger: Ledger | None = None,
         **options: Any,
     ) -> None:
+        check_behavior(behavior)
         installed: list[Plug] = []
         if permissions is not None:
             installed.append(permissions)
@@ -211,7 +218,11 @@ class Agent(CoreAgent):
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
         **options: Any,
     ) -> RunResult:
+        if unknown := options.keys() - _OPTIONS:
+            raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; there are {', '.join(_RUN_OPTIONS)}")
+        check_behavior(behavior)
         if thinking is not None:
+            check_behavior(Behavior(thinking=thinking))
             behavior = Behavior(thinking=thinking).over(behavior or Behavior())
         asked = self.model if model is None else _model(model)
         given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)]

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainspring.errors import ConfigError
 from mainspring.events import (
     AgentDone,
     ContextTransform,
@@ -97,9 +96,6 @@ class RunPolicies:
             options: The run's behavior.
             tools: What the run may call.
             model: Whom it asks.
-
-        Raises:
-            ConfigError: If an option has a value that it cannot have.
         """
         self._run = Ledger(self._session)
         if self._conversation.messages is not self._agent.context.messages:
@@ -186,7 +182,7 @@ def _gates(options: Settled, agent: CoreAgent) -> Iterator[tuple[int, Hooks]]:
 
 def _requests(options: Settled, conversation: _Conversation, model: ModelProvider) -> Iterator[tuple[int, Hooks]]:
     """What requests hold, and what happens when one is too long."""
-    if _checked(options.compact_strategy, "off", "tail", name="compact_strategy") == "tail":
+    if options.compact_strategy == "tail":
         tail = conversation.tail(options.compact_threshold, options.compact_keep_turns)
         yield SHORTEN, {ContextTransform: _unless(lambda: _host_clears(model), tail.transform)}
     if options.elide_stale_reads:
@@ -209,7 +205,7 @@ def _window(options: Settled, conversation: _Conversation, model: ModelProvider)
         yield GUARD + 1, {ModelErrorHook: auto.failed}
     if not isinstance(overflow, str):
         compactor = overflow
-    elif _checked(overflow, "compact", "fail", name="on_overflow") == "compact":
+    elif overflow == "compact":
         compactor = compactor or TailCompactor()
     else:
         return
@@ -249,9 +245,3 @@ def _unless(
             handler(hook)
 
     return ask
-
-
-def _checked(value: str, *known: str, name: str) -> str:
-    if value not in known:
-        raise ConfigError(f"behavior: {name} is {value!r}; it can be {' or '.join(map(repr, known))}")
-    return value

@@ -146,7 +146,8 @@ class StructuredOutput:
             hook.stop = hook.stop or "completed"
             return
         if request.tools is not self._tools[0]:  # else the same object, so that it is encoded once
-            self._tools = (request.tools, (*request.tools, self._spec))
+            others = [t for t in request.tools if t.name != OUTPUT_TOOL]  # a registered one could not be called now
+            self._tools = (request.tools, (*others, self._spec))
         # A model that reasons must not be made to call a tool, some hosts say; it is asked to.
         thinks = request.thinking not in (None, "off") or request.thinking_budget is not None
         self._forced = self._force and self._may_force and not thinks

@@ -1,0 +1,105 @@
+"""Options that mean nothing are told when they are given, all at once, and nothing of them is done."""
+
+import math
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import Agent, Behavior, ConfigError
+from mainspring.loop import Settled
+from mainspring.policies.budgets import ToolBudget
+from mainspring.runtime.behavior_checks import check_behavior
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+
+WRONG: list[dict[str, Any]] = [
+    {"max_turns": -1},
+    {"max_turns": "3"},
+    {"max_turns": True},
+    {"max_turns": 2.5},
+    {"max_total_tokens": math.inf},
+    {"max_seconds": math.nan},
+    {"max_seconds": -1},
+    {"max_cost": "1"},
+    {"max_output_tokens": 0},
+    {"temperature": 2.1},
+    {"temperature": "hot"},
+    {"thinking": "banana"},
+    {"thinking_budget": -5},
+    {"thinking_decay": 3},
+    {"tool_execution": "sequentially"},
+    {"tool_concurrency": 0},
+    {"tool_concurrency": None},
+    {"steering": "every"},
+    {"abort_grace": -1},
+    {"max_repairs": -1},
+    {"retry": 3},
+    {"timeout": -1},
+    {"output_retries": "x"},
+    {"warn_at": 7},
+    {"session_budget": 3},
+    {"dedup_tools": {"work": "same"}},
+    {"tool_budgets": {"work": "x"}},
+    {"tool_budgets": {"work": -1}},
+    {"tool_budgets": ["work"]},
+    {"tool_output_budget": -1},
+    {"compact_strategy": "tial"},
+    {"compact_keep_turns": -1},
+    {"compaction": 3},
+    {"on_overflow": 3},
+    {"persist_threshold": -1},
+    {"persist_dir": 3},
+    {"persist_exclude_tools": "work"},
+]
+
+
+@pytest.mark.covers("AGT-27")
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_a_value_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
+    [name] = options
+    with pytest.raises(ConfigError, match=rf"^behavior: {name} is .*; it can be "):
+        Agent(ScriptedModel(), behavior=Behavior(**options))
+    agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
+    with pytest.raises(ConfigError, match=name):
+        agent.run_sync("go", behavior=Behavior(**options))
+    assert not agent.running
+    assert agent.run_sync("go").text == "ok", "the next run is as if nothing had been"
+
+
+def test_all_of_them_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_behavior(Behavior(max_turns=-1, steering=cast("Any", "no")))
+    assert str(caught.value) == (
+        "behavior: max_turns is -1; it can be a whole number from 0 on; steering is 'no'; it can be 'one' or 'all'"
+    )
+
+
+def test_what_is_no_behavior_or_no_option_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"behavior is a Behavior\(\.\.\.\), not dict"):
+        Agent(ScriptedModel(), behavior=cast("Any", {"max_turns": 1}))
+    agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
+    with pytest.raises(ConfigError, match="thinking is 'a lot'"):
+        agent.run_sync("go", thinking="a lot")
+    with pytest.raises(TypeError, match="a run has no option max_turns; there are model, thinking"):
+        agent.run_sync("go", max_turns=3)
+    assert agent.run_sync("go").text == "ok"
+
+
+def test_every_default_passes() -> None:
+    check_behavior(Behavior(**{name: getattr(Settled(), name) for name in Settled.__struct_fields__}))
+
+
+@given(st.sampled_from([f for f in Behavior.__struct_fields__ if f != "schema"]), st.one_of(st.none(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.booleans(), st.just({"work": ToolBudget(max=1)}), st.just({}), st.just(())))  # fmt: skip
+def test_what_passes_runs_to_an_end_that_is_told(name: str, value: Any) -> None:
+    """Whatever a value is: it is refused, or the run with it ends by itself."""
+    try:
+        agent = Agent(
+            ScriptedModel([Call("nothing"), Call("nothing")], "ok"),
+            execution=MemoryEnv(),
+            behavior=Behavior(**{name: value}),
+        )
+    except ConfigError:
+        return
+    result = agent.run_sync("go", raise_errors=False)
+    assert result.status in ("completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "error")
