@@ -158,15 +158,19 @@ def _cost(usage: Usage, info: ModelInfo, long_writes: int) -> Cost | None:
 
 def _count(raw: Mapping[str, Any], *names: str) -> int | None:
     for name in names:
-        value = as_number(raw.get(name))
+        given = raw.get(name)
+        value = None if given is None else as_number(given)
         if value is not None and value >= 0:
             return int(value)
     return None
 
 
 def _details(raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    nothing: dict[str, Any] = {}
-    return next((found for name in names if (found := as_object(raw.get(name)))), nothing)
+    for name in names:
+        found = as_object(raw.get(name))
+        if found:
+            return found
+    return {}
 
 
 def _first(*values: int | None) -> int:

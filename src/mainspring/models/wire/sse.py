@@ -38,11 +38,11 @@ class SseParser:
         elif not pending and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
             self._started = True
             return [("", data[6:-2])]  # One event of one line: what most pieces are.
-        elif (
-            not pending and data[:7] == b"event: " and data[-2:] == b"\n\n" and (named := _named(data[:-2])) is not None
-        ):
-            self._started = True
-            return [named]
+        elif not pending and data[:7] == b"event: " and data[-2:] == b"\n\n":
+            lines = data.split(b"\n", 4)
+            if len(lines) == 4 and lines[1][:6] == b"data: ":
+                self._started = True
+                return [(lines[0][7:].decode("utf-8", "replace"), lines[1][6:])]  # The same with a name.
         if b"\n\n" not in data and not (data[:1] == b"\n" and pending and pending[-1][-1] == 10):
             if data:
                 pending.append(data)  # Joined once, when the block ends: an event may come in a million pieces.
