@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 from mainspring.env import LocalEnv
+from mainspring.env.replacing import replace_text
 from mainspring.loop import CoreAgent
 from mainspring.runtime.home import Home
 from mainspring.tools.builtin.terminal.background import WAKE
@@ -13,7 +16,21 @@ from mainspring.tools.builtin.todos import TODOS, EnvTodos
 
 def services(home: Home | None) -> dict[str, Any]:
     """For ``Agent(extra=...)``: lists of todos in the user's folder, by session."""
-    return {} if home is None else {TODOS: EnvTodos(LocalEnv(home.root))}
+    return {} if home is None else {TODOS: EnvTodos(_OwnFiles(home.root))}
+
+
+class _OwnFiles(LocalEnv):
+    """The user's folder: what is written there only its owner may read."""
+
+    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+        target = Path(await self.realpath(path))
+
+        def write() -> None:
+            if parents:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_text(target, data.decode())
+
+        await asyncio.to_thread(write)
 
 
 def tell_of_ends(agent: CoreAgent) -> None:

@@ -7,7 +7,7 @@ from mainspring.redact import redact
 X = "[redacted]"
 
 
-@pytest.mark.covers("SEC-05")
+@pytest.mark.covers("BYD-19")
 @pytest.mark.parametrize(
     ("text", "clean"),
     [

@@ -400,3 +400,20 @@ async def test_a_tool_of_ones_own_takes_part_by_its_metadata() -> None:
 
     assert texts(made.messages) == ["page", texts(made.messages)[1]]
     assert texts(made.messages)[1].startswith("Unchanged: /wiki/x")
+
+
+async def test_a_file_that_was_deleted_is_not_known_when_it_comes_back() -> None:
+    env = project(a__py="one\n")
+    patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch\n"
+    tools = {**TOOLS, apply_patch.name: apply_patch}.values()
+    script = [read("a.py"), Call("apply_patch", {"patch": patch}), "done", edit("a.py", "other", "x"), "done"]
+    made = agent(*script, env=env, tools=tools, require_read_before_edit=True)
+
+    await made.run("go")
+    await env.write_bytes("a.py", b"other\n")
+    await made.run("go")
+
+    _, deleted, refused = results(made.messages)
+    assert not deleted.is_error
+    assert "a.py has changed since you last saw it" in refused.text
+    assert env.files["a.py"] == b"other\n"

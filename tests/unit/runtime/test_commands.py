@@ -79,6 +79,16 @@ async def test_rules_hold_for_it(
     assert not (tmp_path / path).exists()
 
 
+@pytest.mark.covers("SEC-06")
+async def test_guardrails_hold_for_it(place: Place, environ: dict[str, str], tmp_path: Path) -> None:
+    call = json.dumps({"command": "echo 'DROP DATABASE x' > out.txt"})
+    result = await call_tool("shell", call, place, Rules(allow=("shell",)), environ=environ)
+
+    assert (result.is_error, result.code) == (True, "PERMISSION_DENIED")
+    assert "guardrail" in result.output
+    assert not (tmp_path / "out.txt").exists()
+
+
 @pytest.mark.parametrize("arguments", ['{"path": ', "[]", '{"paht": "a.txt"}', ""])
 async def test_wrong_arguments_are_the_tools_error(place: Place, environ: dict[str, str], arguments: str) -> None:
     result = await call_tool("read_file", arguments, place, Rules(), environ=environ)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from mainspring import Agent, ToolContext, tool
 from mainspring.env import LocalEnv
 from mainspring.messages import Message
-from mainspring.runtime.services import tell_of_ends
+from mainspring.runtime.home import Home
+from mainspring.runtime.services import services, tell_of_ends
 from mainspring.testing import Call, ScriptedModel
-from mainspring.tools.builtin import shell
+from mainspring.tools.builtin import shell, todo_read, todo_write
 
 
 @pytest.fixture
@@ -49,3 +51,16 @@ async def test_a_command_that_ends_in_the_background_wakes_the_agent(env: LocalE
     ]
     assert "has ended: exit 0" in news[-1].text
     assert "built" in news[-1].text
+
+
+@pytest.mark.covers("OPT-02")
+async def test_only_their_owner_may_read_what_is_to_be_done(env: LocalEnv, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    ctx = ToolContext(env=env, session_id="s1", extra=services(Home(home)))
+    for status in ("pending", "completed"):  # a new file, and one that is replaced
+        await todo_write(ctx, todos=[{"content": "read", "status": status}])
+
+        file = home / "todos" / "s1.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert "[x] read" in (await todo_read(ctx)).text

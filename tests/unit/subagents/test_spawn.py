@@ -32,7 +32,7 @@ async def count(key: str) -> str:
     return "3"
 
 
-@pytest.mark.covers("SUB-01", "SUB-02")
+@pytest.mark.covers("SUB-01", "SUB-02", "TOL-20")
 async def test_a_child_works_on_its_task_alone_with_what_its_parent_has() -> None:
     helper = kind("helper", Call("look", {"key": "a"}), "it is a", description="Looks.")
     one = parent(

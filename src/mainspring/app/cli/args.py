@@ -115,8 +115,10 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip() and name.strip() != "none")
 
 
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("permissions (reading in the folder is allowed, writing and running is not)")
+def _add_rules(
+    parser: argparse.ArgumentParser, default: str = "reading in the folder is allowed, writing and running is not"
+) -> None:
+    group = parser.add_argument_group(f"permissions ({default})")
     rule = "as in read_file, 'edit(docs/**)', 'shell(git diff *)', scope:fs-write"
     group.add_argument("--allow", action="append", default=[], metavar="RULE", help=f"allow it: {rule}")
     group.add_argument(
@@ -215,7 +217,7 @@ def _tools() -> Parser:
     parser.add_argument("name", nargs="?", help="the tool to call")
     parser.add_argument("arguments", nargs="?", help="its arguments, a JSON object; '-' reads them from stdin")
     parser.add_argument("--json", action="store_true", help="as JSON, with schemas")
-    _add_rules(parser)
+    _add_rules(parser, "a call is allowed, since you make it; sensitive files need --allow")
     _add_place(parser)
     return parser
 

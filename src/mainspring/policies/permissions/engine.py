@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.env import explain
 from mainspring.policies.permissions import suggest
 from mainspring.policies.permissions.commandjudge import CommandJudge, host_verdict
 from mainspring.policies.permissions.decision import Decision, Verdict, decide_all, stricter
@@ -180,8 +181,9 @@ class _Case:
         except (OSError, ValueError) as error:
             if not self.final:
                 return  # arguments of any form; what runs was judged
-            reason = f"the path cannot be resolved ({type(error).__name__}: {visible(str(error), limit=200)})"
-            self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300), "deny", reason))
+            why = explain(error) if isinstance(error, OSError) else str(error)
+            reason = f"the path cannot be resolved: {visible(why, limit=200)}"
+            self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300) or "''", "deny", reason))
             return
         self.resolved[access.resource] = target.path
         self.verdicts.append(self.paths.verdict(access.scope, target))

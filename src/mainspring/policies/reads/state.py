@@ -53,6 +53,10 @@ UNCHANGED = "unchanged"
 """Key in the metadata of a result that only says that nothing changed."""
 
 
+GONE = ""
+"""Hash of a file that was deleted: whatever lies there later is not what the model knew."""
+
+
 def versions(details: Any, arguments: Mapping[str, Any]) -> Iterator[Version]:
     """The files that a result's metadata is about."""
     if not isinstance(details, Mapping):
@@ -64,7 +68,8 @@ def versions(details: Any, arguments: Mapping[str, Any]) -> Iterator[Version]:
         fact: Mapping[str, Any] = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {}
         path = fact.get("path")
         if isinstance(path, str) and "hash" in fact:
-            yield Version(path, FileRead(fact["hash"], fact.get("mtime_ns"), *part), "first_line" in fact)
+            known = GONE if fact.get("action") == "D" else fact["hash"]
+            yield Version(path, FileRead(known, fact.get("mtime_ns"), *part), "first_line" in fact)
 
 
 class Trail:

@@ -14,6 +14,7 @@ from mainspring.events import CancelToken, Done, StreamEvent, StreamStart, ToolE
 from mainspring.loop import Behavior
 from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
+from mainspring.policies.guardrails import Guardrails
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.build import chosen, load, permissions_of
 from mainspring.runtime.options import Place, Rules
@@ -77,7 +78,7 @@ async def call_tool(
     """Run one tool as a run would: arguments checked and repaired, permission decided on what runs.
 
     Who types the call has decided to make it: it is allowed, unless a rule denies it or asks, or it touches something
-    sensitive, which needs an ``--allow`` that names it.
+    sensitive, which needs an ``--allow`` that names it. What destroys much is refused as in a run (`Guardrails`).
 
     Args:
         name: The tool.
@@ -110,6 +111,7 @@ async def _call(
         permissions=permissions,
         behavior=Behavior(max_turns=1, retry=None),
         extra=extra,
+        plugs=[Guardrails()],
     )
     end: ToolExecutionEnd | None = None
     async with agent.stream("call", signal=signal) as run:

@@ -96,6 +96,14 @@ async def test_what_is_no_patch_is_told_and_touches_nothing(text: str, complaint
     assert apply_patch.access({"patch": text}) == []
 
 
+async def test_the_name_of_a_file_is_told_once() -> None:
+    ctx = ToolContext(env=MemoryEnv({"a.txt": "a\n"}))
+    result = await apply_patch(ctx, patch=patch("*** Update File: none.txt", "@@", "-x", "+y"))
+    assert result.text.startswith("Not applied, no file was changed. none.txt does not exist")
+    result = await apply_patch(ctx, patch=patch("*** Update File: a.txt", "@@", "-x", "+y"))
+    assert "changed. a.txt: " in result.text
+
+
 @pytest.mark.covers("SEC-17")
 def test_deletions_and_moves_are_declared_as_such() -> None:
     text = patch(

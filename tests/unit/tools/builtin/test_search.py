@@ -12,6 +12,7 @@ from mainspring.env import LocalEnv, MemoryEnv, Output, ProcessResult
 from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
+from tests.needs import on_posix
 
 FILES: dict[str, str | bytes] = {
     ".gitignore": "build/\n*.log\n!keep.log\n/top.txt\n",
@@ -311,7 +312,7 @@ async def test_names_that_a_policy_guards_are_withheld(both: tuple[ToolContext, 
     assert "x.log" not in (await list_files(both[0])).text
 
 
-@pytest.mark.skipif(os.name != "posix", reason="such names are not allowed elsewhere")
+@on_posix
 async def test_a_name_with_a_line_feed_is_whole(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
     for name in ("two\nlines", "\n./a", "x: binary file matches\ny", "a\n--\nb"):
         (tree / "odd" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -335,7 +336,7 @@ async def test_a_nul_in_a_pattern_is_searched_for(both: tuple[ToolContext, ToolC
 
 
 async def test_without_ripgrep_a_huge_file_is_left_out_and_told(without: NoRipgrep, tree: Path) -> None:
-    with open(tree / "huge", "wb") as file:  # noqa: ASYNC230 - prepares the test
+    with open(tree / "huge", "wb") as file:
         file.write(b"foo\n")
         file.truncate(65 << 20)
     result = await grep(ToolContext(env=without), pattern="foo", glob="huge")
@@ -422,12 +423,19 @@ async def test_a_folder_is_listed_as_a_tree(ctx: ToolContext, tree: Path) -> Non
     assert (await list_files(ctx, path="app/[id]")).text == "p.tsx\n(1 file)"
 
 
+async def test_a_glob_that_says_nothing_is_refused(ctx: ToolContext, tree: Path) -> None:
+    result = await glob(ctx, pattern=" ")
+    assert result.code is ToolErrorCode.VALIDATION_ERROR
+    assert "pattern is empty" in result.text
+
+
 async def test_listing_needs_a_folder(ctx: ToolContext, tree: Path) -> None:
     (tree / "empty").mkdir()
     assert (await list_files(ctx, path="empty")).text == "(empty folder)"
     assert "use read_file" in (await list_files(ctx, path="bin")).text
     assert "use glob" in (await list_files(ctx, path="src/*")).text
-    assert (await list_files(ctx, path="nope")).code is ToolErrorCode.NOT_FOUND
+    gone = await list_files(ctx, path="nope")
+    assert (gone.code, gone.text) == (ToolErrorCode.NOT_FOUND, "Cannot list nope: it does not exist.")
 
 
 @pytest.mark.parametrize(

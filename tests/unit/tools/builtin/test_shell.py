@@ -160,7 +160,7 @@ async def test_what_cannot_be_started_is_an_error(ctx: ToolContext, project: Pat
     os.rmdir(project)
     result = await shell(ctx, command="true")
     assert result.is_error
-    assert result.text == f"The command could not be started: {project} it does not exist."
+    assert result.text == f"The command could not be started: {project}: it does not exist."
 
 
 async def test_the_folder_is_told_and_stays(ctx: ToolContext, project: Path) -> None:

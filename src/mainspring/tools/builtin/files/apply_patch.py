@@ -69,7 +69,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             try:
                 await _add(ctx, plan, section)
             except (_RefusedError, ChunkError) as e:
-                plan.problem = f"{shown(section.path)}: {e}"
+                plan.problem = _told(shown(section.path), str(e))
             except OSError as e:
                 plan.problem = f"{shown(section.path)}: {explain(e)}"
             if plan.problem:
@@ -85,6 +85,11 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             text = f"Not applied: {about} could not be written: {explain(e)}. The changes before it were taken back."
             return failure(ToolErrorCode.IO_ERROR, text)
     return await asyncio.to_thread(_result, plan)
+
+
+def _told(name: str, problem: str) -> str:
+    """A problem with the name of its file, once."""
+    return problem if problem.startswith(f"{name} ") else f"{name}: {problem}"
 
 
 async def _real_paths(ctx: ToolContext, sections: Sequence[Section]) -> set[str]:

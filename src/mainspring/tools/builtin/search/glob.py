@@ -20,6 +20,10 @@ LIMIT = 250
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     pattern, path = arguments["pattern"], arguments.get("path") or "."
     include_ignored = bool(arguments.get("include_ignored", False))
+    if not pattern.strip():
+        return failure(
+            ToolErrorCode.VALIDATION_ERROR, "pattern is empty. ** stands for all files, *.py for those of Python."
+        )
     start, rest = _split(path, pattern)
     try:
         real = await settled(ctx, start)

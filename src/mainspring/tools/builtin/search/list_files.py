@@ -27,7 +27,7 @@ _MARKS: dict[FileKind, str] = {
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     path = arguments.get("path") or "."
     depth, limit = max(1, int(arguments.get("depth", DEPTH))), int(arguments.get("limit", LIMIT))
-    found = await place(ctx, path)
+    found = await place(ctx, path, "list")
     if isinstance(found, ToolResult):
         return found
     if found.glob:

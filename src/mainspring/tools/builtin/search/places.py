@@ -48,8 +48,8 @@ def joined(path: str, pattern: str) -> str:
     return posixpath.join(path, pattern.removeprefix("./"))
 
 
-async def place(ctx: ToolContext, path: str) -> Place | ToolResult:
-    """What a path argument means: a file, a folder, or a folder and a glob below it."""
+async def place(ctx: ToolContext, path: str, verb: str = "search") -> Place | ToolResult:
+    """What a path argument means: a file, a folder, or a folder and a glob below it; ``verb`` says what for."""
     start = path
     try:
         real = await settled(ctx, path)
@@ -63,10 +63,10 @@ async def place(ctx: ToolContext, path: str) -> Place | ToolResult:
             stat = await ctx.env.stat(real)
     except OSError as e:
         code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
-        return failure(code, f"Cannot search {shown(start)}: {explain(e)}.")
+        return failure(code, f"Cannot {verb} {shown(start)}: {explain(e)}.")
     name = shown(real, ctx.env.cwd)
     if stat.kind not in ("file", "directory"):
-        return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot search {name}: it is a {stat.kind}.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {verb} {name}: it is a {stat.kind}.")
     return Place(real, name, stat, "" if start == path else split(path)[1])
 
 

@@ -60,7 +60,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             command, env=QUIET, timeout=timeout, on_output=collector.feed, signal=ctx.signal, limits=limits
         )
     except OSError as e:
-        about = f" {e.filename}" if e.filename else ""
+        about = f" {e.filename}:" if e.filename else ""
         return _failure(ToolErrorCode.IO_ERROR, f"The command could not be started:{about} {explain(e)}.")
     return _report(arguments, ctx, timeout, result, collector)
 
