@@ -19,12 +19,16 @@ from mainspring.env import ExecutionEnv, LocalEnv, OutputLimits
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
 from mainspring.env.sandbox.kernel import landlock_version
 from mainspring.errors import ConfigError
+from tests.needs import needs
 from tests.sandboxes import LAYERS, layer
 from tests.unit.env.test_processes import content, is_running, until
 
-pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
+pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 
 Make = Callable[..., SandboxEnv]
+
+ALONE = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
+"""Pytest without the plugins that happen to be installed, which take seconds to load."""
 
 
 @pytest.fixture(params=LAYERS)
@@ -73,12 +77,12 @@ async def make(provider: SandboxProvider, project: Path, home: Path) -> AsyncIte
 
 async def output(env: ExecutionEnv, script: str) -> str:
     """What a script prints, errors included."""
-    result = await env.run(script + "\n", timeout=15)
+    result = await env.run(script + "\n", timeout=45)
     return result.stdout.text + result.stderr.text
 
 
 async def worked(env: ExecutionEnv, script: str) -> bool:
-    return (await env.run(script, timeout=15)).exit_code == 0
+    return (await env.run(script, timeout=45)).exit_code == 0
 
 
 def git_init(folder: Path) -> None:
@@ -169,7 +173,7 @@ async def test_nothing_is_read_outside_the_project_and_the_system(
     assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "it is there"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="others cannot read it anyway")
+@needs(os.geteuid() == 0, "root: others cannot read it anyway")
 async def test_root_in_a_sandbox_has_no_more_rights_than_its_files(make: Make) -> None:
     env = make()
     assert not await worked(env, "cat /etc/shadow")
@@ -212,6 +216,22 @@ async def test_what_runs_later_outside_is_guarded_where_the_layer_can(make: Make
     for path in (".git/hooks/pre-commit", ".git/config"):
         with pytest.raises(PermissionError, match="runs later"):
             await env.write_bytes(path, b"x")
+
+
+async def test_what_this_program_runs_from_is_sealed(
+    make: Make, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".venv" / "bin").mkdir(parents=True)
+    (project / ".venv" / "bin" / "tool").write_text("1")
+    (project / "src").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(project / ".venv"))
+    env = make()
+    assert await output(env, "cat .venv/bin/tool") == "1"
+    for script in ("echo x > .venv/bin/tool", "echo x > .venv/bin/new", "mv .venv other", "rm .venv/bin/tool"):
+        assert not await worked(env, script), script
+    assert await worked(env, "echo x > src/new")
+    with pytest.raises(PermissionError, match="runs later"):
+        await env.write_bytes(".venv/bin/tool", b"x")
 
 
 async def test_further_folders(make: Make, place: Path, home: Path) -> None:
@@ -407,7 +427,7 @@ async def test_a_new_name_is_refused_outside(make: Make) -> None:
         await env.rename("a", "/etc/a")
 
 
-@pytest.mark.skipif(landlock_version() < 3, reason="needs Landlock")
+@needs(landlock_version() >= 3, "Landlock")
 async def test_a_link_that_is_swapped_after_the_check_leads_nowhere(make: Make, home: Path) -> None:
     env = make()
     await env.write_bytes("a", b"")
@@ -484,7 +504,7 @@ async def test_python_tests_run(make: Make, project: Path) -> None:
         "    with tempfile.NamedTemporaryFile() as f: f.write(b'1')\n"
         "    with multiprocessing.Pool(1) as pool: assert pool.map(abs, [-1]) == [1]\n"
     )
-    assert "1 passed" in await output(make(), f"{sys.executable} -m pytest -q -p no:cacheprovider test_it.py")
+    assert "1 passed" in await output(make(), f"{ALONE} {sys.executable} -m pytest -q -p no:cacheprovider test_it.py")
 
 
 async def test_a_virtual_environment_is_made(make: Make) -> None:

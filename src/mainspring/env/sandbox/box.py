@@ -83,6 +83,7 @@ class Box(Struct, frozen=True, kw_only=True):
         readable: Those that may be read.
         hidden: Those that may not be read, wherever they lie; they win over all others.
         guarded: Those that may be read but not changed though they lie in a writable folder.
+        sealed: Those of them that this program itself runs from; whoever changed them would be out of the box.
         tmp: The private folder for temporary files, which may be changed.
         home: The home folder; it is there, but nothing in it unless another line says so.
         links: Links by which readable folders are known.
@@ -93,6 +94,7 @@ class Box(Struct, frozen=True, kw_only=True):
     readable: tuple[str, ...]
     hidden: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
     tmp: str
     home: str
     links: tuple[Link, ...] = ()
@@ -153,16 +155,24 @@ def make_box(
     wanted += (os.path.join(above, name) for above in _above(cwd) for name in IGNORE_FILES)
     wanted += map(path_of, readable)
     read = _outermost([p for p in _there(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
+    sealed = tuple(p for p in _own_folders() if _lies_in(p, changed))
     return Box(
         writable=_outermost(changed, first=True),
         readable=read,
         hidden=_outermost(hiding),
-        guarded=_there(os.path.join(root, p) for root in changed for p in GUARDED),
+        guarded=(*_there(os.path.join(root, p) for root in changed for p in GUARDED), *sealed),
+        sealed=sealed,
         tmp=tmp,
         home=home,
         links=tuple(dict.fromkeys(link for p in wanted for link in _links(p) if not _lies_in(link.path, read))),
         network=network,
     )
+
+
+def _own_folders() -> tuple[str, ...]:
+    """Where this program runs from: its Python and its modules."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    return (os.path.realpath(sys.prefix), package)
 
 
 def _system() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Landlock and seccomp through the C library: a thread gives up rights, for itself and everything it starts.
 
-This file is also the program that does so and then becomes another one (`python kernel.py PLAN -- COMMAND`). It imports
-nothing but the standard library, and as little of it as possible, since it is started for every command.
+This module is also the program that does so and then becomes another one. It imports nothing but the standard library, and as
+little of it as possible, since that is started for every command.
 """
 
 from __future__ import annotations
@@ -202,7 +202,11 @@ def _read_plan(path: str) -> tuple[list[tuple[str, str]], bool]:
 
 
 def main(arguments: list[str]) -> None:
-    """Give up the rights and become the command."""
+    """Give up the rights and become the command.
+
+    Args:
+        arguments: The file with the plan, a separator, the command.
+    """
     rules, network = _read_plan(arguments[0])
     command = arguments[2:]
     _library().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
@@ -215,7 +219,3 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -18,7 +18,6 @@ Rule = tuple[str, str]
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 _FACTS = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
 """What ``/proc`` tells of the machine. What it tells of programs is left out: their variables may hold keys."""
-_LAUNCHER = kernel.__file__
 
 
 class Landlock:
@@ -36,7 +35,7 @@ class Landlock:
             )
         if not sys.executable:
             return "Landlock needs the Python interpreter as a program, and it is not known where that is"
-        tried = try_out([*_python(), "-c", _TRY, os.path.dirname(_LAUNCHER)])
+        tried = try_out(_python("kernel.restrict([('read', '/')], network=False)"))
         return None if tried is None else f"Landlock does not work here: {tried}"
 
     def state(self, box: Box) -> SandboxState:
@@ -48,7 +47,9 @@ class Landlock:
             notes.insert(0, "the network is open, as asked for")
         if _split(box):
             folders = ", ".join(_split(box))
-            notes.append(f"since hidden files lie there, nothing new can be made directly in {folders}")
+            notes.append(
+                f"since something lies there that is hidden or guarded, nothing new can be made directly in {folders}"
+            )
         return SandboxState(
             layer=f"Landlock {version}",
             writes=True,
@@ -66,15 +67,16 @@ class Landlock:
         if not os.path.exists(path):
             with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
                 file.write(plan)
-        return [*_python(), _LAUNCHER, path, "--", *command]
+        return [*_python("kernel.main(sys.argv[1:])"), path, "--", *command]
 
 
-_TRY = "import sys; sys.path.append(sys.argv[1]); import kernel; kernel.restrict([('read', '/')], network=False)"
+def _python(code: str) -> list[str]:
+    """Code that uses the module `kernel`, without anything that takes time or reads the user's files.
 
-
-def _python() -> list[str]:
-    """The interpreter without anything that takes time or reads the user's files: 10 ms."""
-    return [sys.executable, "-I", "-S"]
+    As a module it is compiled once; as a script it would be for every command.
+    """
+    begin = "import sys; sys.path.append(sys.argv.pop(1)); import kernel; "
+    return [sys.executable, "-I", "-S", "-c", begin + code, os.path.dirname(kernel.__file__)]
 
 
 def rules_of(box: Box) -> list[Rule]:
@@ -82,9 +84,10 @@ def rules_of(box: Box) -> list[Rule]:
     rules: list[Rule] = [("list", "/proc"), ("write", "/dev/shm"), ("device", "/dev/pts")]
     rules += [("device", f"/dev/{name}") for name in _DEVICES]
     rules += [("read", f"/proc/{name}") for name in _FACTS]
-    for kind, roots in (("read", box.readable), ("write", (*box.writable, box.tmp))):
-        for root in roots:
-            rules += _spread(root, kind, box.hidden)
+    for root in (*box.readable, *box.sealed):
+        rules += _spread(root, "read", box.hidden)
+    for root in (*box.writable, box.tmp):
+        rules += _spread(root, "write", (*box.hidden, *box.sealed))
     return list(dict.fromkeys(rules))
 
 
@@ -106,5 +109,5 @@ def _spread(root: str, kind: str, hidden: Sequence[str]) -> Iterator[Rule]:
 
 
 def _split(box: Box) -> tuple[str, ...]:
-    """The writable folders in which something is hidden."""
-    return tuple(root for root in box.writable if any(is_inside(h, root) for h in box.hidden))
+    """The writable folders in which something is not writable."""
+    return tuple(root for root in box.writable if any(is_inside(p, root) for p in (*box.hidden, *box.sealed)))
