@@ -1,0 +1,332 @@
+"""Known troubles of other programs with edits, files, searches, shells and permissions, where no other test shows them."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Behavior, tool
+from mainspring.env import LocalEnv
+from mainspring.messages import Message
+from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.testing import Call, ScriptedModel
+from mainspring.tools import Tool, ToolContext
+from mainspring.tools.builtin import builtin_tools
+
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in builtin_tools(every=True)}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+async def env(project: Path, tmp_path: Path) -> AsyncIterator[LocalEnv]:
+    made = LocalEnv(project, home=str(tmp_path / "home"))
+    yield made
+    await made.aclose()
+
+
+async def call(env: LocalEnv, name: str, **arguments: Any) -> Any:
+    return await TOOLS[name](ToolContext(env=env), **arguments)
+
+
+async def run(env: LocalEnv, *calls: Call, permissions: Permissions | None = None, **behavior: Any) -> list[Any]:
+    """The results of calls that a model makes, one in a turn."""
+    agent = Agent(
+        ScriptedModel(*calls, "done"),
+        tools=TOOLS.values(),
+        execution=env,
+        permissions=permissions or Permissions(mode="allow"),
+        behavior=Behavior(**behavior),
+    )
+    await agent.run("go")
+    return [block for m in agent.messages if isinstance(m, Message) for block in m.tool_results]
+
+
+# --- edit and write ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_locale_decides_no_files_encoding(project: Path) -> None:
+    """E-06: in the C locale, with UTF-8 mode off, a file's content is what it is anywhere else."""
+    code = (
+        "import asyncio\n"
+        "from mainspring.env import LocalEnv\n"
+        "from mainspring.tools import ToolContext\n"
+        "from mainspring.tools.builtin import edit, read_file, write_file\n"
+        "async def main():\n"
+        "    ctx = ToolContext(env=LocalEnv('.'))\n"
+        "    await write_file(ctx, path='a.txt', content='gr\\u00f6\\u00dfer \\u65e5\\n')\n"
+        "    await edit(ctx, path='a.txt', old_string='\\u00f6', new_string='o\\u0308')\n"
+        "    print(ascii((await read_file(ctx, path='a.txt')).text.split('\\n')[0]))\n"
+        "asyncio.run(main())\n"
+    )
+    variables = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-X", "warn_default_encoding", "-W", "error::EncodingWarning", "-c", code]
+    done = subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "'1\\tgro\\u0308\\xdfer \\u65e5'\n"
+    assert (project / "a.txt").read_bytes() == "gro\u0308ßer 日\n".encode()
+
+
+async def test_a_changed_time_is_no_changed_file(env: LocalEnv, project: Path) -> None:
+    """E-14: a tool that sets times anew, or a formatter that changes nothing, is no reason to refuse an edit."""
+    file = project / "a.txt"
+    file.write_text("one\n", encoding="utf-8")
+    ticks = iter(range(1, 10))
+
+    async def touch() -> str:
+        """Give the file another time."""
+        time = 1_000_000_000 + next(ticks)
+        await asyncio.to_thread(os.utime, file, (time, time))
+        return "touched"
+
+    model = ScriptedModel(
+        Call("read_file", {"path": "a.txt"}),
+        Call("touch", {}),
+        Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
+        "done",
+    )
+    behavior = Behavior(require_read_before_edit=True)
+    await Agent(model, tools=[*TOOLS.values(), tool(touch)], execution=env, behavior=behavior).run("go")
+    assert file.read_text(encoding="utf-8") == "two\n"
+
+
+async def test_what_is_added_to_a_file_without_a_last_line_end_is_a_line(env: LocalEnv, project: Path) -> None:
+    """E-16."""
+    file = project / "settings"
+    file.write_bytes(b"A=1\nB=2")
+    patch = "*** Begin Patch\n*** Update File: settings\n@@\n B=2\n+C=3\n*** End Patch\n"
+    assert not (await call(env, "apply_patch", patch=patch)).is_error
+    assert file.read_bytes().splitlines() == [b"A=1", b"B=2", b"C=3"]
+    file.write_bytes(b"A=1\r\nB=2")
+    await call(env, "edit", path="settings", old_string="B=2", new_string="B=2\nC=3")
+    assert file.read_bytes() == b"A=1\r\nB=2\r\nC=3"
+
+
+# --- read -------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_link_to_nothing_and_a_closed_folder_are_noted(env: LocalEnv, project: Path) -> None:
+    """RD-08."""
+    (project / "gone").symlink_to("nowhere")
+    (project / "round").symlink_to("round")
+    (project / "a.txt").write_text("needle\n", encoding="utf-8")
+    assert "gone@" in (await call(env, "list_files")).text
+    assert "a.txt\n1:needle" in (await call(env, "grep", pattern="needle")).text
+    for name in ("gone", "round"):
+        read = await call(env, "read_file", path=name)
+        assert read.is_error
+        assert name in read.text
+
+
+async def test_a_listing_of_a_huge_tree_is_cut_and_counted(env: LocalEnv, project: Path) -> None:
+    """RD-07."""
+    for i in range(40):
+        (project / f"d{i:02}").mkdir()
+        for j in range(20):
+            (project / f"d{i:02}" / f"f{j:02}").touch()
+    listed = await call(env, "list_files")
+    assert listed.metadata["truncated"] or listed.metadata["deeper"]
+    assert len(listed.text) < 20_000
+    assert "40 folders" in listed.text
+
+
+# --- search -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["ripgrep", "python"])
+def either(request: pytest.FixtureRequest, env: LocalEnv, monkeypatch: pytest.MonkeyPatch) -> LocalEnv:
+    """The environment with and without ripgrep."""
+    if request.param == "python":
+
+        async def none(name: str) -> None:
+            return None
+
+        monkeypatch.setattr(env, "find_program", none)
+    return env
+
+
+async def test_what_is_named_is_searched_though_it_is_ignored(either: LocalEnv, project: Path) -> None:
+    """G-01: and what is left out otherwise is told, with the way to have it."""
+    (project / ".git").mkdir()
+    (project / ".gitignore").write_text("build/\n", encoding="utf-8")
+    (project / "build").mkdir()
+    (project / "build" / "out.js").write_text("needle\n", encoding="utf-8")
+    (project / ".hidden").mkdir()
+    (project / ".hidden" / "x").write_text("needle\n", encoding="utf-8")
+    plain = await call(either, "grep", pattern="needle")
+    assert ".hidden/x" in plain.text
+    assert "out.js" not in plain.text
+    assert "not searched: ignored files" in plain.text
+    for arguments in ({"path": "build"}, {"path": "build/out.js"}, {"path": "build/*.js"}, {"include_ignored": True}):
+        found = await call(either, "grep", pattern="needle", **arguments)
+        assert found.metadata["matches"] == (2 if "include_ignored" in arguments else 1), arguments
+
+
+async def test_bytes_that_are_no_text_end_no_search(either: LocalEnv, project: Path) -> None:
+    """G-05: in names and in content."""
+    Path(os.fsdecode(bytes(project) + b"/na\xffme")).write_bytes(b"needle \xe9t\xe9\n")
+    found = await call(either, "grep", pattern="needle")
+    assert (found.metadata["outcome"], found.metadata["matches"]) == ("matches", 1)
+    assert "1:needle \ufffdt\ufffd" in found.text
+    found.text.encode()
+
+
+async def test_a_glob_as_path_and_a_pattern_like_an_option_find_what_they_mean(either: LocalEnv, project: Path) -> None:
+    """G-07."""
+    (project / "src" / "deep").mkdir(parents=True)
+    (project / "src" / "deep" / "a.ext").write_text("--files -e needle\n", encoding="utf-8")
+    (project / "src" / "b.other").write_text("needle\n", encoding="utf-8")
+    for pattern, path in (("needle", "src/**/*.ext"), ("--files", "src"), ("-e", ".")):
+        found = await call(either, "grep", pattern=pattern, path=path)
+        assert found.metadata["matches"] == 1, found.text
+        assert "src/deep/a.ext\n1:--files" in found.text
+
+
+# --- shell ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rebase_with_an_editor_fails_and_rewrites_nothing(env: LocalEnv, project: Path) -> None:
+    """SH-03: an editor that does nothing would have said yes."""
+    setup = (
+        "git init -q . && git config user.email a@b && git config user.name a && for i in 1 2; do echo $i > f; git add f;"
+        " git commit -q -m $i; done; git rev-parse HEAD > ../before"
+    )
+    assert "(exit 0," in (await call(env, "shell", command=setup)).text
+    rebase = await call(
+        env, "shell", command="git rebase -i HEAD~1; echo status $?; git rev-parse HEAD | cmp - ../before"
+    )
+    assert "status 1" in rebase.text
+    assert "(exit 0," in rebase.text
+
+
+async def test_what_is_written_to_stderr_is_no_failure_and_not_lost(env: LocalEnv) -> None:
+    """SH-10."""
+    done = await call(env, "shell", command="echo 'Writing objects: 100%' >&2; echo ok")
+    assert (done.is_error, done.metadata["exit_code"]) == (False, 0)
+    assert done.text.startswith("ok\n[stderr]\nWriting objects: 100%\n")
+
+
+async def test_the_status_of_a_pipeline_and_of_a_signal_is_the_shells(env: LocalEnv) -> None:
+    """SH-04: 143 is told apart from a time that is up."""
+    assert (await call(env, "shell", command="false | true")).metadata["exit_code"] == 0
+    assert (await call(env, "shell", command="set -o pipefail; false | true")).metadata["exit_code"] == 1
+    ended = await call(env, "shell", command="kill -TERM $$")
+    assert (ended.metadata["exit_code"], ended.metadata["timed_out"]) == (143, False)
+    assert "[ended by SIGTERM]" in ended.text
+    assert "timed out" not in ended.text
+
+
+async def test_what_a_job_wrote_can_be_read_while_it_runs(env: LocalEnv, project: Path) -> None:
+    """SH-15: and a job of another process is told to be gone."""
+    os.mkfifo(project / "go")
+    started = await call(env, "shell", command="echo begun; read -r x < go; echo over", background=True)
+    assert started.metadata["running"]
+    seen = ""
+    while "begun" not in seen:
+        seen = (await call(env, "jobs", action="read", id="job1")).text
+    await asyncio.to_thread((project / "go").write_text, "go\n")
+    assert "over" in (await call(env, "jobs", action="wait", id="job1")).text
+    assert "end with the program" in (await call(LocalEnv(project), "jobs", action="read", id="job1")).text
+
+
+# --- permissions ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rule_for_a_program_is_none_for_a_longer_name(env: LocalEnv) -> None:
+    """P-06."""
+    permissions = Permissions(allow=["shell(mypwd)", "shell(mypwd *)"])
+    for command, outcome in (("mypwd", "allow"), ("mypwd -P", "allow"), ("mypwdx", "ask"), ("mypwd-x", "ask")):
+        decision = await permissions.decide("shell", {"command": command}, env=env, definition=TOOLS["shell"])
+        assert decision.outcome == outcome, command
+
+
+async def test_what_is_offered_for_a_line_is_one_rule_for_each_command_and_can_be_stored(env: LocalEnv) -> None:
+    """P-07."""
+    asked: list[PermissionRequest] = []
+
+    def no(request: PermissionRequest) -> bool:
+        asked.append(request)
+        return False
+
+    line = "npm test && make build\ncargo fmt --all"
+    await run(env, Call("shell", {"command": line}), permissions=Permissions(on_permission_request=no))
+    offered = asked[0].suggestions
+    assert not any("\n" in rule or "&&" in rule for rule in offered)
+    decision = await Permissions(allow=offered).decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
+    assert decision.outcome == "allow"
+    decision = await Permissions(allow=offered[:1]).decide(
+        "shell", {"command": line}, env=env, definition=TOOLS["shell"]
+    )
+    assert decision.outcome == "ask"
+
+
+def test_a_dotenv_of_the_project_sets_nothing(project: Path) -> None:
+    """P-13: neither for the program nor for what it starts."""
+    (project / ".env").write_text("OPENAI_BASE_URL=http://evil.test\nPLANTED=1\n", encoding="utf-8")
+
+    def said(*arguments: str) -> str:
+        command = [sys.executable, "-m", "mainspring", *arguments]
+        return subprocess.run(command, cwd=project, capture_output=True, encoding="utf-8", check=True).stdout
+
+    assert "evil" not in said("config", "show", "--origin", "--json")
+    assert "none none" in said(
+        "tools", "call", "shell", '{"command": "echo ${PLANTED:-none} ${OPENAI_BASE_URL:-none}"}'
+    )
+
+
+async def test_what_a_person_is_asked_hides_nothing(env: LocalEnv) -> None:
+    """P-14: escape codes, turned writing and what has no width are spelled out; marks of a markup stay as they are."""
+    asked: list[PermissionRequest] = []
+
+    def no(request: PermissionRequest) -> bool:
+        asked.append(request)
+        return False
+
+    line = "npm test \x1b[8m; rm x\x1b[0m \u202e gnp \u200b[red]"
+    await run(env, Call("shell", {"command": line}), permissions=Permissions(on_permission_request=no))
+    [request] = asked
+    for text in (request.resource, *(v.resource for v in request.verdicts), request.reason):
+        assert not set(text) & {"\x1b", "\u202e", "\u200b"}
+    assert "\\x1b[8m; rm x" in request.resource
+    assert "[red]" in request.resource
+
+
+@pytest.mark.parametrize(
+    "line", ["cat a.txt 2>/dev/null", "cat a.txt > /dev/null 2>&1", "cat <<'EOF'\na; rm -rf x\nEOF", "wc -l < a.txt"]
+)
+async def test_plain_here_documents_and_the_null_device_do_not_ask(env: LocalEnv, project: Path, line: str) -> None:
+    """P-19."""
+    (project / "a.txt").write_text("x\n", encoding="utf-8")
+    decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
+    assert decision.outcome == "allow", decision.reason
+
+
+async def test_a_command_that_is_too_long_to_judge_asks(env: LocalEnv) -> None:
+    """P-22."""
+    line = "echo " + "a " * 200_000
+    decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
+    assert decision.outcome == "ask"
+    assert decision.asked[0].allow == ()
+
+
+async def test_private_files_go_without_what_their_links_lead_to(env: LocalEnv, project: Path) -> None:
+    """P-24."""
+    kept = project / "kept"
+    kept.mkdir()
+    (kept / "a.txt").write_text("x", encoding="utf-8")
+    done = await call(env, "shell", command="sleep 60 & echo started")
+    folder = Path(done.metadata["spool"]).parent
+    (folder / "link").symlink_to(kept)
+    await env.aclose()
+    assert not folder.exists()
+    assert (kept / "a.txt").read_text(encoding="utf-8") == "x"
