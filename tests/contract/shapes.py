@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ID = re.compile(r"[a-zA-Z0-9_-]{1,64}$")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}$")
 
 
 @dataclass
@@ -24,6 +25,10 @@ class Found:
         assert text.strip(), "an empty text"
         self.text += text + "\n"
 
+    def call(self, name: str) -> None:
+        assert NAME.match(name), name
+        self.calls.append(name)
+
     def see(self, data: str) -> None:
         assert base64.b64decode(data.rpartition(",")[2], validate=True)[:4] == b"\x89PNG"
         self.images += 1
@@ -38,6 +43,7 @@ def check(protocol: str, body: dict[str, Any]) -> Found:
 
 def chat(body: dict[str, Any], found: Found) -> None:
     waiting: dict[str, str] = {}
+    assert body["messages"]
     for message in body["messages"]:
         role, content = message["role"], message.get("content")
         assert role in ("system", "developer", "user", "assistant", "tool")
@@ -56,7 +62,7 @@ def chat(body: dict[str, Any], found: Found) -> None:
             assert call["type"] == "function"
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
             waiting[call["id"]] = call["function"]["name"]
-            found.calls.append(call["function"]["name"])
+            found.call(call["function"]["name"])
         if role == "tool":
             found.results.append(waiting.pop(message["tool_call_id"]))
         elif role == "assistant":
@@ -67,6 +73,7 @@ def chat(body: dict[str, Any], found: Found) -> None:
 def responses(body: dict[str, Any], found: Found) -> None:
     waiting: dict[str, str] = {}
     items = body["input"]
+    assert items
     for at, item in enumerate(items):
         kind = item.get("type", "message")
         assert kind in ("function_call", "function_call_output") or not waiting, "a call without its result"
@@ -81,7 +88,7 @@ def responses(body: dict[str, Any], found: Found) -> None:
             assert ID.match(item["call_id"])
             assert isinstance(json.loads(item["arguments"]), dict)
             waiting[item["call_id"]] = item["name"]
-            found.calls.append(item["name"])
+            found.call(item["name"])
         else:
             assert kind == "function_call_output"
             found.results.append(waiting.pop(item["call_id"]))
@@ -135,7 +142,7 @@ def _messages_part(part: dict[str, Any], role: str, found: Found, waiting: dict[
             assert ID.match(part["id"])
             assert isinstance(part["input"], dict)
             waiting[part["id"]] = part["name"]
-            found.calls.append(part["name"])
+            found.call(part["name"])
         case "tool_result":
             for inner in _parts(part.get("content", []), "text"):
                 assert inner["type"] in ("text", "image")
@@ -163,16 +170,16 @@ def _gemini_part(part: dict[str, Any], role: str, found: Found, waiting: list[st
     if "text" in part:
         found.say(part["text"])
     elif "inlineData" in part:
-        assert role == "user"
-        found.see(part["inlineData"]["data"])
+        found.see(part["inlineData"]["data"])  # Models make images too.
     elif "functionCall" in part:
         assert role == "model"
         assert isinstance(part["functionCall"]["args"], dict)
         waiting.append(part["functionCall"]["name"])
-        found.calls.append(part["functionCall"]["name"])
+        found.call(part["functionCall"]["name"])
     else:
         response = part["functionResponse"]
         assert role == "user"
+        assert NAME.match(response["name"])
         found.text += json.dumps(response["response"], ensure_ascii=False) + "\n"
         for inner in response.get("parts", ()):
             found.see(inner["inlineData"]["data"])

@@ -45,6 +45,10 @@ NO_OUTPUT = "(no output)"
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 40
+_LONGEST_NAME = 128
+
+BEGIN = "Begin."
+"""What the user says in a conversation where nothing was said that can be sent: no host takes an empty one."""
 
 
 def pair(messages: Sequence[Message], start: int = 0) -> Iterator[tuple[list[Message], int]]:
@@ -143,17 +147,19 @@ def clean(
     vision: bool,
     unreadable: frozenset[int] = frozenset(),
     longest_id: int = _LONGEST_ID,
+    made_images: bool = False,
 ) -> Message | None:
     """One message as its receiver can take it.
 
     Reasoning and signatures of another provider or model are dropped, empty text too; an image becomes a line of text where
     ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that
-    every host takes, at most ``longest_id`` long.
+    every host takes, at most ``longest_id`` long, and so do names of tools that the model made up. An image that the model made
+    becomes a line of text where ``made_images`` is not set; a blank result says that it is one.
 
     Returns:
         The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
     """
-    receiver = _Receiver(vision, unreadable, longest_id)
+    receiver = _Receiver(vision, unreadable, longest_id, made=message.role == "assistant" and not made_images)
     own = message.role != "assistant" or (message.provider == provider and message.model == model)
     content: list[ContentBlock] = []
     changed = False
@@ -170,15 +176,20 @@ def clean(
 class _Receiver:
     """What a receiver can see and take."""
 
-    __slots__ = ("longest_id", "unreadable", "vision")
+    __slots__ = ("longest_id", "made", "unreadable", "vision")
 
-    def __init__(self, vision: bool, unreadable: frozenset[int], longest_id: int) -> None:
+    def __init__(self, vision: bool, unreadable: frozenset[int], longest_id: int, *, made: bool) -> None:
         self.longest_id = longest_id
+        self.made = made
         self.vision = vision
         self.unreadable = unreadable
 
     def seen(self, block: ImageBlock) -> ImageBlock | TextBlock:
         """The image, or the text that stands for it."""
+        if self.made:
+            return TextBlock(f"\n[{block.media_type} image that was made here]")  # Text of a message is joined.
+        if not block.data:
+            return TextBlock(f"[{block.media_type} image left out: there is nothing in it]")
         if not self.vision:
             return TextBlock(image_marker(block))
         if self.unreadable and image_key(block) in self.unreadable:
@@ -202,23 +213,34 @@ def _clean_block(block: ContentBlock, own: bool, receiver: _Receiver) -> Content
         case ImageBlock():
             return receiver.seen(block)
         case ToolUseBlock():
-            id = safe_id(block.id, receiver.longest_id)
-            if id == block.id and (own or block.signature is None):
+            id, name = safe_id(block.id, receiver.longest_id), safe_name(block.name)
+            if id == block.id and name == block.name and (own or block.signature is None):
                 return block
-            return replace(block, id=id, signature=block.signature if own else None)
+            return replace(block, id=id, name=name, signature=block.signature if own else None)
         case ToolResultBlock():
             return _clean_result(block, receiver)
 
 
 def _clean_result(block: ToolResultBlock, receiver: _Receiver) -> ToolResultBlock:
-    id = safe_id(block.tool_use_id, receiver.longest_id)
+    id, name = safe_id(block.tool_use_id, receiver.longest_id), safe_name(block.name)
     content = block.content
-    if not isinstance(content, str):
-        seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in content])
-        content = content if all(a is b for a, b in zip(seen, content, strict=True)) else seen
-    if id == block.tool_use_id and content is block.content:
+    if isinstance(content, str):
+        content = NO_OUTPUT if not content or content.isspace() else content
+    else:
+        shown = [b for b in content if isinstance(b, ImageBlock) or b.text.strip()]
+        seen = tuple([receiver.seen(b) if isinstance(b, ImageBlock) else b for b in shown])
+        same = len(seen) == len(content) and all(a is b for a, b in zip(seen, content, strict=True))
+        content = content if same else seen or NO_OUTPUT
+    if id == block.tool_use_id and name == block.name and content is block.content:
         return block
-    return replace(block, tool_use_id=id, content=content)
+    return replace(block, tool_use_id=id, name=name, content=content)
+
+
+def safe_name(name: str) -> str:
+    """The name of a tool as every host takes it in a call: models make up others, and may be asked to read them again."""
+    if len(name) <= _LONGEST_NAME and name and not _ILLEGAL.search(name):
+        return name
+    return _ILLEGAL.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 def safe_id(id: str, longest: int = _LONGEST_ID) -> str:

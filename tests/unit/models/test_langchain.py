@@ -1,4 +1,4 @@
-"""LangChain chat models as models of ours, with its real classes; skipped where langchain-core is not installed."""
+"""LangChain chat models as models of ours, with its real classes."""
 
 import asyncio
 import json
@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 import pytest
-
-pytest.importorskip("langchain_core", reason="the extra langchain is not installed")
-
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import (
@@ -232,7 +229,7 @@ async def test_content_may_be_a_text_or_a_list_of_blocks() -> None:
     assert stand.asked[0][1].content == [
         {"type": "thinking", "thinking": "Hmm.", "signature": "sig"},
         {"type": "redacted_thinking", "data": "secret"},
-        {"type": "text", "text": "Hello."},
+        {"type": "text", "text": "Hello.\n[image/png image that was made here]"},
     ]
 
 

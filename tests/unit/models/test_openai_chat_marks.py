@@ -55,7 +55,7 @@ def test_three_prefixes_end_with_a_breakpoint() -> None:
     assert marks(body([Message.user("Hi")], MARKING, system="Be kind.", tools=[LOOK], cache=False)) == 0
     assert marks(body([], MARKING, system="Be kind.")) == 1
     assert marks(body([Message.user("Hi")], MARKING)) == 1
-    assert body([Message.user(" ")], MARKING)["messages"] == []
+    assert body([Message.user(" ")], MARKING)["messages"] == [{"role": "user", "content": "Begin."}]
 
 
 @pytest.mark.covers("CAC-07")

@@ -6,7 +6,6 @@ white space in what stands around a message tells its ends from everything insid
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +26,7 @@ from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.history import EncodedHistory, Seam, met
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.prepare import clean, sent_arguments
+from mainspring.models.prepare import BEGIN, clean, sent_arguments
 from mainspring.models.profile import Profile
 from mainspring.models.wire.anthropic_messages.opaque import json_object, opaque_blocks
 from mainspring.models.wire.anthropic_messages.options import options
@@ -41,7 +40,7 @@ _USER_END = b"]}"
 _ASSISTANT = b',{"role": "assistant","content":['
 _ASSISTANT_END = b"] }"
 _SEAMS: tuple[Seam, ...] = ((_USER_END, _USER), (_ASSISTANT_END, _ASSISTANT))
-_BEGIN = _USER + b'{"type":"text","text":"Begin."}' + _USER_END
+_BEGIN = _USER + to_json({"type": "text", "text": BEGIN}) + _USER_END
 """Stands before a conversation that does not begin with the user, as it must."""
 _GO_ON = _USER + b'{"type":"text","text":"Continue."}' + _USER_END
 """Stands behind a conversation that ends with words of the assistant, where that is not allowed."""
@@ -49,8 +48,6 @@ _GO_ON = _USER + b'{"type":"text","text":"Continue."}' + _USER_END
 _MEDIA_TYPES = {"image/jpg": "image/jpeg"} | {
     f"image/{kind}": f"image/{kind}" for kind in ("jpeg", "png", "gif", "webp")
 }
-_ILLEGAL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 128
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 Piece = bytes | memoryview
@@ -240,12 +237,11 @@ def _assistant(message: Message, dialect: MessagesDialect) -> list[dict[str, Any
                 elif dialect.reasoning and not block.data.startswith("{"):
                     items.append({"type": "redacted_thinking", "data": block.data})
             case ToolUseBlock():
-                name = _ILLEGAL_NAME.sub("_", block.name)[:_LONGEST_NAME] or "unnamed"
-                item = {"type": "tool_use", "id": block.id, "name": name, "input": sent_arguments(block)}
+                item = {"type": "tool_use", "id": block.id, "name": block.name, "input": sent_arguments(block)}
                 caller = json_object(block.signature) if dialect.hosted else None
                 items.append({**item, "caller": caller} if caller and "type" in caller else item)
             case _:
-                items.append(_image(block) if isinstance(block, ImageBlock) else {"type": "text", "text": "[result]"})
+                items.append({"type": "text", "text": "[result]"})
     return items
 
 

@@ -16,7 +16,7 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory, Seam, met
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema, text_apart
+from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.wire.gemini.options import options
 from mainspring.models.wire.gemini.schema import json_schema, openapi_schema
@@ -36,6 +36,9 @@ _OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
 """Stands before a conversation that begins with the model: a call must follow a turn of the user."""
 
 
+_EMPTY = b"," + to_json({"role": "user", "parts": [{"text": BEGIN}]})
+
+
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
     history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
@@ -43,6 +46,8 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile), _SEAMS)
     head = _head(request, profile, history)
     opening = _OPENING if (stored or tail).startswith(_MODEL) else b""
+    if not stored and not tail:
+        tail = _EMPTY
     cut, tail = met(stored, tail, _SEAMS)
     conversation = memoryview(stored)[: len(stored) - cut]
     if opening:
@@ -52,7 +57,14 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
 
 def encode_message(message: Message, profile: Profile) -> bytes:
     """One message as the JSON object it becomes, with a comma before it; empty if nothing of it can be sent."""
-    cleaned = clean(message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable)
+    cleaned = clean(
+        message,
+        profile.provider,
+        profile.model,
+        vision=profile.info.vision,
+        unreadable=profile.unreadable,
+        made_images=profile.info.vision,
+    )
     if cleaned is None:
         return b""
     if cleaned.role == "assistant":

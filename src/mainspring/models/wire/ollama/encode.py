@@ -9,13 +9,16 @@ from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema, text_apart
+from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.refusals import nearest_effort
 
 SLOT = "ollama"
 _WORDS = ("low", "medium", "high")
 """What ``think`` may be, where a model takes words."""
+
+
+_EMPTY = b"," + to_json({"role": "user", "content": BEGIN})
 
 
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
@@ -26,9 +29,8 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     pieces: list[bytes | memoryview] = []
     if request.system and not request.system.isspace():
         pieces.append(b"," + to_json({"role": "system", "content": request.system}))
-    pieces += [memoryview(piece) for piece in (stored, tail) if piece]
-    if pieces:
-        pieces[0] = pieces[0][1:]  # no comma before the first
+    pieces += [memoryview(piece) for piece in (stored, tail or (b"" if stored else _EMPTY)) if piece]
+    pieces[0] = pieces[0][1:]  # no comma before the first
     return b"".join((_head(request, profile, history), b',"messages":[', *pieces, b"]}"))
 
 

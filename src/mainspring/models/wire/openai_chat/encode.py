@@ -19,12 +19,15 @@ from mainspring.messages import (
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema, short_id, text_apart
+from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, short_id, text_apart
 from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat.marks import marked_item, marked_tool
 from mainspring.models.wire.openai_chat.options import options
 
 SLOT = "chat_completions"
+
+
+_EMPTY = b"," + to_json({"role": "user", "content": BEGIN})
 
 
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
@@ -37,12 +40,11 @@ def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     if request.system and not request.system.isspace():
         item = {"role": _system_role(profile.dialect), "content": request.system}
         pieces.append(b"," + to_json(marked_item(item) if marked else item))
-    pieces += [memoryview(piece) for piece in (stored, tail) if piece]
-    if marked and messages and pieces:
+    pieces += [memoryview(piece) for piece in (stored, tail or (b"" if stored else _EMPTY)) if piece]
+    if marked and messages:
         cut, end = _marked_end(messages, profile, pieces[-1])
         pieces[-1:] = [piece for piece in (pieces[-1][: len(pieces[-1]) - cut], end) if piece]
-    if pieces:
-        pieces[0] = pieces[0][1:]  # no comma before the first
+    pieces[0] = pieces[0][1:]  # no comma before the first
     return b"".join((_head(request, profile, history, marked=marked), b',"messages":[', *pieces, b"]}"))
 
 

@@ -19,7 +19,7 @@ from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.history import EncodedHistory
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
-from mainspring.models.prepare import clean, sent_arguments, sent_schema, text_apart
+from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, text_apart
 from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_responses.marks import read_mark
 from mainspring.models.wire.openai_responses.options import options
@@ -28,12 +28,17 @@ SLOT = "responses"
 _LONGEST_ID = 64  # of a call or an item; some hosts make longer ones and refuse them
 
 
+_EMPTY = b"," + to_json({"type": "message", "role": "user", "content": BEGIN})
+
+
 def encode_request(request: ModelRequest, profile: Profile) -> bytes:
     """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
     dialect = profile.responses
     history = EncodedHistory.of(request.scratch, SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.pieces(messages, lambda message: encode_message(message, profile))
+    if not stored and not tail:
+        tail = _EMPTY
     pieces: list[bytes | bytearray | memoryview] = [_head(request, profile, history)]
     system = request.system if request.system and not request.system.isspace() else ""
     as_message = bool(system) and dialect.system == "message"

@@ -1,0 +1,195 @@
+"""Histories that no host would make, and that happen: each is a request that its host takes, on every protocol."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.wire import anthropic_messages, gemini, ollama, openai_chat, openai_responses
+from tests.contract import shapes
+
+INFO = ModelInfo("m", "p")
+WIRES: dict[str, tuple[Callable[[ModelRequest, Profile], bytes], Profile]] = {
+    "chat_completions": (openai_chat.encode_request, Profile(INFO, "http://h")),
+    "responses": (openai_responses.encode_request, Profile(INFO, "http://h")),
+    "messages": (anthropic_messages.encode_request, Profile(INFO, "http://h")),
+    "gemini": (gemini.encode_request, Profile(INFO, "http://h", gemini=dialect_of("gemini-3-pro"))),
+    "ollama": (ollama.encode_request, Profile(INFO, "http://h")),
+}
+IMAGE = ImageBlock("image/png", "iVBORw0KGgo=")
+
+
+def user(*blocks: ContentBlock | str) -> Message:
+    return Message.user([TextBlock(b) if isinstance(b, str) else b for b in blocks])
+
+
+def said(*blocks: ContentBlock, own: bool = True) -> Message:
+    return Message.assistant(list(blocks), provider="p", model="m" if own else "n", stop_reason="end_turn")
+
+
+def answered(name: str, content: Any, *, is_error: bool = False) -> list[Message]:
+    """A call of a tool, and its result."""
+    call = ToolUseBlock("c1", name, {})
+    return [user("Go"), said(call), user(ToolResultBlock("c1", name, content, is_error))]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+HISTORIES: dict[str, list[Message]] = {
+    "nothing": [],
+    "nothing said": [user("")],
+    "blanks": [user(" \n")],
+    "an orphan result": [user(ToolResultBlock("c9", "look", "x"))],
+    "an empty answer": [said()],
+    "only images": [user(IMAGE, IMAGE)],
+    "the assistant begins": [said(TextBlock("Hi")), user("Yes?")],
+    "the assistant ends": [user("Go"), said(TextBlock("Hi "))],
+    "an empty answer between": [user("a"), said(), user("b")],
+    "thinking alone": [user("a"), said(ThinkingBlock("t", "s")), user("b")],
+    "an image made": [user("Draw"), said(IMAGE), user("More")],
+    "an image made by another": [user("Draw"), said(TextBlock("Here."), IMAGE, own=False), user("More")],
+    "an image without data": [user(ImageBlock("image/png", ""))],
+    "one id twice": [
+        user("a"),
+        said(ToolUseBlock("c1", "look", {}), ToolUseBlock("c1", "see", {})),
+        user(ToolResultBlock("c1", "look", "x")),
+        said(ToolUseBlock("c1", "look", {})),
+        user(ToolResultBlock("c1", "look", "y")),
+    ],
+    "names with dots": answered("mcp.server/look up", "x"),
+    "names of other letters": answered("gr\u00f6\u00dfe", "x"),
+    "no name": answered("", "x"),
+    "an endless name": answered("n" * 500, "x"),
+    "half characters": [
+        user("a\ud800b"),
+        said(TextBlock("\udfff"), ToolUseBlock("c\ud800", "lo\ud800", {"k\ud800": "\ud801"})),
+        user(ToolResultBlock("c\ud800", "lo\ud800", "\ud800")),
+    ],
+    "a long id": [
+        user("a"),
+        said(ToolUseBlock("c|" + "1" * 500, "look", {})),
+        user(ToolResultBlock("c|" + "1" * 500, "look", "x")),
+    ],
+    "a megabyte": [
+        user("a"),
+        said(ToolUseBlock("c1", "write", {"text": "x" * 1_000_000})),
+        user(ToolResultBlock("c1", "write", "y" * 1_000_000)),
+    ],
+    "arguments that are no JSON": [user("a"), said(ToolUseBlock("c1", "look", {}, '{"a": ')), user("b")],
+    "arguments that are no numbers": [
+        user("a"),
+        said(ToolUseBlock("c1", "look", {"x": float("nan"), "y": 10**40})),
+        user(ToolResultBlock("c1", "look", "x")),
+    ],
+    "deep arguments": [user("a"), said(ToolUseBlock("c1", "look", nested(300))), user("b")],
+    "an empty result": answered("look", ""),
+    "a blank result": answered("look", " \n"),
+    "a result of nothing": answered("look", ()),
+    "a result of blanks": answered("look", (TextBlock(" "), TextBlock(""))),
+    "an image and blanks": answered("look", (IMAGE, TextBlock(" "))),
+    "an error with an image": answered("look", (IMAGE,), is_error=True),
+    "the call is last": [user("a"), said(ToolUseBlock("c1", "look", {}))],
+    "the result is first": [user(ToolResultBlock("c1", "look", "x")), said(ToolUseBlock("c1", "look", {}))],
+    "only a system message": [Message.system("Be kind.")],
+    "a system message in the middle": [user("a"), Message.system("Be kind."), user("b")],
+}
+
+
+def sent(wire: str, request: ModelRequest) -> dict[str, Any]:
+    encode, profile = WIRES[wire]
+    return json.loads(encode(request, profile).decode())
+
+
+def check_ollama(body: dict[str, Any]) -> None:
+    """Ollama has no ids: results stand behind the calls."""
+    assert body["messages"]
+    for message in body["messages"]:
+        assert message["role"] in ("system", "user", "assistant", "tool")
+        assert message["content"] or message.get("tool_calls") or message.get("images")
+        for call in message.get("tool_calls", ()):
+            assert shapes.NAME.match(call["function"]["name"])
+            assert isinstance(call["function"]["arguments"], dict)
+        assert message["role"] != "tool" or shapes.NAME.match(message["tool_name"])
+
+
+@pytest.mark.covers("MSG-21", "MOD-07")
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_an_odd_history_is_a_request_that_the_host_takes(wire: str, history: str) -> None:
+    for system in ("", "Be kind."):
+        body = sent(wire, ModelRequest(HISTORIES[history], system=system, cache=True))
+        if wire == "ollama":
+            check_ollama(body)
+        else:
+            shapes.check(wire, body)
+
+
+@pytest.mark.covers("BYD-09")
+@pytest.mark.parametrize("wire", ["chat_completions", "responses", "messages", "ollama"])
+def test_an_image_that_a_model_made_is_told_of_where_it_cannot_be_shown(wire: str) -> None:
+    body = sent(wire, ModelRequest([user("Draw"), said(IMAGE), user("More")]))
+
+    assert "image that was made here" in json.dumps(body)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_blank_result_says_that_it_is_one(wire: str) -> None:
+    assert "(no output)" in json.dumps(sent(wire, ModelRequest(answered("look", " \n"))))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_schemas_of_real_servers_are_sent_as_objects(wire: str, material: Path) -> None:
+    tools = list(real_tools(material))
+    assert len(tools) > 100
+    body = sent(wire, ModelRequest([user("Hi")], tools=tools))
+
+    schemas = [schema_of(wire, tool) for tool in tools_of(wire, body)]
+    assert len(schemas) == len(tools)
+    for schema in schemas:
+        assert schema is None or schema["type"] == "object"
+        if wire == "messages":  # the host refuses these at the top of a schema
+            assert schema is not None
+            assert not schema.keys() & {"oneOf", "anyOf", "allOf"}
+
+
+def real_tools(material: Path) -> list[ToolSpec]:
+    found: dict[str, ToolSpec] = {}
+    for path in sorted((material / "mcp" / "tools").rglob("*.json")):
+        told = json.loads(path.read_text(encoding="utf-8"))
+        for tool in told.get("tools", ()) if isinstance(told, dict) else told:
+            name = tool.get("name")
+            if isinstance(name, str) and shapes.NAME.match(name):
+                found.setdefault(name, ToolSpec(name, tool.get("description") or "", tool.get("inputSchema") or {}))
+    return list(found.values())
+
+
+def tools_of(wire: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    return body["tools"][0]["functionDeclarations"] if wire == "gemini" else body["tools"]
+
+
+def schema_of(wire: str, tool: dict[str, Any]) -> dict[str, Any] | None:
+    if wire == "messages":
+        return tool["input_schema"]
+    if wire == "gemini":
+        return tool.get("parametersJsonSchema", tool.get("parameters"))
+    return tool["parameters"] if wire == "responses" else tool["function"]["parameters"]
