@@ -9,6 +9,8 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
+from tests.needs import missing
+
 pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.containers"]
 
 # A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
@@ -63,7 +65,7 @@ def material() -> Path:
     """Recorded traffic and public test suites that may lie beside the checkout; the test is skipped where they do not."""
     folder = REPOSITORY.parent / "shared" / "material"
     if not folder.is_dir():
-        pytest.skip("needs ../shared/material beside the checkout")
+        missing("../shared/material beside the checkout")
     return folder
 
 

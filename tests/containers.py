@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.needs import missing
+
 IMAGE = "localhost/mainspring-test:1"
 """An image with nothing but busybox."""
 
@@ -52,7 +54,7 @@ def busybox_docker(fake_docker: str) -> str:
     """The same, where every program is busybox, as in small images."""
     busybox = shutil.which("busybox")
     if busybox is None:
-        pytest.skip("needs busybox-static")
+        missing("busybox-static")
     _link_programs(busybox, Path(fake_docker).parent / "bin")
     Path(f"{fake_docker}.path").write_text(f"{Path(fake_docker).parent}/bin")
     return fake_docker
@@ -63,7 +65,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Podman with a storage of its own that holds `IMAGE`; skips where it cannot run a container."""
     program, busybox = shutil.which("podman"), shutil.which("busybox")
     if program is None or busybox is None:
-        pytest.skip("needs podman and busybox-static")
+        missing("podman and busybox-static")
     folder = tmp_path_factory.mktemp("podman")
     # What a small virtual machine may refuse: high limits, and a runtime that cannot do with its control groups.
     runtime = "runc" if shutil.which("runc") else "crun"
@@ -82,7 +84,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     _import(wrapper, busybox, folder)
     tried = _call(wrapper, "run", "--rm", "--network", "none", IMAGE, "true")
     if tried.returncode:
-        pytest.skip(f"podman cannot run a container here: {tried.stderr.strip()}")
+        missing(f"a podman that can run a container: {tried.stderr.strip()}")
     yield str(wrapper)
     _call(wrapper, "rm", "-fa")
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxProvider
+from tests.needs import missing
 
 LAYERS: dict[str, Callable[[], SandboxProvider]] = {"bubblewrap": Bubblewrap, "landlock": Landlock}
 
@@ -13,5 +12,5 @@ def layer(name: str) -> SandboxProvider:
     """The layer; the test is skipped where it does not work, with the reason."""
     found = LAYERS[name]()
     if problem := found.problem():
-        pytest.skip(problem)
+        missing(problem)
     return found

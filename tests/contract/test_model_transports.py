@@ -16,6 +16,7 @@ from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, Provi
 from mainspring.models.transport import Timeouts, Transport
 from mainspring.models.transport_aiohttp import AiohttpTransport
 from mainspring.models.transport_httpx2 import Httpx2Transport
+from tests.needs import missing
 from tests.unit.models.server import chunked, head, plain, serve
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
@@ -87,7 +88,7 @@ async def test_a_stream_that_breaks_is_a_network_error(transport: Transport, end
         async def read() -> None:
             async with transport.open("POST", server.url, {}, b"x", SOON) as answer:
                 async for chunk in answer.chunks():
-                    got.append(chunk)  # noqa: PERF401 - what came before the error counts
+                    got.append(chunk)
 
         with pytest.raises(NetworkError, match="before the answer was complete") as caught:
             await read()
@@ -260,7 +261,7 @@ async def test_a_socks_proxy_is_refused_in_words(transport: Transport, monkeypat
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
     """A certificate for this machine that nobody else trusts, and a server's context with it."""
     if shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
+        missing("openssl")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-keyout", key, "-out", cert]

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -30,6 +31,7 @@ from mainspring.sessions import (
     read_transcript,
     search_sessions,
 )
+from tests.needs import missing
 from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, texts
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -50,7 +52,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.name != "posix" or os.geteuid() or not mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)):
-        pytest.skip("may not mount a file system here")
+        missing("the right to mount a file system")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -175,7 +177,7 @@ print(json.dumps([session.id, len(session.messages)]), flush=True)
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: Path) -> None:
+def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: Path, repository: Path) -> None:
     """S-03: the second goes on in a copy, and both keep everything."""
     store = STORES[kind](tmp_path)
     session = new(store)
@@ -184,6 +186,7 @@ def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: P
     started = [
         subprocess.Popen(
             [sys.executable, "-c", TWO, kind, str(tmp_path), name],
+            cwd=repository,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -325,7 +328,7 @@ async def test_streamed_and_not_every_item_is_stored(store: SessionStore) -> Non
         assert texts(again.messages)[1:3] == ["assistant: c1? c2?", "user: c1=value of c1 c2=value of c2"]
         two = agent(again, "more")
         await two.run("and?")
-        assert texts(two.model.requests[0].messages)[:4] == texts(again.messages)[:4]  # pyright: ignore[reportAttributeAccessIssue]
+        assert texts(cast("Any", two.model).requests[0].messages)[:4] == texts(again.messages)[:4]
         again.close()
     assert kinds[0] == kinds[1]
 

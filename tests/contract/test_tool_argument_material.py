@@ -13,6 +13,7 @@ from mainspring.tools.arguments import parse_arguments, partial_arguments
 from mainspring.tools.checks import compile_plain
 from mainspring.tools.coerce import coerce
 from mainspring.tools.validate import CompiledSchema, _FullSchema, schema_problem, validate
+from tests.needs import missing
 
 FIXTURE = Path(__file__).parent / "fixtures" / "tool_arguments.jsonl"
 
@@ -55,7 +56,7 @@ DISPLAY_ONLY = {"s013", "s018"}
 def cases(material: Path) -> list[dict[str, Any]]:
     path = material / "tool-args" / "cases.jsonl"
     if not path.is_file():
-        pytest.skip("the collection has no tool arguments")
+        missing("tool arguments in the collection")
     return lines_of(path)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -187,12 +187,12 @@ def check(events: list[StreamEvent], error: ModelError | None) -> None:
         if kind == "start":
             state = {}  # The host was lost before anything was said, and asked again.
         elif kind.endswith("_start"):
-            assert event.index not in state  # type: ignore[union-attr]
-            state[event.index] = "open"  # type: ignore[union-attr]
+            assert cast("Any", event).index not in state
+            state[cast("Any", event).index] = "open"
         elif kind.endswith(("_delta", "_end")):
-            assert state[event.index] == "open"  # type: ignore[union-attr]
+            assert state[cast("Any", event).index] == "open"
             if kind.endswith("_end"):
-                state[event.index] = "closed"  # type: ignore[union-attr]
+                state[cast("Any", event).index] = "closed"
     if error is not None:
         assert str(error)
         msgspec.json.encode((error.message, error.partial))

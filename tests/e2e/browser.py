@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.needs import missing
 
 FLAGS = (
     "--headless",
@@ -23,7 +23,7 @@ def browser() -> str:
     """The program; the test is skipped where there is none."""
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
-        pytest.skip("there is no Chromium on this machine")
+        missing("Chromium")
     return found
 
 

@@ -157,7 +157,11 @@ class Killer:
 @contextmanager
 def killer() -> Iterator[Killer]:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.e2e.soak"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.e2e.soak"],
+        cwd=Path(__file__).resolve().parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         yield Killer(process)
         assert process.stdin

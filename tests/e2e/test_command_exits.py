@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.command import Command, command, finish
 from tests.e2e.servers.chat import Reply, call, error
+from tests.needs import needs
 
 __all__ = ["command"]
 
@@ -237,7 +238,7 @@ def test_all_streams_closed(command: Command) -> None:
     assert len(command.server.requests) == 1
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@needs(os.path.exists("/dev/full"), "/dev/full")
 def test_a_full_disk_is_said(command: Command) -> None:
     command.server.script.append("too much")
 

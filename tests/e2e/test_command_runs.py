@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 
 from tests.e2e.command import KEY, Command, command
 from tests.e2e.servers.chat import Reply, call, error
+from tests.needs import on_linux
 
 __all__ = ["command"]
 
@@ -267,7 +268,7 @@ def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
         assert "nothing came" in process.stderr.read()
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@on_linux
 def test_a_slow_producer_of_a_pipeline_is_waited_for(command: Command) -> None:
     command.server.script += ["1", "2"]
 

@@ -19,6 +19,7 @@ from mainspring.models import ModelRequest
 from mainspring.models.embedded import EmbeddedModel, create_embedded
 from mainspring.models.embedded.server import LlamaServer
 from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
+from tests.needs import require_module
 from tests.processes import alive, ended
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(300)]
@@ -30,7 +31,7 @@ TOOLS = tuple(tool.spec for tool in builtin_tools())
 @pytest.fixture
 async def model() -> AsyncGenerator[EmbeddedModel]:
     """The model, its weights fetched if no test before did."""
-    pytest.importorskip("xllamacpp", reason="needs the extra `local`")
+    require_module("xllamacpp", "the extra `local`")
     embedded = create_embedded({"model": SMALLEST, "maxOutputTokens": 48})
     await embedded.prepare()
     yield embedded
@@ -83,7 +84,7 @@ async def test_an_agent_reads_a_real_file_with_it(model: EmbeddedModel, tmp_path
 
 
 async def test_a_conversation_that_is_too_long_is_told_as_such() -> None:
-    pytest.importorskip("xllamacpp", reason="needs the extra `local`")
+    require_module("xllamacpp", "the extra `local`")
     small = create_embedded({"model": SMALLEST, "contextWindow": 512})
     await small.prepare()
     try:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -80,7 +80,7 @@ async def child(folder: Path, boundary: str, mode: str) -> None:
     calls = [Call("act", {"key": key}, id=f"call-{key}") for key in "abc"]
     script = [Reply(calls=[Call("act", {"key": "x"}, id="call-x")]), "fine", Reply("I act", calls=calls), "done"]
     agent = agent_of(session, act, *script)
-    await agent.run("first", behavior=Behavior(tool_execution=mode))  # pyright: ignore[reportArgumentType]
+    await agent.run("first", behavior=Behavior(tool_execution=cast("Any", mode)))
     if where is not None:
         hook, order, key = where
 
@@ -89,7 +89,7 @@ async def child(folder: Path, boundary: str, mode: str) -> None:
                 die()
 
         agent.on(hook, kill, order=order)
-    await agent.run("second", behavior=Behavior(tool_execution=mode))  # pyright: ignore[reportArgumentType]
+    await agent.run("second", behavior=Behavior(tool_execution=cast("Any", mode)))
 
 
 def killed(folder: Path, boundary: str, mode: str) -> None:

@@ -79,7 +79,9 @@ async def step(folder: Path, what: str, mode: Any) -> None:
         pending = agent.pending
         waiting = {c.id: pending.reasons[c.id] for c in pending.calls} if pending else {}
         told = [r.text for m in agent.messages for r in getattr(m, "tool_results", ())]
-        sys.stdout.write(json.dumps({"status": status, "waiting": waiting, "results": told, "requests": len(model.requests)}) + "\n")
+        sys.stdout.write(
+            json.dumps({"status": status, "waiting": waiting, "results": told, "requests": len(model.requests)}) + "\n"
+        )
 
 
 def process(folder: Path, what: str, mode: str, *, killed: bool = False) -> dict[str, Any]:

@@ -15,8 +15,7 @@ import pytest
 
 from mainspring.env import LocalEnv, OutputLimits
 from mainspring.events import CancelToken
-
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="daemons are found through /proc")
+from tests.needs import on_linux
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.memory import SECTIONS, add_note, checked_note, prompt_part
+from mainspring.memory import SECTIONS, Section, add_note, checked_note, prompt_part
 from mainspring.memory.notes import MAX_NOTE, MAX_SHOWN
 
 
@@ -45,11 +45,11 @@ def test_a_note_is_kept_once() -> None:
     ),
     st.text("ab#-* \n", max_size=60),
 )
-def test_no_line_is_ever_lost(notes: list[tuple[str, str]], start: str) -> None:
+def test_no_line_is_ever_lost(notes: list[tuple[str, Section]], start: str) -> None:
     text = start
     for note, section in notes:
         before = [line for line in text.splitlines() if line.strip()]
-        text = add_note(text, checked_note(note), section)  # pyright: ignore[reportArgumentType]
+        text = add_note(text, checked_note(note), section)
         after = [line for line in text.splitlines() if line.strip()]
         assert [line for line in after if line in before][: len(before)] or not before
         assert all(after.count(line) >= before.count(line) for line in before)
@@ -100,3 +100,9 @@ def test_a_long_file_is_cut_at_a_line_and_says_so() -> None:
     assert f"of {len(text.strip())} bytes are shown" in part
     assert len(part) < MAX_SHOWN + 600
     assert "- note number 0\n" in part
+
+
+def test_line_ends_and_odd_separators_of_a_person_s_file_stay() -> None:
+    assert add_note("# Mine\r\n\r\n- a\r\n", "b") == "# Mine\r\n\r\n- a\r\n\r\n## Context\r\n\r\n- b\r\n"
+    assert add_note("page\x0cbreak\u2028here\n", "b").startswith("page\x0cbreak\u2028here\n")
+    assert add_note("mixed\r\nends\n", "b").startswith("mixed\r\nends\n")

@@ -162,3 +162,39 @@ def test_a_fifo_does_not_hang_the_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "MEMORY.md")
 
     assert Memory(tmp_path / "MEMORY.md").read() == ""
+
+
+@pytest.mark.parametrize("data", ["Grüße\n".encode("latin-1"), "notes\n".encode("utf-16")])
+def test_a_file_in_another_encoding_is_not_rewritten(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "MEMORY.md"
+    path.write_bytes(data)
+
+    with pytest.raises(MainspringError, match="not UTF-8"):
+        MemoryFile(path).change(lambda text: text + "more")
+
+    assert path.read_bytes() == data
+    assert isinstance(MemoryFile(path).read(), str)
+
+
+def test_a_link_stays_a_link_and_a_loop_is_told(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "MEMORY.md").symlink_to(tmp_path / "dotfiles" / "memory.md")
+    assert MemoryFile(tmp_path / "MEMORY.md").change(lambda text: text + "one\n")
+    assert (tmp_path / "MEMORY.md").is_symlink()
+    assert (tmp_path / "dotfiles" / "memory.md").read_text() == "one\n"
+
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(MainspringError, match="cannot be read"):
+        MemoryFile(tmp_path / "loop").read()
+
+
+def test_a_huge_file_is_cut_in_the_prompt_and_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "MEMORY.md"
+    path.write_bytes(b"- line\n" * 300_000)
+
+    part = Memory(user=path).read()
+    assert len(part) < 20_000
+    assert "needs tidying" in part
+    with pytest.raises(MainspringError, match="larger than"):
+        MemoryFile(path).change(lambda text: text + "more")
+    assert path.stat().st_size == 2_100_000

@@ -13,7 +13,7 @@ from mainspring.models.profile import Profile
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
 
 
-def profile(dialect: ResponsesDialect = ResponsesDialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+def profile(dialect: ResponsesDialect = ResponsesDialect(), **facts: Any) -> Profile:
     info = ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts)
     return Profile(info, "http://host/v1", responses=dialect)
 

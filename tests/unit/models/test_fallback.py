@@ -63,7 +63,7 @@ async def test_after_content_nothing_is_asked_again() -> None:
 
     async def watch() -> None:
         async for event in model.stream(HI):
-            seen.append(event.type)  # noqa: PERF401 - what was seen before the error counts
+            seen.append(event.type)
 
     with pytest.raises(NetworkError) as caught:
         await watch()

@@ -40,7 +40,7 @@ PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 
-def profile(dialect: GeminiDialect = GeminiDialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+def profile(dialect: GeminiDialect = GeminiDialect(), **facts: Any) -> Profile:
     return Profile(ModelInfo("m1", "gemini", **facts), "http://host/v1beta", gemini=dialect)
 
 

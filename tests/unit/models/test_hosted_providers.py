@@ -1,6 +1,5 @@
 """Providers that speak Chat Completions: github, openrouter, cerebras, and hosts that a factory makes."""
 
-import os
 import stat
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from mainspring.models import (
 from mainspring.models.auth.github import GitHubCli
 from mainspring.models.credentials import KEY_VARIABLES
 from mainspring.models.providers.compatible import openai_compatible
+from tests.needs import on_posix
 from tests.unit.models.server import plain, serve
 from tests.unit.models.wire import chunk, sse
 
@@ -218,7 +218,7 @@ def gh(folder: Path, script: str) -> Path:
 
 
 @pytest.mark.covers("PRV-17")
-@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script with a first line")
+@on_posix
 async def test_a_token_comes_from_settings_environment_or_command_line(
     nothing_on_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +239,7 @@ async def test_a_token_comes_from_settings_environment_or_command_line(
 
 
 @pytest.mark.covers("PRV-17", "PRV-31")
-@pytest.mark.skipif(os.name == "nt", reason="the stand-in is a script with a first line")
+@on_posix
 @pytest.mark.parametrize(
     ("script", "why"),
     [

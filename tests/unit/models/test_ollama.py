@@ -32,7 +32,7 @@ PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
 LOOK = ToolSpec("look", "Looks.", {"type": "object"})
 
 
-def profile(dialect: OllamaDialect = OllamaDialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+def profile(dialect: OllamaDialect = OllamaDialect(), **facts: Any) -> Profile:
     return Profile(ModelInfo("m1", "ollama", **facts), "http://host", ollama=dialect)
 
 

@@ -42,7 +42,9 @@ def http(model: ModelProvider) -> HttpModel:
 
 
 async def key_of(model: ModelProvider) -> str:
-    return await http(model)._key()
+    key = await http(model)._key()
+    assert isinstance(key, str)
+    return key
 
 
 # --- the registry ------------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ async def collect(stream: AsyncGenerator[StreamEvent, None]) -> tuple[list[str],
     seen: list[str] = []
     try:
         async for event in stream:
-            seen.append(event.type)  # noqa: PERF401 - what was seen before the error counts
+            seen.append(event.type)
     except ModelError as error:
         return seen, error
     return seen, None

@@ -15,7 +15,7 @@ from mainspring.models.profile import Dialect, Profile
 from mainspring.models.wire.openai_chat import ChatDecoder, encode_request
 
 
-def profile(dialect: Dialect = Dialect(), **facts: Any) -> Profile:  # noqa: B008 - frozen
+def profile(dialect: Dialect = Dialect(), **facts: Any) -> Profile:
     return Profile(
         ModelInfo(facts.pop("model", "m1"), facts.pop("provider", "host"), **facts), "http://host/v1", dialect
     )

@@ -69,7 +69,7 @@ class Life:
         await self.agent.bus.emit(hook)
         path = Path(self.session.place)
         now = self.now
-        size = path.stat().st_size if path.exists() else 0  # noqa: ASYNC240
+        size = path.stat().st_size if path.exists() else 0
         if not self.moments or size > self.moments[-1].size:
             moment = Moment(size, encoded(self.agent.context.messages), now.calls, set(now.started), dict(now.results))
             self.moments.append(moment)

@@ -106,3 +106,73 @@ async def test_a_broken_index_is_made_anew(content: bytes, tmp_path: Path) -> No
 def test_nothing_to_look_for_is_told(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match="nothing to look for"):
         search_sessions("  ", home=JsonlStore(tmp_path))
+
+
+HOSTILE = [
+    'koala" OR "x',
+    "koala AND NOT",
+    "NEAR(koala",
+    "text:koala*",
+    "^koala",
+    "(((",
+    '"""',
+    "ko'; DROP TABLE texts; --",
+    "koa\0la",
+    "\ud800koala",
+    "k" * 100_000,
+    " ".join(f"word{i}" for i in range(5000)),
+]
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+async def test_words_are_words_whatever_they_look_like(query: str, tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    (await said(store, str(tmp_path), "a koala sleeps", Reply("ok"))).close()
+    (await said(store, str(tmp_path), f"say: {query}", Reply("ok"))).close()
+
+    plain = [w for w in query.split() if not any(0xD800 <= ord(c) < 0xE000 for c in w)]
+    found = search_sessions(query, str(tmp_path), home=store)
+
+    assert len(found) == (1 if plain == query.split() else 0)
+    assert len(search_sessions("koala sleeps", str(tmp_path), home=store)) == 1  # the index is none the worse
+
+
+async def test_a_session_that_goes_while_one_looks_is_left_out(tmp_path: Path) -> None:
+    class Vanishing(JsonlStore):
+        def open(self, name: str, *, write: bool = True):
+            if not write and name == first.place:
+                Path(name).unlink(missing_ok=True)
+            return super().open(name, write=write)
+
+    store = Vanishing(tmp_path)
+    first = await said(store, str(tmp_path), "one koala", Reply("ok"))
+    first.close()
+    (await said(store, str(tmp_path), "two koala", Reply("ok"))).close()
+
+    assert [hit.text for hit in search_sessions("koala", str(tmp_path), home=store)] == ["two koala"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
+async def test_nothing_of_a_deleted_session_stays_in_the_index(kind: str, tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path) if kind == "jsonl" else SqliteStore(tmp_path / "s.db")
+    session = await said(store, str(tmp_path), "the pangolin", Reply("ok"))
+    session.close()
+    other = await said(store, str(tmp_path), "the ocelot", Reply("ok"))
+    other.close()
+    assert search_sessions("pangolin", str(tmp_path), home=store)
+    assert b"pangolin" in (tmp_path / "search.db").read_bytes()
+
+    store.delete(session.id)
+
+    assert search_sessions("pangolin", str(tmp_path), home=store) == []
+    assert len(search_sessions("ocelot", str(tmp_path), home=store)) == 1
+    assert b"pangolin" not in (tmp_path / "search.db").read_bytes()
+
+
+async def test_where_no_index_can_be_kept_sessions_are_read(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    (await said(store, str(tmp_path), "the ocelot", Reply("ok"))).close()
+    (tmp_path / "search.db").mkdir()
+
+    assert len(search_sessions("ocelot", str(tmp_path), home=store)) == 1
+    assert search_sessions("ocelot", str(tmp_path), home=store, limit=0) == []

@@ -5,7 +5,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -280,9 +280,9 @@ async def test_names_models_and_an_applications_own_entries(store: SessionStore)
     assert again.title == "A title"
     assert again.journal.history.model == "openai:gpt-5-mini"
     found = {type(e): e for e in again.entries()}
-    assert found[LabelEntry].target == entry  # pyright: ignore[reportAttributeAccessIssue]
-    assert found[ModelChangeEntry].thinking == "low"  # pyright: ignore[reportAttributeAccessIssue]
-    assert found[CustomEntry].data == {"a": [1]}  # pyright: ignore[reportAttributeAccessIssue]
+    assert cast("Any", found[LabelEntry]).target == entry
+    assert cast("Any", found[ModelChangeEntry]).thinking == "low"
+    assert cast("Any", found[CustomEntry]).data == {"a": [1]}
     assert texts(again.messages) == ["user: go", "assistant: hi"]
     assert next(iter(store.list())).title == "A title"
 

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -75,6 +75,11 @@ def conversation(turns: int, size: int = 4000) -> list[AgentMessage]:
     return messages
 
 
+def text_of(message: AgentMessage) -> str:
+    assert isinstance(message, Message)
+    return message.text
+
+
 def pairs_are_whole(messages: Sequence[AgentMessage]) -> bool:
     open_calls: set[str] = set()
     for message in messages:
@@ -92,7 +97,7 @@ def test_the_cut_keeps_recent_tokens_and_falls_before_a_prompt() -> None:
 
     cut = find_cut(messages, 10_000)
 
-    assert messages[cut].text.startswith("Request")  # pyright: ignore[reportAttributeAccessIssue]
+    assert text_of(messages[cut]).startswith("Request")
     assert 10_000 <= estimate_tokens(messages[cut:]) <= 15_500
 
 
@@ -152,7 +157,7 @@ async def test_a_summary_stands_for_the_old_part_and_says_what_was_done() -> Non
     assert report.summary == GOOD
     assert report.tokens_after < report.tokens_before / 2
     assert report.files.read[:2] == ("f0.py", "f1.py")
-    assert "Request 0" in head.text  # pyright: ignore[reportAttributeAccessIssue]
+    assert "Request 0" in text_of(head)
     assert len(asks.texts[0]) < 40 * 2500
 
 
@@ -177,7 +182,7 @@ async def test_the_next_summary_brings_the_one_before_up_to_date() -> None:
     assert second is not None
     assert sum(map(is_summary, second)) == 1
     assert "<previous-summary>\n## Goal\nMake tea" in asks.texts[0]
-    text, files, said = parse_summary(second[0])  # pyright: ignore[reportArgumentType]
+    text, files, said = parse_summary(cast("Message", second[0]))
     assert text == GOOD
     assert files.changed == ("tea.py",)
     assert said[0] == "Make tea"
@@ -199,8 +204,8 @@ async def test_what_does_not_fit_any_more_is_left_out_and_the_history_says_so() 
     shorter = await SummaryCompactor().compact(messages, reason="overflow", side_call=Summariser(ModelError("down")))
 
     assert shorter is not None
-    assert "older messages; they were left out" in shorter[0].text  # pyright: ignore[reportAttributeAccessIssue]
-    assert "Request 0" in shorter[0].text  # pyright: ignore[reportAttributeAccessIssue]
+    assert "older messages; they were left out" in text_of(shorter[0])
+    assert "Request 0" in text_of(shorter[0])
     assert pairs_are_whole(shorter)
 
 

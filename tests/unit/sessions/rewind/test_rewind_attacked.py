@@ -1,7 +1,7 @@
 """Rewinds in places where something has gone wrong: links, folders, unreadable and huge files, full disks, crashes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import pytest
@@ -44,8 +44,10 @@ class Project:
 
 
 @pytest.fixture
-async def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+async def project(tmp_path: Path) -> AsyncGenerator[Project]:
+    made = Project(tmp_path)
+    yield made
+    made.session.close()
 
 
 def write(name: str, text: str) -> Call:

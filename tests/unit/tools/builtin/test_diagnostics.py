@@ -17,6 +17,7 @@ from mainspring.tools.builtin import apply_patch, edit, write_file
 from mainspring.tools.builtin.diagnostics import LanguageServer, with_diagnostics
 from mainspring.tools.builtin.diagnostics.framing import Decoder, FramingError, encode
 from mainspring.tools.builtin.diagnostics.wire import diagnostics_of, uri_of
+from tests.needs import missing
 from tests.processes import ended
 
 FAKE = str(Path(__file__).with_name("language_server.py"))
@@ -130,7 +131,7 @@ REAL = [
 async def test_real_servers(ctx: ToolContext, command: tuple[str, ...], told: str) -> None:
     beside = Path(sys.executable).with_name(command[0])
     if not (await asyncio.to_thread(beside.exists) or shutil.which(command[0])):
-        pytest.skip(f"{command[0]} is not installed")
+        missing(command[0])
     write, change = tools(LanguageServer(command, {".py": "python"}), limit=15)
     assert "new problem" not in (await write(ctx, path="a.py", content="import os\n\nprint(os.sep)\n")).text
     broken = await change(ctx, path="a.py", old_string="os.sep", new_string="nowhere, os")

@@ -12,9 +12,10 @@ import pytest
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import jobs, shell
+from tests.needs import needs, on_posix
 from tests.processes import alive, ended
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups")
+pytestmark = on_posix
 
 
 async def started(ctx: ToolContext, command: str) -> str:
@@ -179,9 +180,7 @@ async def test_a_storm_of_processes_is_ended(limited: ToolContext, pids: Path) -
     assert (await shell(limited, command="echo fine; sleep 0.3")).text.startswith("fine\n")
 
 
-@pytest.mark.skipif(
-    shutil.which("setpriv") is None or os.getuid() != 0, reason="needs setpriv and root to lower itself"
-)
+@needs(shutil.which("setpriv") is not None and os.getuid() == 0, "setpriv, and root to lower itself")
 async def test_a_real_fork_bomb_ends(limited: ToolContext) -> None:
     """As an unprivileged user whom the kernel limits too, should our own watch fail."""
     bomb = "setpriv --reuid=64999 --clear-groups --inh-caps=-all bash -c 'ulimit -u 300; :(){ :|:& };:; wait' 2>/dev/null; wait"

@@ -20,6 +20,7 @@ from mainspring.env.pictures import LONGEST_EDGE
 from mainspring.messages import ImageBlock
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import read_file
+from tests.needs import on_linux, on_posix
 
 
 def picture(kind: str, width: int, height: int, mode: str = "RGB", noise: bool = False, **options: Any) -> bytes:
@@ -203,7 +204,7 @@ async def test_a_pdf_with_a_password_is_told() -> None:
 
 
 async def test_two_gigabytes_are_read_in_little_memory(ctx: ToolContext, project: Path) -> None:
-    with open(project / "big.txt", "wb") as file:  # noqa: ASYNC230 - prepares the test
+    with open(project / "big.txt", "wb") as file:
         file.write(b"line of text\n" * 20_000)
         file.truncate(2 << 30)
     tracemalloc.start()
@@ -217,14 +218,14 @@ async def test_two_gigabytes_are_read_in_little_memory(ctx: ToolContext, project
 
 
 async def test_lines_behind_the_counted_part_can_be_reached(ctx: ToolContext, project: Path) -> None:
-    with open(project / "big.txt", "wb") as file:  # noqa: ASYNC230 - prepares the test
+    with open(project / "big.txt", "wb") as file:
         file.write(b"a\n" * 50_000)
         file.seek(300 << 20)
         file.write(b"\nlast\n")
     assert (await read_file(ctx, path="big.txt", offset=50_002)).text.startswith("50002\tlast\n")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="devices and pipes")
+@on_posix
 async def test_what_never_ends_or_blocks_is_refused(ctx: ToolContext, project: Path) -> None:
     os.mkfifo(project / "pipe")
     listener = socket.socket(socket.AF_UNIX)
@@ -241,7 +242,7 @@ async def test_what_never_ends_or_blocks_is_refused(ctx: ToolContext, project: P
         listener.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="procfs")
+@on_linux
 async def test_files_of_the_kernel_are_read_or_refused_but_never_waited_for(ctx: ToolContext) -> None:
     assert "MemTotal" in (await read_file(ctx, path="/proc/meminfo")).text
     for name in ("/proc/self/mem", "/proc/kmsg", f"/proc/{os.getpid()}/task/{os.getpid()}/pagemap"):

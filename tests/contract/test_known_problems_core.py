@@ -1,0 +1,428 @@
+"""Known troubles of other programs with dispatch, sub-agents, structured output, event loops and cancellation, where no other
+test shows them."""
+
+import asyncio
+import gc
+import http.server
+import json
+import os
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, AgentAbortedError, AgentProviderError, Behavior, ConfigError, ToolContext, tool
+from mainspring.errors import RateLimitedError
+from mainspring.events import HOOKS
+from mainspring.messages import Message, Usage, encode_message
+from mainspring.models import ModelRequest, RetryConfig, create_model
+from mainspring.sessions import Session, SessionOptions
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.tools import Tool, ToolRegistry
+from tests.unit.loop.stage import paired
+
+QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
+NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
+
+
+@tool
+async def look(key: str = "", ctx: ToolContext | None = None) -> str:
+    """Look something up."""
+    await asyncio.sleep(0)
+    return f"{ctx.agent if ctx else ''}:{key}"
+
+
+# --- dispatch ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["constructor", "__class__", "__init__", "get", "items", "keys", "None", "__proto__"])
+async def test_names_that_mean_something_to_the_language_are_names_like_any(name: str) -> None:
+    agent = Agent(ScriptedModel(Call(name), "ok"), execution=MemoryEnv(), tools=[look])
+    await agent.run("go")
+    assert results(agent)[0].startswith(f"Unknown tool: {name}")
+    own = Tool(name=name, description="Own.", input_schema={"type": "object"}, execute=look.execute)
+    agent = Agent(ScriptedModel(Call(name), "ok"), execution=MemoryEnv(), tools=[own])
+    await agent.run("go")
+    assert results(agent) == ["agent:"]
+    with pytest.raises(ConfigError, match=rf"two tools are named '{name}' \(from user and extension\)"):
+        ToolRegistry([own, Tool(name=name, description="", input_schema={}, execute=own.execute, source="extension")])
+
+
+async def test_honest_repetition_is_let_be_and_a_real_circle_ends_at_the_limit() -> None:
+    """Nothing judges calls by their likeness: the same call again and again is made each time, up to the limits of the run."""
+    model = ScriptedModel(Call("look", {"key": "same"}), loop=True)
+    result = await Agent(model, execution=MemoryEnv(), tools=[look], behavior=Behavior(max_turns=30)).run("go")
+    assert (result.status, result.stats.tool_counts) == ("max_turns", {"look": 30})
+
+
+async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> None:
+    seen: dict[str, tuple[str, int]] = {}
+
+    @tool
+    async def note(key: str, ctx: ToolContext) -> str:
+        """Note."""
+        await asyncio.sleep(0)
+        seen[key] = (ctx.call_id, id(ctx))
+        return key
+
+    assert list(note.input_schema["properties"]) == ["key"]
+    many = [Call("note", {"key": f"k{n}", "ctx": "mine"}, id=f"c{n}") for n in range(500)]
+    agent = Agent(ScriptedModel(many, "ok"), execution=MemoryEnv(), tools=[note])
+    await agent.run("go")
+    assert results(agent) == [f"k{n}" for n in range(500)]
+    assert seen.keys() == {f"k{n}" for n in range(500)}
+    assert all(call_id == f"c{key[1:]}" for key, (call_id, _) in seen.items())
+
+
+# --- many at once ------------------------------------------------------------------------------------------------------
+
+
+class Shared:
+    """A plug that several agents have."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def install(self, agent: Any) -> None:
+        agent.on("tool:after", lambda ctx: self.calls.update([agent.name]))
+
+    def for_child(self) -> None:
+        return None
+
+
+async def test_fifty_agents_with_one_model_its_tools_and_a_plug_keep_to_themselves() -> None:
+    def answer(request: ModelRequest) -> Any:
+        who, turn = request.messages[0].text, sum(m.role == "assistant" for m in request.messages)
+        usage = Usage(input_tokens=1, output_tokens=1)
+        if turn == 3:
+            return Reply(f"bye {who}", usage=usage)
+        return Reply(
+            calls=[Call("look", {"key": f"{who}-{turn}-{n}"}, id=f"c{turn}{n}") for n in range(3)], usage=usage
+        )
+
+    model, plug = ScriptedModel(answer, loop=True), Shared()
+    limits = Behavior(tool_budgets={"look": 9}, dedup_tools={"look": lambda arguments: str(arguments)})
+    agents = [
+        Agent(model, name=f"a{n}", execution=MemoryEnv(), tools=[look], plugs=[plug], behavior=limits)
+        for n in range(50)
+    ]
+    done = await asyncio.gather(*[agent.run(f"w{n}") for n, agent in enumerate(agents)])
+    for n, (agent, result) in enumerate(zip(agents, done, strict=True)):
+        assert results(agent) == [f"a{n}:w{n}-{turn}-{i}" for turn in range(3) for i in range(3)]
+        assert (result.text, result.usage.total_tokens, result.stats.tool_counts) == (f"bye w{n}", 8, {"look": 9})
+    assert plug.calls == {f"a{n}": 9 for n in range(50)}
+
+
+async def test_a_run_leaves_nothing_of_its_options_behind() -> None:
+    agent = Agent(ScriptedModel("a", "c"), execution=MemoryEnv(), system="S", tools=[look])
+    before = handlers(agent)
+    await agent.run(
+        "go",
+        system="T",
+        model=ScriptedModel("b", "{}"),
+        tools=[],
+        thinking="high",
+        hooks={"tool:gate": lambda ctx: None},
+        behavior=Behavior(
+            schema={"type": "object"},
+            tool_budgets={"look": 1},
+            compact_strategy="tail",
+            thinking_decay=lambda turn, base: 0.0,
+            max_turns=2,
+        ),
+    )
+    result = await agent.run("again")
+    assert isinstance(agent.model, ScriptedModel)
+    request = agent.model.requests[-1].request
+    assert (request.system, request.thinking, [t.name for t in request.tools]) == ("S", None, ["look"])
+    assert (result.output, handlers(agent)) == ("a", before)
+
+
+async def test_a_thousand_runs_leave_no_tasks_handlers_files_or_agents() -> None:
+    async def once() -> weakref.ref[Agent]:
+        agent = Agent(
+            ScriptedModel(Call("look"), RateLimitedError("slow"), "ok"),
+            execution=MemoryEnv(),
+            tools=[look],
+            behavior=Behavior(retry=NO_WAIT, tool_budgets={"look": 3}),
+        )
+        before = handlers(agent)
+        async with agent.stream("go") as run:
+            async for _ in run:
+                break
+        await agent.run("again", raise_errors=False)
+        assert handlers(agent) == before
+        return weakref.ref(agent)
+
+    await once()
+    gc.collect()
+    files, objects = open_files(), len(gc.get_objects())
+    gone = [await once() for _ in range(500)]
+    gc.collect()
+    assert all(ref() is None for ref in gone)
+    assert len(asyncio.all_tasks()) == 1
+    assert open_files() <= files
+    assert len(gc.get_objects()) - objects < 2000
+
+
+# --- event loops --------------------------------------------------------------------------------------------------------
+
+
+class _Chat(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        chunk = {"choices": [{"delta": {"content": "hello"}, "finish_reason": "stop"}]}
+        body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def chat() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Chat)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_client_outlives_the_event_loop_it_was_first_used_in(chat: str) -> None:
+    agent = Agent(create_model("compatible:m", base_url=chat, api_key="k"), execution=MemoryEnv())
+    assert [agent.run_sync("go").text for _ in range(3)] == ["hello"] * 3
+
+    async def unclosed() -> str:
+        return (await agent.run("go")).text
+
+    async def closed() -> str:
+        text = await unclosed()
+        await agent.model.aclose()
+        return text
+
+    assert [asyncio.run(work()) for work in (closed, closed)] == ["hello", "hello"]
+
+
+async def test_a_tool_that_blocks_does_not_stop_the_loop_or_the_abort() -> None:
+    @tool
+    def heavy() -> str:
+        """Block."""
+        time.sleep(0.3)
+        return "done"
+
+    agent = Agent(
+        ScriptedModel(Call("heavy"), "ok"), execution=MemoryEnv(), tools=[heavy], behavior=Behavior(abort_grace=0.01)
+    )
+    run = asyncio.ensure_future(agent.run("go"))
+    worst, last = 0.0, time.perf_counter()
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+        now = time.perf_counter()
+        worst, last = max(worst, now - last), now
+    agent.abort()
+    asked = time.perf_counter()
+    with pytest.raises(AgentAbortedError):
+        await run
+    assert time.perf_counter() - asked < 0.15, "nobody waited for the thread"
+    assert worst < 0.15
+
+
+async def test_one_failure_comes_out_as_itself_and_not_as_a_group() -> None:
+    broken = ScriptedModel(RateLimitedError("slow down"))
+    agent = Agent(broken, execution=MemoryEnv(), behavior=Behavior(retry=None))
+    with pytest.raises(AgentProviderError, match="slow down"):
+        async with agent.stream("go") as run:
+            await run.result()
+    agent = Agent(ScriptedModel("x"), execution=MemoryEnv())
+    with pytest.raises(KeyError):
+        async with agent.stream("go"):
+            raise KeyError("the block's own")
+
+    def interrupt(ctx: Any) -> None:
+        raise SystemExit(3)
+
+    agent = Agent(
+        ScriptedModel([Call("look"), Call("look")], "x"),
+        execution=MemoryEnv(),
+        tools=[look],
+        hooks={"tool:start": interrupt},
+    )
+    with pytest.raises(SystemExit):
+        await agent.run("go")
+    assert not agent.running
+    paired(agent.messages)
+
+
+# --- cancellation at every step -----------------------------------------------------------------------------------------
+
+
+def staged(folder: Path, name: str) -> tuple[Agent, Session]:
+    """An agent that does a bit of everything: tools together, one that ignores a cancellation, a retry, a sub-agent, an output."""
+
+    @tool
+    async def stubborn() -> str:
+        """Go on in spite of a cancellation."""
+        for _ in range(2):
+            try:
+                await asyncio.sleep(0.0005)
+            except asyncio.CancelledError:
+                continue
+        return "stubborn"
+
+    async def dawdle(ctx: Any) -> None:
+        await asyncio.sleep(0)
+
+    session = Session.create(folder, home=folder, id=name, options=QUICK)
+    script = [
+        [Call("look", {"key": "a"}), Call("stubborn"), Call("spawn", {"task": "help"})],
+        RateLimitedError("slow down"),
+        Reply("the child's answer", pieces=3),
+        [Call("look"), Call("ghost")],
+        Call("__output__", {"x": 1}),
+        *["end"] * 5,
+    ]
+    agent = Agent(
+        ScriptedModel(*script),
+        execution=MemoryEnv(),
+        tools=[look, stubborn],
+        session=session,
+        subagents=True,
+        hooks={name: dawdle for name in HOOKS if not name.startswith(("mcp:", "skills:", "oauth:"))},
+        behavior=Behavior(
+            retry=NO_WAIT,
+            abort_grace=0.002,
+            max_seconds=60,
+            schema={"type": "object", "properties": {"x": {"type": "integer"}}},
+        ),
+    )
+    return agent, session
+
+
+@pytest.mark.covers("AGT-25", "BYD-16")
+@pytest.mark.parametrize("how", ["cancel", "cancel twice", "abort", "abort and cancel", "cancel and abort", "timeout"])
+async def test_a_run_can_be_stopped_at_every_step(how: str, tmp_path: Path) -> None:
+    loop, ended = asyncio.get_running_loop(), False
+    for step in range(1, 1000):
+        agent, session = staged(tmp_path, f"s{step}")
+        before = handlers(agent)
+        limit = asyncio.timeout(None)
+
+        async def go(agent: Agent = agent, limit: asyncio.Timeout = limit) -> Any:
+            async with limit:
+                return await agent.run("go")
+
+        task = asyncio.ensure_future(go())
+        for _ in range(step):
+            await asyncio.sleep(0)
+        ended = task.done()
+        if not ended:
+            for each in how.replace("twice", "cancel").replace("and ", "").split():
+                if each == "timeout":
+                    limit.reschedule(loop.time())
+                elif each == "abort":
+                    agent.abort()
+                else:
+                    task.cancel()
+        expected: type[BaseException] = AgentAbortedError if how == "abort" else asyncio.CancelledError
+        if how == "timeout":
+            expected = TimeoutError
+        if ended:
+            assert (await task).status == "completed"
+        else:
+            try:
+                with pytest.raises(expected):
+                    await task
+            except BaseException as error:
+                raise AssertionError(f"step {step}: {error!r}") from error
+        check_whole(agent, session, before, step)
+        assert isinstance(agent.model, ScriptedModel)
+        last = await agent.run("again", model=ScriptedModel("fine"), behavior=Behavior(schema=None))
+        assert last.text == "fine", step
+        session.close()
+        if ended:
+            break
+    assert ended
+
+
+def check_whole(agent: Agent, session: Session, before: dict[str, int], step: int) -> None:
+    assert not agent.running, step
+    assert not agent.children, step
+    assert handlers(agent) == before, step
+    paired(agent.messages)
+    session.save()
+    if agent.messages:
+        with Session.open(session.place, home=Path(session.place).parent, write=False, options=QUICK) as read:
+            assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in agent.messages], step
+            assert not read.problems, step
+
+
+# --- structured output ---------------------------------------------------------------------------------------------------
+
+HOSTILE: list[dict[str, Any]] = [
+    {"type": "object", "properties": {"__output__": {"type": "string"}}, "required": ["__output__"]},
+    {"type": "object", "properties": {"output": {"$ref": "#"}}},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"type": "integer"}}},
+    {"type": "string", "pattern": "(a+)+$"},
+    {"type": "array", "items": {"type": "array", "items": {"type": "array"}}, "uniqueItems": True},
+    {"not": {}},
+    {"type": "object", "additionalProperties": False},
+    {"allOf": [{"type": "object"}, {"type": "array"}]},
+    {"enum": []},
+    {"type": "object", "patternProperties": {"^(([a-z])+.)+[A-Z]([a-z])+$": {"type": "string"}}},
+    {"$ref": "https://nowhere.invalid/schema.json"},
+    {"$ref": "#/$defs/missing"},
+    {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2000)}},
+]
+
+
+@pytest.mark.covers("AGT-33", "BYD-15")
+@pytest.mark.parametrize("schema", HOSTILE, ids=lambda s: str(s)[:40])
+async def test_no_schema_makes_a_run_hang_or_break(schema: dict[str, Any]) -> None:
+    answers = (
+        {"x": 1},
+        {"output": "a" * 40 + "!"},
+        {"output": {"output": {}}},
+        {"output": [[[]], [[]]]},
+        {"a" * 60: 1},
+    )
+    model = ScriptedModel(*[Call("__output__", answer) for answer in answers], *['{"x": 1}', "words"] * 3)
+    async with asyncio.timeout(10):
+        try:
+            agent = Agent(model, execution=MemoryEnv(), tools=[look])
+            result = await agent.run("go", behavior=Behavior(schema=schema, output_retries=6))
+        except ConfigError as error:
+            assert "behavior.schema" in str(error)
+            return
+    assert result.output_error or result.stats.output is not None or "null" in str(schema)
+    paired(agent.messages)
+
+
+# --- short ways -----------------------------------------------------------------------------------------------------------
+
+
+def results(agent: Agent) -> list[str]:
+    return [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
+
+
+def handlers(agent: Agent) -> dict[str, int]:
+    """How many handlers there are of each hook."""
+    return {kind.event: len(found) for kind, found in agent.bus._handlers.items()}
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

@@ -1,0 +1,28 @@
+"""What a test needs of the machine. The one place where tests are skipped, so that what is left out anywhere can be seen."""
+
+import importlib.util
+import os
+import sys
+from typing import NoReturn
+
+import pytest
+
+
+def needs(met: bool, what: str) -> pytest.MarkDecorator:
+    """A mark for tests that need something of the machine."""
+    return pytest.mark.skipif(not met, reason=f"needs {what}")
+
+
+def missing(what: str) -> NoReturn:
+    """Skip the running test: the machine has not what it needs."""
+    pytest.skip(f"needs {what}")
+
+
+def require_module(name: str, what: str) -> None:
+    """Skip the running test unless a module can be imported."""
+    if importlib.util.find_spec(name) is None:
+        missing(what)
+
+
+on_posix = needs(os.name == "posix", "a POSIX system")
+on_linux = needs(sys.platform == "linux", "Linux and its /proc")

@@ -1,0 +1,77 @@
+"""What runs by itself ends with the program, also where that is killed."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mainspring.env import LocalEnv
+from mainspring.env.watcher import Watcher
+from mainspring.tools import ToolContext
+from mainspring.tools.builtin import shell
+from tests.needs import on_linux
+from tests.processes import alive, ended
+
+pytestmark = on_linux
+
+PROGRAM = """
+import asyncio, sys
+from mainspring.env import LocalEnv
+from mainspring.tools import ToolContext
+from mainspring.tools.builtin import shell
+async def main():
+    await shell(ToolContext(env=LocalEnv(".")), command=sys.argv[1], background=len(sys.argv) > 2)
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.covers("BYD-21")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("echo $$ > pid; trap '' TERM HUP; setsid sleep 60 & echo $! >> pid; wait", "background"),
+        ("sleep 60 & echo $! > pid",),
+    ],
+    ids=["background", "left behind"],
+)
+def test_nothing_runs_on_where_the_program_is_killed(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        pids = [int(pid) for pid in (tmp_path / "pid").read_text(encoding="utf-8").split()]
+        assert pids
+        assert all(alive(pid) for pid in pids)
+        program.kill()
+    assert all(ended(pid, 5) for pid in pids)
+
+
+async def test_it_is_there_only_where_something_runs_by_itself_and_ends_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watchers: list[int] = []
+    begin = Watcher.start
+
+    def start(self: Watcher) -> None:
+        begin(self)
+        assert self._process is not None  # pyright: ignore[reportPrivateUsage] - nobody else has to know its id
+        watchers.append(self._process.pid)  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(Watcher, "start", start)
+    env = LocalEnv(tmp_path)
+    ctx = ToolContext(env=env)
+    await shell(ctx, command="true")
+    assert watchers == []
+    for _ in range(2):
+        await shell(ctx, command="sleep 60", background=True)
+    assert len(set(watchers)) == 1
+    assert alive(watchers[0])
+    began = time.monotonic()
+    await env.aclose()
+    assert not await asyncio.to_thread(alive, watchers[0])
+    assert time.monotonic() - began < 5
