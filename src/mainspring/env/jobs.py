@@ -90,9 +90,14 @@ class Job:
 
 
 class Jobs:
-    """The background commands of one environment; they end with it."""
+    """The background commands of one environment; they end with it.
 
-    def __init__(self) -> None:
+    Args:
+        prepare: Awaited before a command starts.
+    """
+
+    def __init__(self, prepare: Callable[[], Awaitable[object]] | None = None) -> None:
+        self._prepare = prepare
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
@@ -131,6 +136,8 @@ class Jobs:
         result: ProcessResult | None = None
         error: OSError | None = None
         try:
+            if self._prepare is not None:
+                await self._prepare()
             result = await run(job.signal, job.feed)
         except OSError as e:
             error = e

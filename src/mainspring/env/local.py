@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from mainspring.env.protocol import (
 )
 from mainspring.env.variables import program_variables
 from mainspring.env.walking import Walker
+from mainspring.env.watcher import Watcher
 from mainspring.env.web import Web
 from mainspring.events import CancelToken
 
@@ -86,13 +88,15 @@ class LocalEnv:
         self.guard: Guard | None = None
         self._hidden = tuple(hidden_variables)
         self._locks = PathLocks()
-        self.jobs = Jobs()
+        self._mark = secrets.token_hex(8)
+        self._watcher = Watcher(self._mark)
+        self.jobs = Jobs(lambda watcher=self._watcher: asyncio.to_thread(watcher.start))
         self.scratch: dict[str, Any] = {}
         self._max_processes = max_processes
         self._reachable = tuple(reachable)
         self._running: set[Running | LocalConnection] = set()
         self._spools = _Spools()
-        weakref.finalize(self, _abandon, self._running, self._spools)
+        weakref.finalize(self, _abandon, self._running, self._spools, self._watcher)
 
     @property
     def cwd(self) -> str:
@@ -185,13 +189,19 @@ class LocalEnv:
             stdin=stdin,
             limits=limits,
             new_spool=self._spools.new_path,
+            mark=self._mark,
         )
         self._running.add(running)
         try:
-            return await finish(running, timeout=timeout, signal=signal, on_output=on_output, most=self._max_processes)
+            result = await finish(
+                running, timeout=timeout, signal=signal, on_output=on_output, most=self._max_processes
+            )
         finally:
             if not running.survivors:
                 self._running.discard(running)
+        if result.survivors:
+            await asyncio.to_thread(self._watcher.start)
+        return result
 
     async def _script(self, script: str, stdin: bytes | None) -> tuple[list[str], bytes | None]:
         if "\0" in script:
@@ -242,6 +252,7 @@ class LocalEnv:
         left = list(self._running)
         self._running.clear()  # the set itself stays: the finaliser has it
         await asyncio.gather(*[_end(running) for running in left])
+        await asyncio.to_thread(self._watcher.close)
         await asyncio.to_thread(self._spools.remove)
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
@@ -310,10 +321,11 @@ def _check_arguments(command: Sequence[str]) -> None:
         raise OSError(22, "an argument has half a surrogate pair in it") from None
 
 
-def _abandon(running: set[Running | LocalConnection], spools: _Spools) -> None:
+def _abandon(running: set[Running | LocalConnection], spools: _Spools, watcher: Watcher) -> None:
     """What an environment that nobody closed leaves to do: nothing that it started outlives it."""
     for left in running:
         left.kill()
+    watcher.close()
     spools.remove()
 
 

@@ -43,7 +43,7 @@ class Pdf:
             self.pages = len(reader.pages)
         except PdfError:
             raise
-        except Exception as e:  # noqa: BLE001 - damaged data makes it raise anything
+        except Exception as e:  # damaged data makes it raise anything
             raise PdfError(f"it is damaged or of an unknown kind: {type(e).__name__}: {e}") from None
         self._reader: Any = reader
 
@@ -55,5 +55,5 @@ class Pdf:
         """
         try:
             return self._reader.pages[number - 1].extract_text().strip()
-        except Exception as e:  # noqa: BLE001 - damaged data makes it raise anything
+        except Exception as e:  # damaged data makes it raise anything
             raise PdfError(f"{type(e).__name__}: {e}") from None

@@ -57,7 +57,7 @@ def fitted(data: bytes, most_bytes: int, longest_edge: int = LONGEST_EDGE) -> Pi
                 flat = image.convert("RGBA" if has_alpha else "RGB")
     except PictureError:
         raise
-    except Exception as e:  # noqa: BLE001 - decoders raise whatever damaged data makes them raise
+    except Exception as e:  # decoders raise whatever damaged data makes them raise
         raise PictureError(f"it cannot be decoded: {type(e).__name__}: {e}") from None
     tries: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": True})]
     if not has_alpha:
@@ -85,6 +85,6 @@ def fault_of(data: bytes) -> str:
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data)) as image:
                 image.load()
-    except Exception as e:  # noqa: BLE001 - decoders raise whatever damaged data makes them raise
+    except Exception as e:  # decoders raise whatever damaged data makes them raise
         return f"it cannot be decoded ({type(e).__name__})"
     return ""

@@ -223,10 +223,11 @@ async def start(
     stdin: bytes | None,
     limits: OutputLimits,
     new_spool: Callable[[], str],
+    mark: str = "",
 ) -> Running:
-    """Start a program in a session of its own, without a terminal."""
+    """Start a program in a session of its own, without a terminal; ``mark`` is how the mark of its run begins."""
     loop = asyncio.get_running_loop()
-    mark = secrets.token_hex(8)
+    mark += secrets.token_hex(8)
     transport, pipes = await loop.subprocess_exec(
         lambda: _Pipes(loop),
         *arguments,

@@ -73,7 +73,7 @@ class ResultStream:
         except StopAsyncIteration:
             self._over = True
             raise
-        except Exception as error:  # noqa: BLE001 - the last event tells of it
+        except Exception as error:  # the last event tells of it
             self._over = True
             failure = classify_exception(error)
             await _call(self._callbacks.on_error, failure_of(failure))
@@ -153,7 +153,7 @@ class LLMClient:
         try:
             events, name, model = await self._open(prompt, signal, options)
             return Success(await collect(events, name, model))
-        except Exception as error:  # noqa: BLE001 - becomes the result
+        except Exception as error:  # becomes the result
             return await self._failed(error)
 
     async def structured(
@@ -194,7 +194,7 @@ class LLMClient:
             if first is None:
                 raise InvalidResponseError(f"{name} gave no answer", reason="empty", provider=name)
             return Success(ResultStream(events, first, self._callbacks))
-        except Exception as error:  # noqa: BLE001 - becomes the result
+        except Exception as error:  # becomes the result
             return await self._failed(error)
 
     async def aclose(self) -> None:
@@ -269,5 +269,5 @@ async def _call(function: Callable[..., Any] | None, *arguments: object) -> None
         told = function(*arguments)
         if isinstance(told, Awaitable):
             await told
-    except Exception:  # noqa: BLE001 - logged
+    except Exception:  # logged
         _log.exception("a model callback failed")

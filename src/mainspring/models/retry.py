@@ -165,7 +165,7 @@ async def with_retry(
     while True:
         try:
             return await call()
-        except Exception as error:  # noqa: BLE001 - raised again, classified
+        except Exception as error:  # raised again, classified
             failure = _failure(error)
             if not await _wait(failure, attempt, chosen):
                 raise failure from failure.__cause__
@@ -203,7 +203,7 @@ async def retry_stream(
                 async for event in stream:
                     yield event
             return
-        except Exception as error:  # noqa: BLE001 - raised again, classified
+        except Exception as error:  # raised again, classified
             failure = _failure(error)
             if begun or not await _wait(failure, attempt, chosen):
                 raise failure from failure.__cause__

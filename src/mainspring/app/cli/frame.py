@@ -32,7 +32,7 @@ def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
     except KeyboardInterrupt:
         console.fail("interrupted")
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - whatever it is, people read a line and scripts a code
+    except Exception as error:  # whatever it is, people read a line and scripts a code
         console.fail(f"error: {in_words(error)}")
         console.detail(in_full(error))
         return code_of_error(error)

@@ -52,7 +52,7 @@ class _Run:
             raise
         except (AgentAbortedError, KeyboardInterrupt):
             outcome = Outcome(status="aborted")
-        except Exception as error:  # noqa: BLE001 - it is the outcome, in every form of output
+        except Exception as error:  # it is the outcome, in every form of output
             outcome = Outcome(status="error", error=error)
         self._told = True
         code = self._show.finish(outcome, self._interrupts.number)

@@ -85,7 +85,7 @@ class LangChainModel:
                         yield event
                     out.clear()
             decoder.finish(out)
-        except Exception as error:  # noqa: BLE001 - classified, and raised behind the events before it
+        except Exception as error:  # classified, and raised behind the events before it
             failure = self._failed(error, decoder, request)
         for event in out:
             yield event
