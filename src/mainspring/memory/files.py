@@ -34,11 +34,14 @@ class MemoryFile:
         Raises:
             MainspringError: If it is there and cannot be read.
         """
+        return self._bytes().decode("utf-8-sig", "replace")
+
+    def _bytes(self) -> bytes:
         try:
             with open(os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
-                return stream.read(_MOST).decode("utf-8-sig", "replace")
+                return stream.read(_MOST)
         except (FileNotFoundError, NotADirectoryError):
-            return ""
+            return b""
         except OSError as error:
             raise MainspringError(f"memory: {self.path} cannot be read: {error.strerror or error}") from error
 
@@ -55,7 +58,7 @@ class MemoryFile:
         try:
             target.parent.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
             with locked_folder(target.parent):
-                old = self.read()
+                old = self._bytes().decode("utf-8-sig")
                 new = edit(old)
                 if new == old:
                     return False
@@ -64,6 +67,10 @@ class MemoryFile:
                 replace_text(target, new, private=self.private)
         except FolderLockedError as error:
             raise MainspringError(f"memory: {error}") from None
+        except UnicodeDecodeError:
+            raise MainspringError(
+                f"memory: {self.path} is not UTF-8, so nothing was added to it; save it as UTF-8 first"
+            ) from None
         except OSError as error:
             raise MainspringError(f"memory: {self.path} cannot be written: {error.strerror or error}") from error
         return True

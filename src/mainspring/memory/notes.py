@@ -61,7 +61,8 @@ def add_note(text: str, note: str, section: Section = "Context") -> str:
     Returns:
         The new text; the same one if the note is there already.
     """
-    lines = text.splitlines()
+    end_of_line = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    lines = text.removesuffix(end_of_line).split(end_of_line) if text else []
     if any((m := _BULLET.match(line)) and m[1].casefold() == note.casefold() for line in lines):
         return text
     bullet = f"- {note}"
@@ -76,7 +77,7 @@ def add_note(text: str, note: str, section: Section = "Context") -> str:
         gap = [""] if len(filled) == start + 1 else []
         behind = lines[end:]
         lines = [*filled, *gap, bullet, *([""] if behind else []), *behind]
-    return "\n".join(lines) + "\n"
+    return end_of_line.join(lines) + end_of_line
 
 
 def prompt_part(sources: Sequence[tuple[str, str]]) -> str:

@@ -186,7 +186,7 @@ class ContextOutputs(Plug):
         except MainspringError as error:  # the answer is worth more than its context
             logger.warning("no earlier outputs were chosen: %s", error)
             return []
-        numbers = dict.fromkeys(int(n) for n in re.findall(r"\d+", answer.text)[:_MOST_POINTERS])
+        numbers = dict.fromkeys(int(n) for n in re.findall(r"(?<!\d)\d{1,4}(?!\d)", answer.text)[:_MOST_POINTERS])
         return [pointers[n - 1] for n in numbers if 1 <= n <= len(pointers)]
 
     async def _loaded(self, pointers: list[Pointer]) -> Message | None:

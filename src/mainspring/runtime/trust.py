@@ -62,7 +62,7 @@ class TrustStore:
             raise ConfigError(f"{self._file}: cannot be read: {error.strerror or error}") from error
         try:
             return msgspec.json.decode(data, type=_File).folders
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._file}: {error}; mend it, or remove it to trust nothing") from error
 
     def covers(self, folder: str | os.PathLike[str]) -> bool:

@@ -24,6 +24,7 @@ from mainspring.sessions.places import (
     make_private_folder,
     mark_quick,
     project_name,
+    remove_index,
     remove_logs,
 )
 from mainspring.sessions.store import Problem, Row, SessionInfo
@@ -246,6 +247,7 @@ class JsonlStore:
                 log.close()
             os.unlink(log.place)
             remove_logs(log_file(self.home, Path(log.place).stem))
+            remove_index(self.home)
             if log.context_folder:
                 shutil.rmtree(log.context_folder, ignore_errors=True)
         finally:

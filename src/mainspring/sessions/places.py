@@ -94,6 +94,18 @@ def log_file(home: Path, session: str) -> Path:
     return home / "logs" / f"{session}.jsonl"
 
 
+def search_index(home: Path) -> Path:
+    """Where the index of the full-text search is."""
+    return home / "search.db"
+
+
+def remove_index(home: Path) -> None:
+    """Remove the index, so that no text of a session that was deleted stays in it. The next search makes it anew."""
+    for file in (search_index(home), home / "search.db-journal"):
+        with suppress(OSError):
+            file.unlink()
+
+
 def older_log(path: Path) -> Path:
     """Where an event log goes that has become too large."""
     return path.with_name(f"{path.stem}.1.jsonl")

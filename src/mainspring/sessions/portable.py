@@ -10,8 +10,17 @@ from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.messages import utc_now
-from mainspring.sessions.entries import UNREADABLE, VERSION, SessionEntry, decode_entry, decode_link, encode_entry
+from mainspring.sessions.entries import (
+    UNREADABLE,
+    VERSION,
+    CustomEntry,
+    SessionEntry,
+    decode_entry,
+    decode_link,
+    encode_entry,
+)
 from mainspring.sessions.places import new_session_id, resolved
+from mainspring.sessions.rewind.state import decode_note
 from mainspring.sessions.secrets import SecretFilter
 from mainspring.sessions.session import Home, list_sessions, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore
@@ -83,6 +92,8 @@ def import_session(
 ) -> tuple[str, tuple[str, ...]]:
     """Take in a session from a file of lines. It gets its own id if that is free, and belongs to ``cwd``.
 
+    What it says of files stays in it as a record, and no rewind acts on it: the files of this computer are not those it means.
+
     Returns:
         Its id, and what could not be read; such lines are left out.
 
@@ -90,6 +101,8 @@ def import_session(
         SessionError: If the file is no session, is of a newer version, or cannot be read. Nothing is stored then.
     """
     path = Path(file)
+    if path.exists() and not path.is_file():
+        raise SessionError(f"{path} is no file, so no session")
     try:
         with path.open("rb") as stream:
             header = _header(path, stream.readline())
@@ -137,9 +150,20 @@ def _readable(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...]]:
         if not data:
             continue
         try:
-            decode_link(data)
+            link = decode_link(data)
         except UNREADABLE:
             problems.append(f"line {number} cannot be read; it was left out")
             continue
-        kept.append(data)
+        kept.append(_harmless(data) if link.type == "custom" else data)
     return kept, tuple(problems)
+
+
+def _harmless(line: bytes) -> bytes:
+    """The line, made one that a rewind does not act on."""
+    try:
+        entry = decode_entry(line)
+    except UNREADABLE:
+        return line
+    if not isinstance(entry, CustomEntry) or decode_note(entry.custom_type, entry.data) is None:
+        return line
+    return encode_entry(replace(entry, custom_type=f"imported_{entry.custom_type}"))

@@ -7,6 +7,7 @@ are the truth: an index that is missing, broken or of another version is made an
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
@@ -18,12 +19,15 @@ from msgspec import Struct
 from mainspring.errors import SessionError
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions.entries import UNREADABLE, IntentEntry, MessageEntry, ResultEntry, decode_entry
-from mainspring.sessions.places import make_private_folder, resolved
+from mainspring.sessions.places import make_private_folder, resolved, search_index
 from mainspring.sessions.session import Home, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore
 
 _VERSION = 1
 _SHORTEST = 3  # characters of a word that the index can find; shorter ones are looked for in what it found
+_LONGEST = 64  # characters of a word that the index is asked for: its time grows with the square
+_ODD = re.compile("[\0\ud800-\udfff]")  # what the index cannot be asked for
+_MOST_WORDS = 16  # that the index is asked for, the longest; all are looked for in what it found
 _AROUND = 60
 _TABLES = f"""
 CREATE TABLE seen (session TEXT PRIMARY KEY, stamp TEXT NOT NULL);
@@ -78,9 +82,10 @@ def search_sessions(
     hits: list[Hit] = []
     with _Index(store) as index:
         for info in sessions:
-            hits += index.hits(info, words, limit - len(hits))
             if len(hits) >= limit:
                 break
+            with suppress(SessionError, OSError):  # it was deleted meanwhile, or cannot be read
+                hits += index.hits(info, words, limit - len(hits))
     return hits
 
 
@@ -93,7 +98,7 @@ class _Index:
 
     def __enter__(self) -> _Index:
         folder = self._store.files_folder
-        path = None if folder is None else Path(folder).parent / "search.db"
+        path = None if folder is None else search_index(Path(folder).parent)
         with suppress(sqlite3.Error, OSError):
             self._connection = _opened(path)
         return self
@@ -107,7 +112,8 @@ class _Index:
         try:
             rows = self._stored(info, words)
         except sqlite3.Error:
-            self._connection = None  # whatever is wrong with it: the sessions are the truth
+            self.__exit__()  # whatever is wrong with it: the sessions are the truth
+            self._connection = None
             rows = list(_texts(self._store, info))
         found = 0
         for entry, role, said, text in reversed(rows):
@@ -134,7 +140,8 @@ class _Index:
                     ((info.id, *row) for row in _texts(self._store, info)),
                 )
                 connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (info.id, stamp))
-        long = [word.replace('"', '""') for word in words if len(word) >= _SHORTEST]
+        fit = [word[:_LONGEST] for word in words if len(word) >= _SHORTEST and not _ODD.search(word)]
+        long = [word.replace('"', '""') for word in sorted(fit, key=len, reverse=True)[:_MOST_WORDS]]
         match, values = "", []
         if long:
             match, values = " AND texts MATCH ?", [" AND ".join(f'"{word}"' for word in long)]
@@ -157,8 +164,11 @@ def _opened(path: Path | None) -> sqlite3.Connection | None:
                 connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
             if version in {0, _VERSION}:
                 return connection
-        except sqlite3.DatabaseError:
-            if attempt:
+        except sqlite3.DatabaseError as error:
+            if attempt or getattr(error, "sqlite_errorcode", 0) & 0xFF in {
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_READONLY,
+            }:
                 connection.close()
                 raise
         connection.close()

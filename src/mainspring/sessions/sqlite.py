@@ -29,7 +29,7 @@ from mainspring.sessions.entries import (
     decode_entry,
 )
 from mainspring.sessions.lock import lock
-from mainspring.sessions.places import checked_id, log_file, make_private_folder, remove_logs
+from mainspring.sessions.places import checked_id, log_file, make_private_folder, remove_index, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
 from mainspring.sessions.turns import headline
 
@@ -252,6 +252,7 @@ class SqliteStore:
                 connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
             shutil.rmtree(log.context_folder or "", ignore_errors=True)
             remove_logs(log_file(self.path.parent, id))
+            remove_index(self.path.parent)
         except sqlite3.Error as error:
             raise SessionError(f"session {name} cannot be deleted: {error}") from error
         finally:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
 from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
 
+_FENCES = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
+
 
 def markdown(transcript: Transcript) -> str:
     """The session as a Markdown page.
@@ -42,7 +44,7 @@ def _parts(item: Item) -> Iterator[str]:
     if item.thinking:
         yield "> " + item.thinking.strip().replace("\n", "\n> ")
     if item.text:
-        yield item.text.rstrip()
+        yield _closed(item.text.rstrip())
     for image in item.images:
         yield f"[{image.media_type}, {len(image.data) * 3 // 4:,} bytes]"
     for call in item.calls:
@@ -61,6 +63,18 @@ def _call(call: TranscriptCall) -> str:
         parts.append(_fenced(call.output))
     parts += [f"[{image.media_type}]" for image in call.images]
     return "\n\n".join(parts)
+
+
+def _closed(text: str) -> str:
+    """The text, with a code block that it leaves open closed, so that it does not swallow what follows."""
+    opened = ""
+    for match in _FENCES.finditer(text):
+        fence, rest = match[1], match[2].strip()
+        if not opened:
+            opened = fence
+        elif fence[0] == opened[0] and len(fence) >= len(opened) and not rest:
+            opened = ""
+    return f"{text}\n{opened}" if opened else text
 
 
 def _fenced(text: str, language: str = "") -> str:

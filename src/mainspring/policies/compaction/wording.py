@@ -49,10 +49,13 @@ SPLIT = "The conversation stops in the middle of a task: say under In progress h
 _OPEN, _CLOSE = "<conversation-summary>", "</conversation-summary>"
 _INTRODUCTION = "The conversation before this was summed up to save room. What follows is that summary; go on from it."
 _READ, _CHANGED, _SAID = "Files read:", "Files changed:", "What the user said, word for word:"
+_BEGIN = f"{_OPEN}\n{_INTRODUCTION}"
+_HEADS = re.compile(rf"^(?={'|'.join(map(re.escape, (_READ, _CHANGED, _SAID)))})", re.MULTILINE)
 _CLIP = 2000  # characters of a result that reach the summary
 _ARGUMENTS = 1500
 _READERS = {"read_file", "grep", "glob", "list_files"}
 _WRITERS = {"write_file", "edit", "multi_edit", "apply_patch"}
+_MARKS = re.compile(r"<(?=/?conversation-summary)", re.IGNORECASE)
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -91,39 +94,35 @@ def summary_message(summary: str, files: Files, said: Sequence[str]) -> Message:
         files: The files that it was about.
         said: What the user said in it, word for word, as far as there is room.
     """
-    parts = [_INTRODUCTION, summary.strip()]
-    if said:
-        parts.append("\n".join([_SAID, *[f"- {' '.join(text.split())}" for text in said]]))
-    if files.read:
-        parts.append(f"{_READ} {', '.join(files.read)}")
-    if files.changed:
-        parts.append(f"{_CHANGED} {', '.join(files.changed)}")
-    body = "\n\n".join(parts).replace(_CLOSE, "")
+    parts = [_INTRODUCTION, _HEADS.sub(" ", summary.strip())]
+    parts += [
+        "\n".join([head, *[f"- {' '.join(text.split())}" for text in texts]])
+        for head, texts in ((_SAID, said), (_READ, files.read), (_CHANGED, files.changed))
+        if texts
+    ]
+    body = _MARKS.sub("&lt;", "\n\n".join(parts))
     return Message.user(f"{_OPEN}\n{body}\n{_CLOSE}")
 
 
 def is_summary(message: AgentMessage) -> bool:
     """Whether a message is one that `summary_message` made."""
-    return isinstance(message, Message) and message.role == "user" and message.text.startswith(_OPEN)
+    return isinstance(message, Message) and message.role == "user" and message.text.startswith(_BEGIN)
 
 
 def parse_summary(message: Message) -> tuple[str, Files, list[str]]:
     """What `summary_message` was made of."""
     body = message.text.removeprefix(_OPEN).removesuffix(_CLOSE).strip().removeprefix(_INTRODUCTION)
-    read: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    said: list[str] = []
-    rest: list[str] = []
-    for part in body.split("\n\n"):
-        if part.startswith(_READ):
-            read = tuple(part.removeprefix(_READ).strip().split(", "))
-        elif part.startswith(_CHANGED):
-            changed = tuple(part.removeprefix(_CHANGED).strip().split(", "))
-        elif part.startswith(_SAID):
-            said = [line.removeprefix("- ") for line in part.splitlines()[1:]]
-        else:
-            rest.append(part)
-    return "\n\n".join(rest).strip(), Files(read, changed), said
+    rest = body.split("\n\n")
+    lists: dict[str, list[str]] = {}
+    for head in (_CHANGED, _READ, _SAID):  # they stand at the end
+        if rest[-1].startswith(head):
+            lists[head] = [line.removeprefix("- ") for line in rest.pop().split("\n")[1:]]
+            rest = rest or [""]
+    return (
+        "\n\n".join(rest).strip(),
+        Files(tuple(lists.get(_READ, ())), tuple(lists.get(_CHANGED, ()))),
+        lists.get(_SAID, []),
+    )
 
 
 def transcript(messages: Iterable[AgentMessage]) -> list[str]:
