@@ -23,7 +23,8 @@ from mainspring.env import LocalEnv
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import shell
 async def main():
-    await shell(ToolContext(env=LocalEnv(".")), command=sys.argv[1], background=len(sys.argv) > 2)
+    env = LocalEnv(".")
+    await shell(ToolContext(env=env), command=sys.argv[1], background=len(sys.argv) > 2)
     print("ready", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
@@ -42,12 +43,14 @@ asyncio.run(main())
 def test_nothing_runs_on_where_the_program_is_killed(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", PROGRAM, *arguments]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline() == b"ready\n"
-        pids = [int(pid) for pid in (tmp_path / "pid").read_text(encoding="utf-8").split()]
-        assert pids
-        assert all(alive(pid) for pid in pids)
-        program.kill()
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"ready\n"
+            pids = [int(pid) for pid in (tmp_path / "pid").read_text(encoding="utf-8").split()]
+            assert pids
+            assert all(alive(pid) for pid in pids)
+        finally:
+            program.kill()
     assert all(ended(pid, 5) for pid in pids)
 
 
@@ -59,8 +62,8 @@ async def test_it_is_there_only_where_something_runs_by_itself_and_ends_first(
 
     def start(self: Watcher) -> None:
         begin(self)
-        assert self._process is not None  # pyright: ignore[reportPrivateUsage] - nobody else has to know its id
-        watchers.append(self._process.pid)  # pyright: ignore[reportPrivateUsage]
+        assert self._process is not None
+        watchers.append(self._process.pid)
 
     monkeypatch.setattr(Watcher, "start", start)
     env = LocalEnv(tmp_path)
