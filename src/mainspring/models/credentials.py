@@ -40,6 +40,18 @@ def setting(value: str | None, *variables: str, environment: Mapping[str, str] |
     return None
 
 
+def check_address(provider: str, base_url: str) -> None:
+    """Whether requests can go there.
+
+    Raises:
+        ProviderConfigError: If the base URL is no HTTP address.
+    """
+    if not base_url.startswith(("http://", "https://")):
+        raise ProviderConfigError(
+            f"The base URL of {provider} must begin with http:// or https://, not {base_url!r}", provider=provider
+        )
+
+
 def require_key(
     provider: str,
     value: str | None,
@@ -63,8 +75,9 @@ def require_key(
         environment: The environment; the process's by default.
 
     Raises:
-        ProviderConfigError: If there is none; the text names the variable and the setting.
+        ProviderConfigError: If there is none (the text names the variable and the setting), or the base URL is no address.
     """
+    check_address(provider, base_url)
     variables = KEY_VARIABLES.get(provider, ()) if variables is None else variables
     host = urlsplit(base_url).hostname or ""
     key = setting(value)

@@ -3,7 +3,7 @@
 import pytest
 
 from mainspring.app.cli.failures import in_words
-from mainspring.errors import AgentProviderError, RateLimitedError
+from mainspring.errors import AgentProviderError, ModelError, RateLimitedError
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,9 @@ def test_how_long_a_server_asks_to_wait_is_told(seconds: float, told: str) -> No
         AgentProviderError(str(error), cause=error)
     )
     assert "wait a little" in in_words(RateLimitedError("slow down"))
+
+
+def test_an_address_where_nothing_is_points_to_the_base_url() -> None:
+    error = ModelError("404 Not Found (HTTP 404, compatible, host)", status=404, provider="compatible")
+
+    assert "check the base URL" in in_words(AgentProviderError(str(error), cause=error))

@@ -178,7 +178,7 @@ def test_the_environment_may_hold_the_key_and_the_configuration_wins(provider: s
 
 
 @pytest.mark.covers("PRV-04")
-async def test_what_is_missing_is_said_before_anything_is_asked() -> None:
+async def test_what_is_missing_is_said_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for config in ({"provider": "openai"}, {"provider": "openai", "api_key": ""}):
         with pytest.raises(ProviderConfigError, match="OPENAI_API_KEY") as caught:
             await create_model_provider(config)
@@ -189,6 +189,10 @@ async def test_what_is_missing_is_said_before_anything_is_asked() -> None:
         create_model("compatible", base_url="http://h/v1", api_key="k")
     with pytest.raises(ProviderConfigError, match="must begin with http"):
         create_model("openai:m", base_url="api.openai.com", api_key="k")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    for provider in ("openai", "compatible"):  # It is the address that is wrong, not the key.
+        with pytest.raises(ProviderConfigError, match=f"base URL of {provider} must begin with http"):
+            create_model(f"{provider}:m", base_url="host:8000")
 
 
 async def test_a_key_of_the_environment_stays_at_its_host(monkeypatch: pytest.MonkeyPatch) -> None:

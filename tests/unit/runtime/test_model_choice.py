@@ -124,3 +124,20 @@ async def test_an_unknown_provider_is_explained() -> None:
         await choose(AppConfig(model="anthropics:claude"))
 
     assert "No key for openai" in str(caught.value)
+    assert "did you mean anthropic:claude?" in str(caught.value)
+    with pytest.raises(ProviderConfigError, match="there are anthropic, azure"):
+        await choose(AppConfig(model="quite-other:claude"))
+
+
+async def test_a_model_without_a_provider_says_whose_it_was_taken_for() -> None:
+    with pytest.raises(ProviderConfigError, match="taken as a model of openai; for another write PROVIDER:claude-4"):
+        await choose(AppConfig(model="claude-4"))
+
+
+async def test_a_name_that_is_nearly_that_of_a_provider_is_pointed_at(key: dict[str, str]) -> None:
+    flags = {"model": "flags"}
+    mistaken = await choose(AppConfig(model="antropic:claude"), key, origins=flags)
+    model = await choose(AppConfig(model="gemma:2b"), key, origins=flags)
+
+    assert (mistaken.model.model, mistaken.why) == ("antropic:claude", "set by --model; did you mean anthropic:claude?")
+    assert (model.model.model, model.why) == ("gemma:2b", "set by --model")

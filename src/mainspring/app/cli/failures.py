@@ -29,6 +29,8 @@ def in_words(error: BaseException) -> str:
     else:
         text = f"something went wrong inside mainspring ({type(error).__name__}: {error}); -v shows where"
     advice = _ADVICE.get(cause.code) if isinstance(cause, ModelError) else None
+    if isinstance(cause, ModelError) and cause.status == 404 and advice is None:
+        advice = "nothing is at this address: check the base URL of the provider"
     if isinstance(cause, ModelError) and cause.retry_after:
         advice = f"the server asks to wait {_span(cause.retry_after)}; then go on with --continue, or use another model"
     if advice and not _says_what_to_do(text):

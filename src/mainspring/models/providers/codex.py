@@ -1,4 +1,13 @@
-"""Codex: the models that come with a ChatGPT account, over Responses, with a login instead of a key."""
+"""Codex: the models that come with a ChatGPT account, over Responses, with a login instead of a key.
+
+To log in, once::
+
+    import asyncio, webbrowser
+    from mainspring.models.auth import login
+    from mainspring.models.providers import codex
+
+    asyncio.run(login(codex.oauth_client(), codex.token_file(), webbrowser.open))
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mainspring.errors import ProviderConfigError
 from mainspring.models.catalog import configured_info, find_entry
 from mainspring.models.config import ProviderConfig
+from mainspring.models.credentials import check_address
 from mainspring.models.dialect_gemini import GeminiDialect
 from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.dialect_ollama import OllamaDialect
@@ -92,10 +93,7 @@ def http_profile(
     Raises:
         ProviderConfigError: If the base URL is no HTTP address, or the dialect's changes are wrong.
     """
-    if not base_url.startswith(("http://", "https://")):
-        raise ProviderConfigError(
-            f"The base URL of {provider} must begin with http:// or https://, not {base_url!r}", provider=provider
-        )
+    check_address(provider, base_url)
     url, _, query = base_url.partition("?")
     given = {name.lower() for name in config.headers}
     own = {name: value for name, value in (headers or {}).items() if name.lower() not in given}

@@ -15,7 +15,10 @@ def lacks(name: str, config: AppConfig) -> str:
     if name == codex.NAME:
         tokens = codex.token_file(provider_config(name, config)).path
         if not tokens.exists():
-            return f"no login at {name}: there is no {tokens}; log in once, or name the file of another program's login"
+            return (
+                f"no login at {name}: there is no {tokens}; log in once (help(mainspring.models.providers.{name}) in Python "
+                f"has the lines), or name the file of another program's login in {codex.FILE_VARIABLE}"
+            )
     if name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == FREE:  # on this machine
         if find_spec("foundry_local_sdk") is None:
             return "foundry-local-sdk is not installed: pip install 'mainspring[foundry]'"
