@@ -5,6 +5,7 @@ that plays the model is a process of its own and its time is not counted.
 """
 
 import argparse
+import compileall
 import json
 import os
 import statistics
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from importlib.util import find_spec
 
 from benchmarks import sessions, wire
 
@@ -91,6 +93,10 @@ def main() -> None:
         APART[name]()
     if not names:
         return
+    for package in find_spec("mainspring").submodule_search_locations:
+        compileall.compile_dir(
+            package, quiet=1
+        )  # as it is once installed; some environments write no bytecode themselves
     server = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
