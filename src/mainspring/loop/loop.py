@@ -87,12 +87,17 @@ class _Ending:
             await _keep_partial(run, raised.message)
         if run.expired and isinstance(error, AgentAbortedError):
             error, run.status = None, "max_seconds"
-        if self._task and self._task.cancelling() > self._cancelling and not isinstance(error, asyncio.CancelledError):
-            error = asyncio.CancelledError()  # it came while something was awaited that had to be whole
+        error = self._late(error)
         await _end(run, error)
+        error = self._late(error)
         if error is not None and error is not raised:
             raise error from None
         return error is None
+
+    def _late(self, error: BaseException | None) -> BaseException | None:
+        """A cancellation that came while something was awaited that had to be whole is not lost."""
+        late = self._task and self._task.cancelling() > self._cancelling
+        return asyncio.CancelledError() if late and not isinstance(error, asyncio.CancelledError) else error
 
 
 async def _drive(run: Run, prompts: str | AgentMessage | Sequence[AgentMessage]) -> None:
@@ -148,8 +153,8 @@ async def _calls(run: Run, message: Message) -> bool:
         await run.emit(ToolIntent(run.id, message))
     if message.stop_reason != "max_tokens":
         return await _answer(run, Pending(message))
-    caps = (run.config.behavior.max_output_tokens, run.config.model.info.max_output_tokens)
-    cap = min(filter(None, caps), default=None)
+    config = run.config
+    cap = min(filter(None, (config.behavior.max_output_tokens, config.model.info.max_output_tokens)), default=0)
     limit = f" of {cap} tokens" if cap else ""
     await _unanswered(run, message, TRUNCATED.format(limit=limit))
     _unusable(run, f"the answer was cut off at the output limit{limit}", "output_limit")
@@ -261,5 +266,4 @@ async def _end(run: Run, error: BaseException | None) -> None:
         error.outcome = run.result()
     if run.bus.has(AgentDone):
         await run.emit(AgentDone(run.id, run.status, run.turn, run.usage, error))
-    told = error if isinstance(error, Exception) else None
-    run.bus.publish(AgentEnd(run.id, tuple(run.added), run.status, told))
+    run.bus.publish(AgentEnd(run.id, tuple(run.added), run.status, error if isinstance(error, Exception) else None))

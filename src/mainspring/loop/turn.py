@@ -194,9 +194,8 @@ async def _ask(run: Run, request: ModelRequest) -> Message:
 
 async def _stream_hooks(run: Run, event: StreamEvent) -> None:
     bus = run.bus
-    if type(event) is TextDelta:
-        if bus.has(StreamText):
-            await run.emit(StreamText(event.text, run.turn_id))
+    if type(event) is TextDelta and bus.has(StreamText):
+        await run.emit(StreamText(event.text, run.turn_id))
     elif type(event) is ThinkingDelta and bus.has(StreamThinking):
         await run.emit(StreamThinking(event.thinking, run.turn_id))
 
