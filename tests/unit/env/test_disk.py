@@ -86,6 +86,7 @@ async def test_hard_links_stay_together(env: LocalEnv, tmp_path: Path) -> None:
     assert (await env.stat("a")).links == 2
 
 
+@pytest.mark.covers("OPT-07")
 async def test_an_interrupted_write_leaves_the_old_file(
     env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ async def test_a_key_that_has_expired_is_fetched_anew_once() -> None:
     assert len(sent(fixed)) == 1
 
 
+@pytest.mark.covers("BYD-27")
 async def test_an_image_that_the_host_cannot_read_is_left_out_and_the_others_stay() -> None:
     good, bad = ImageBlock("image/png", "R09PRA=="), ImageBlock("image/png", "QkFE")
     history = [
