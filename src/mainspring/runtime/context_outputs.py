@@ -7,6 +7,7 @@ import html
 import logging
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -35,6 +36,7 @@ NOT_PUT_ASIDE = ("read_file", "context_read", "skills_use", "skills_read", "spaw
 """Tools whose output stays whole: it is a page of something that can be asked for again, or was written to be read."""
 
 _MOST_LINES = 2000
+_LONGEST = 2000  # characters of a line; a longer one is shown as several
 _MOST_POINTERS = 60
 _STUB = re.compile(r'<context-output name="([^"]+)"')
 _SYSTEM = "You choose which outputs of earlier tool calls matter for a question. Answer with their numbers, separated by commas, or with: none."
@@ -93,8 +95,10 @@ class ContextOutputs(Plug):
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolOutput:
             del ctx
             record = await asyncio.to_thread(self.store.retrieve, arguments["name"])
-            lines = record.result.splitlines()
+            lines = _lines(record.result)
             first, count = arguments.get("offset", 1), min(arguments.get("limit", _MOST_LINES), _MOST_LINES)
+            sizes = accumulate(len(line) for line in lines[first - 1 : first - 1 + count])
+            count = max(1, sum(size <= THRESHOLD for size in sizes))
             shown = lines[first - 1 : first - 1 + count]
             last = first + len(shown) - 1
             end = (
@@ -104,7 +108,8 @@ class ContextOutputs(Plug):
 
         return define_tool(
             "context_read",
-            description="Read an output of an earlier call that was put aside because it was long, by lines.",
+            description="Read an output of an earlier call that was put aside because it was long, by lines "
+            f"(one of more than {_LONGEST} characters counts as several).",
             parameters={
                 "type": "object",
                 "properties": {
@@ -133,14 +138,15 @@ class ContextOutputs(Plug):
     async def _put_aside(self, hook: ToolTransform) -> None:
         output = hook.result.output
         text = output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
-        if hook.name in self.exclude or hook.result.is_error or len(text.encode("utf-8", "replace")) <= self.threshold:
+        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be stored
+        if hook.name in self.exclude or hook.result.is_error or len(text.encode()) <= self.threshold:
             return
         record = OutputRecord(
             tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._query
         )
         try:
             pointer = await asyncio.to_thread(self.store.store, record)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             logger.warning("a large output of %s stays in the conversation: %s", hook.name, error)
             return
         stub = _stub(pointer)
@@ -225,6 +231,10 @@ def _is_there(store: ContextStore, name: str) -> bool:
     except SessionError:
         return False
     return True
+
+
+def _lines(text: str) -> list[str]:
+    return [line[i : i + _LONGEST] for line in text.splitlines() for i in range(0, len(line) or 1, _LONGEST)]
 
 
 def _stub(pointer: Pointer) -> str:

@@ -153,3 +153,48 @@ async def test_outputs_end_with_the_session_and_a_resume_knows(tmp_path: Path) -
 def store_name(agent: Agent) -> str:
     [text] = [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
     return text.split('"')[1]
+
+
+@pytest.mark.covers("CTX-01")
+async def test_one_endless_line_is_read_by_pages_and_half_a_character_is_no_trouble(tmp_path: Path) -> None:
+    store = FileContext(tmp_path / "context")
+    data = "\ud800" + "".join(chr(97 + i % 26) for i in range(100_000))
+    pages: list[str] = []
+
+    @tool
+    async def dump() -> str:
+        """Give everything at once."""
+        return data
+
+    def read(request: ModelRequest) -> Reply:
+        page = request.messages[-1].tool_results[0].text
+        if "goes on)" in page or page.startswith("<context-output"):
+            pages.append(page)
+            offset = int(page.rpartition("offset=")[2].split()[0]) if "goes on)" in page else 1
+            return Reply(calls=[Call("context_read", {"name": store.pointers()[0].name, "offset": offset})])
+        pages.append(page)
+        return Reply("done")
+
+    model = ScriptedModel(Reply(calls=[Call("dump")]), *[read] * 10)
+    await Agent(model, tools=[dump], execution=MemoryEnv(), plugs=[ContextOutputs(store)]).run("go")
+
+    assert all(len(page) < 31_000 for page in pages)
+    whole = "".join(page.rpartition("\n(lines")[0] or page for page in pages[1:]).replace("\n", "")
+    assert whole == "?" + data[1:]
+
+
+@pytest.mark.covers("CTX-04")
+async def test_an_answer_of_nonsense_chooses_nothing() -> None:
+    store = MemoryContext()
+    agent, model = agent_of(
+        ContextOutputs(store, select="model"),
+        Call("report", {"topic": "invoices"}),
+        Reply("done"),
+        Reply("9" * 10_000 + " and 77 and -0"),
+        Reply("ok"),
+    )
+    await agent.run("go")
+    outcome = await agent.run("and now?")
+
+    assert outcome.text == "ok"
+    assert not any("may matter here" in text for text in texts(model.requests[-1].request))
