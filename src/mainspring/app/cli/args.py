@@ -280,7 +280,9 @@ def _rewind() -> Parser:
     which.add_argument("--files-only", action="store_true", help="leave the conversation as it is")
     which.add_argument("--conversation-only", action="store_true", help="leave the files as they are")
     parser.add_argument("--dry-run", action="store_true", help="tell what would happen")
-    parser.add_argument("--force", action="store_true", help="replace files that somebody else changed since, too")
+    parser.add_argument(
+        "--force", action="store_true", help="replace files changed by others too; leave what cannot come back"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     _add_place(parser)
     return parser
