@@ -19,6 +19,7 @@ from mainspring.models.refused_images import without_images
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport, TransportResponse
 from mainspring.models.transport_errors import host_of
+from mainspring.redact import redact
 
 Credential = Callable[[], Given | Awaitable[Given]]
 """Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is
@@ -92,14 +93,15 @@ class HttpModel:
             ModelError: If there is no complete answer; ``partial`` is what had arrived.
         """
         reader: AnswerReader | None = None
+        key: Given = ""
         try:
-            async with self._exchange(request) as (response, reader):
+            async with self._exchange(request) as (response, reader, key):
                 chunks = response.chunks()
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
                         yield event
                     if reader.error is not None:
-                        raise reader.error
+                        raise _masked(reader.error, key)
                     if reader.decoder.ended:
                         await _drain(chunks)
                         break
@@ -111,7 +113,7 @@ class HttpModel:
         for event in reader.finish():
             yield event
         if reader.error is not None:
-            raise reader.error
+            raise _masked(reader.error, key)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask, and get the whole answer.
@@ -127,8 +129,8 @@ class HttpModel:
             await self._own_transport.aclose()
 
     @asynccontextmanager
-    async def _exchange(self, request: ModelRequest) -> AsyncGenerator[tuple[TransportResponse, AnswerReader]]:
-        """Send the request until the host accepts it: an answer to read, and what reads it.
+    async def _exchange(self, request: ModelRequest) -> AsyncGenerator[tuple[TransportResponse, AnswerReader, Given]]:
+        """Send the request until the host accepts it: an answer to read, what reads it, and the key that was sent.
 
         Raises:
             ModelError: If it is refused and there is nothing to leave out.
@@ -142,7 +144,7 @@ class HttpModel:
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
                 if response.status < 300:
-                    yield response, AnswerReader(self._protocol.decoder(profile))
+                    yield response, AnswerReader(self._protocol.decoder(profile)), key
                     return
                 refusal = await self._refusal(response, url, key)
             if refusal.status == 401 and not fresh_key and (newer := await self._newer(key)) != key:
@@ -214,7 +216,7 @@ class HttpModel:
 
     async def _refusal(self, response: TransportResponse, url: str, key: Given) -> ModelError:
         if response.status < 400:
-            target = response.headers.get("location", "elsewhere")
+            target = redact(response.headers.get("location", "elsewhere"), *_secrets(key))
             return ProviderConfigError(
                 f"{host_of(url)} redirects to {target}, which is not followed so that the key stays where it belongs; "
                 "set the base URL to the final address",
@@ -253,6 +255,13 @@ def _secrets(given: Given) -> tuple[str, ...]:
     """What must not show in a text."""
     values = (given,) if isinstance(given, str) else tuple(given.values())
     return tuple([value.removeprefix("Bearer ") for value in values if value])
+
+
+def _masked(error: ModelError, given: Given) -> ModelError:
+    """The error without the key in its text: a host may repeat it inside an answer too."""
+    error.message = redact(error.message, *_secrets(given))
+    error.args = (error.message, *error.args[1:])
+    return error
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
