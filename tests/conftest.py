@@ -1,5 +1,6 @@
 """What every test gets: no user files, no keys, asyncio only."""
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -27,6 +28,29 @@ _KEPT = {"MAINSPRING_MODELS_DIR"}
 
 settings.register_profile("mainspring", deadline=None)
 settings.load_profile("mainspring")
+
+
+class _LostAsserts(logging.Handler):
+    """Hears of asserts that failed where failures are only logged: in handlers of hooks and in observers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and isinstance(record.exc_info[1], AssertionError):
+            self.lost.append(f"{record.getMessage()}: {record.exc_info[1]}")
+
+
+@pytest.fixture(autouse=True)
+def no_lost_asserts() -> Iterator[None]:
+    """An assert within a handler fails the test; the run that asked the handler only logs it."""
+    heard = _LostAsserts()
+    logger = logging.getLogger("mainspring")
+    logger.addHandler(heard)
+    yield
+    logger.removeHandler(heard)
+    assert not heard.lost, heard.lost
 
 
 @pytest.fixture(scope="session")

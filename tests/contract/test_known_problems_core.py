@@ -16,9 +16,19 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, AgentAbortedError, AgentProviderError, Behavior, ConfigError, RunResult, ToolContext, tool
+from mainspring import (
+    Agent,
+    AgentAbortedError,
+    AgentProviderError,
+    Approve,
+    Behavior,
+    ConfigError,
+    RunResult,
+    ToolContext,
+    tool,
+)
 from mainspring.errors import RateLimitedError
-from mainspring.events import HOOKS
+from mainspring.events import HOOKS, ToolPermit
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import ModelRequest, RetryConfig, create_model
 from mainspring.sessions import Session, SessionOptions
@@ -80,6 +90,42 @@ async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> Non
     forged = Agent(ScriptedModel(Call("note", {"key": "k", "ctx": "mine"}), "ok"), execution=MemoryEnv(), tools=[note])
     await forged.run("go")
     assert results(forged) == ["Validation error: $: unknown property 'ctx'; valid properties: 'key'"]
+
+
+@pytest.mark.covers("BYD-29")
+@pytest.mark.parametrize("write", [True, False])
+async def test_an_approval_that_is_given_twice_makes_the_call_once(write: bool, tmp_path: Path) -> None:
+    """The second one has the session open while the first goes on with it, or opened it only to look."""
+    ran: list[str] = []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        ran.append(to)
+        return f"paid {to}"
+
+    def agent(session: Session, *script: Any) -> Agent:
+        def ask(ctx: ToolPermit) -> None:
+            ctx.pause("may it?")
+
+        return Agent(
+            ScriptedModel(*script), execution=MemoryEnv(), tools=[pay], session=session, hooks={ToolPermit: ask}
+        )
+
+    with Session.create(tmp_path, home=tmp_path, id="s", options=QUICK) as session:
+        first = agent(session, Call("pay", {"to": "Ann"}), "ok")
+        assert (await first.run("go")).status == "paused"
+        session.save()
+        with Session.open(session.place, home=tmp_path, write=write, options=QUICK) as other:
+            second = agent(other, "I could not")
+            assert second.pending is not None
+            second.answer(Approve())
+            await second.run()
+            assert "there the call may be made too" in results(second)[0]
+        assert ran == []
+        first.answer(Approve())
+        assert (await first.run()).status == "completed"
+    assert ran == ["Ann"]
 
 
 # --- many at once ------------------------------------------------------------------------------------------------------

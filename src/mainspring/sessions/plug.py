@@ -19,7 +19,7 @@ from mainspring.events import (
     ToolStart,
 )
 from mainspring.loop import Plug
-from mainspring.messages import AgentMessage, ToolResultBlock
+from mainspring.messages import AgentMessage, Message, ToolResultBlock
 from mainspring.sessions.entries import (
     CallStartedEntry,
     CompactionEntry,
@@ -56,6 +56,7 @@ class SessionPlug(Plug):
         self._run: RunStartEntry | None = None
         self._first = self._last = ""
         self._intent_saved = False
+        self._elsewhere: Message | None = None
 
     def install(self, agent: CoreAgent) -> None:
         """Fill the history from the session, and listen."""
@@ -66,7 +67,9 @@ class SessionPlug(Plug):
         agent.session_id = self.session.id
         if history.messages or history.open:
             agent.context.messages[:] = self.session.messages
-            agent.context.pending = self.session.pending
+            agent.context.pending = pending = self.session.pending
+            if pending is not None and not self._journal.saved:
+                self._elsewhere = pending.message
         self._journal.agents.add(agent)
         agent.on(SessionStart, self._begin, order=ORDER)
         agent.on(SessionTurns, self._join, order=ORDER)
@@ -133,6 +136,9 @@ class SessionPlug(Plug):
     async def _start(self, hook: ToolStart) -> None:
         calls = self._calls_with(hook.call_id)
         if calls is None:
+            return
+        if calls.message is self._elsewhere:
+            hook.block = "the session is open elsewhere or for reading only, and there the call may be made too; open it to write"
             return
         call = next(c for c in calls.message.tool_uses if c.id == hook.call_id)
         self._journal.record(
