@@ -41,6 +41,7 @@ async def fine() -> str:
     return "fine"
 
 
+@pytest.mark.covers("TDF-12", "TEX-21")
 @pytest.mark.parametrize("kind", ["async", "sync", "parts"])
 @pytest.mark.parametrize("error", STOPS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("among", [False, True])

@@ -16,6 +16,7 @@ from mainspring.events import CancelToken, ModelErrorHook, SessionTurns, TurnAft
 from mainspring.loop import Behavior, HookBus, LoopContext, agent_loop
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
+from mainspring.tools.outcome import ABORTED
 from tests.unit.loop.stage import Script, call, calls, config, cut, fail, kinds, paired, said, say
 
 
@@ -118,7 +119,7 @@ async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> No
     results = said(ctx.messages[2]).tool_results
     assert ran == ["1", "2"]
     assert [r.is_error for r in results] == [False, False, True, True]
-    assert all(r.text.startswith("Aborted: ") for r in results[2:])
+    assert {r.text for r in results[2:]} == {ABORTED}, "and not that they were interrupted"
     assert len(model.requests) == 1
 
 
@@ -342,6 +343,8 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
             await agent_loop("go", ctx, config(model, bus=bus), signal)
     paired(ctx.messages)
     assert (events[-1].type, events[-1].status) == ("agent_end", "aborted")
+    assert len(model.requests) == (when != "before")
+    assert ("turn_start" in [e.type for e in events]) == (when != "before"), "no turn begins"
     if when == "in the stream":
         assert said(ctx.messages[-1]).stop_reason == "aborted"
         assert [e.reason for e in events if e.type == "error"] == ["aborted"]
