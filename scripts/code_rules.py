@@ -16,6 +16,8 @@ SOURCE = ROOT / "src" / "mainspring"
 
 # Besides the command: a provider by its name, a transport by what is installed.
 DISPATCHERS = {
+    "lazy.py",
+    "models/auth/azure.py",
     "models/foreign.py",
     "models/providers/langchain.py",
     "models/registry.py",

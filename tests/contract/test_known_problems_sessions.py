@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,13 +53,13 @@ class Looker:
         return Reply(calls=[Call("look", {"n": self.left, "size": self.size})], usage=usage)
 
 
-def of(script: object, window: int = 16_000) -> ScriptedModel:
-    return ScriptedModel(script, loop=True, info=ModelInfo("small", "scripted", context_window=window))  # pyright: ignore[reportArgumentType]
+def of(script: Any, window: int = 16_000) -> ScriptedModel:
+    return ScriptedModel(script, loop=True, info=ModelInfo("small", "scripted", context_window=window))
 
 
-def agent_of(model: ScriptedModel, options: Compaction | None = None, **more: object) -> Agent:
+def agent_of(model: ScriptedModel, options: Compaction | None = None, **more: Any) -> Agent:
     behavior = Behavior(compaction=options or Compaction(), max_turns=100)
-    return Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior, **more)  # pyright: ignore[reportArgumentType]
+    return Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior, **more)
 
 
 def work(model: ScriptedModel) -> list[ModelRequest]:
