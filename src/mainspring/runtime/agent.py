@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import asdict, replace
 
@@ -107,12 +107,14 @@ class Agent(CoreAgent):
         check_behavior(behavior)
         installed: list[Plug] = []
         if permissions is not None:
-            installed.append(permissions)
+            installed.append(_plug(permissions, "permissions=Permissions(...)"))
         if session is not None:
-            installed.append(session.plug())
+            installed.append(
+                _plug(session.plug() if hasattr(session, "plug") else cast("Any", session), "session=Session.create()")
+            )
         if memory is not None:
-            installed.append(memory)
-        installed += plugs
+            installed.append(_plug(memory, "memory=Memory(...)"))
+        installed += [_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs]
         spawning = as_plug(subagents)
         if spawning is not None:
             installed.append(spawning)
@@ -291,6 +293,12 @@ class Agent(CoreAgent):
 def create_agent(model: ModelProvider | str | None = None, **options: Any) -> Agent:
     """The same as `Agent`."""
     return Agent(model, **options)
+
+
+def _plug(value: Any, wanted: str) -> Plug:
+    if isinstance(value, type) or not isinstance(value, Plug):
+        raise ConfigError(f"{value!r:.80} is no plug; an agent takes {wanted}")
+    return value
 
 
 def _tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:

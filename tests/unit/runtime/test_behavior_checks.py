@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import Agent, Behavior, ConfigError
+from mainspring import Agent, Behavior, ConfigError, Subagents
 from mainspring.loop import Settled
 from mainspring.policies.budgets import ToolBudget
 from mainspring.runtime.behavior_checks import check_behavior
@@ -84,6 +84,13 @@ def test_what_is_no_behavior_or_no_option_is_told() -> None:
     with pytest.raises(TypeError, match="a run has no option max_turns; there are model, thinking"):
         agent.run_sync("go", max_turns=3)
     assert agent.run_sync("go").text == "ok"
+
+
+@pytest.mark.parametrize("option", ["permissions", "session", "memory", "plugs"])
+@pytest.mark.parametrize("junk", ["deny", True, 3, Subagents])
+def test_what_is_no_plug_is_told(option: str, junk: Any) -> None:
+    with pytest.raises(ConfigError, match=f"is no plug; an agent takes {option}="):
+        cast("Any", Agent)(ScriptedModel(), **{option: [junk] if option == "plugs" else junk})
 
 
 def test_every_default_passes() -> None:
