@@ -14,6 +14,7 @@ from mainspring.events import (
     Hook,
     SessionEnd,
     SessionTurns,
+    SteerInject,
     SystemBefore,
     SystemTransform,
     ToolAfter,
@@ -361,3 +362,31 @@ async def test_a_handler_that_was_cut_short_by_itself_is_a_failed_handler() -> N
     one.on(TurnBefore, lambda ctx: one.abort())
     with pytest.raises(AgentAbortedError):
         await one.run("again")
+
+
+@pytest.mark.covers("AGT-24")
+@pytest.mark.parametrize("kind", ["steer", "follow_up"])
+async def test_what_waits_may_be_replaced_or_dropped_before_it_joins(kind: str) -> None:
+    def change(ctx: SteerInject) -> None:
+        assert ctx.kind == kind
+        told = said(ctx.messages[0]).text
+        ctx.messages = [] if told == "never mind" else [Message.user(f"<{told}>")]
+
+    one = agent(Script(say("a"), say("b"), say("c")), hooks={SteerInject: change})
+    for text in ("also this", "never mind"):
+        (one.steer if kind == "steer" else one.follow_up)(text)
+    await one.run("go")
+    assert [said(m).text for m in one.messages] == ["go", "a", "<also this>", "b"]
+
+
+@pytest.mark.covers("AGT-16")
+async def test_each_turn_has_an_id_of_its_own_and_all_its_hooks_know_it() -> None:
+    seen = await heard(calls(call("look", key="a"), call("look", key="b")), call("look", key="c"), say("done"))
+    turns: list[set[str]] = []
+    for name, ctx in seen:
+        if name == "context:transform":
+            turns.append(set())
+        if turns and (turn_id := getattr(ctx, "turn_id", "")):
+            turns[-1].add(turn_id)
+    assert [len(ids) for ids in turns] == [1, 1, 1]
+    assert len(set().union(*turns)) == 3

@@ -157,6 +157,7 @@ async def test_by_default_turns_are_not_limited() -> None:
     assert (result.status, result.turns) == ("completed", 61)
 
 
+@pytest.mark.covers("BYD-20")
 async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None:
     for limit, status in (
         (Behavior(max_total_tokens=10), "max_tokens"),
