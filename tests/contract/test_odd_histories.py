@@ -17,7 +17,7 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.port import ModelInfo, ModelRequest, Scratch
 from mainspring.models.profile import Profile
 from mainspring.models.providers.gemini import dialect_of
 from mainspring.models.wire import anthropic_messages, gemini, ollama, openai_chat, openai_responses
@@ -170,6 +170,27 @@ def test_schemas_of_real_servers_are_sent_as_objects(wire: str, material: Path) 
         if wire == "messages":  # the host refuses these at the top of a schema
             assert schema is not None
             assert not schema.keys() & {"oneOf", "anyOf", "allOf"}
+
+
+@pytest.mark.covers("CAC-10")
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_is_kept_of_a_history_is_forgotten_when_another_takes_its_place(wire: str) -> None:
+    """A conversation goes on, is taken back, is summed up, becomes another: kept bytes and a fresh encoding are the same."""
+    encode, profile = WIRES[wire]
+    scratch = Scratch()
+    turns = [message for text in "abcd" for message in (user(text), said(TextBlock(text.upper())))]
+    histories = [
+        turns,
+        turns[:3],
+        [*turns[:2], user("another")],
+        [user("Summary"), *turns[6:]],
+        [],
+        answered("look", "x"),
+    ]
+    for history in [*histories, *HISTORIES.values(), turns]:
+        kept = encode(ModelRequest(list(history), system="Be kind.", scratch=scratch), profile)
+
+        assert kept == encode(ModelRequest(list(history), system="Be kind."), profile)
 
 
 def real_tools(material: Path) -> list[ToolSpec]:

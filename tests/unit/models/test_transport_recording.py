@@ -98,6 +98,7 @@ async def test_refusals_and_torn_answers_are_replayed_too(tmp_path: Path) -> Non
     assert [("RATE_LIMITED", 2.0, ""), ("NETWORK_ERROR", None, "Gr\u00fc")] == await failures(ReplayTransport(tmp_path))
 
 
+@pytest.mark.covers("BYD-32")
 async def test_what_was_never_recorded_fails_and_says_what_is_different(tmp_path: Path) -> None:
     await model(RecordingTransport(tmp_path, MemoryTransport(MemoryResponse(BODY)))).complete(asked("Hi"))
     replay = ReplayTransport(tmp_path / "0000.json")
