@@ -33,8 +33,8 @@ from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import ModelRequest, RetryConfig, create_model
 from mainspring.sessions import Session, SessionOptions
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
-from mainspring.tools import Tool, ToolRegistry
-from tests.unit.loop.stage import paired
+from mainspring.tools import Tool, ToolRegistry, ToolResult
+from tests.unit.loop.stage import paired, said
 
 QUICK = SessionOptions(sync="never", retry_after=0.0, redact=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
@@ -90,6 +90,51 @@ async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> Non
     forged = Agent(ScriptedModel(Call("note", {"key": "k", "ctx": "mine"}), "ok"), execution=MemoryEnv(), tools=[note])
     await forged.run("go")
     assert results(forged) == ["Validation error: $: unknown property 'ctx'; valid properties: 'key'"]
+
+
+class _Odd:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _circle() -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    made["itself"] = made
+    return made
+
+
+@pytest.mark.covers("TDF-12", "TDF-06")
+@pytest.mark.parametrize(
+    ("fields", "details"),
+    [
+        ({"metadata": {"path": Path("a/b"), 1: {3}}}, {"path": "a/b", "1": [3]}),
+        ({"metadata": {"odd": _Odd()}}, None),
+        ({"metadata": _circle()}, None),
+        ({"metadata": None}, None),
+        ({"code": "TIMEOUT"}, {"code": "TIMEOUT"}),
+        ({"code": "banana"}, {"code": "UNKNOWN"}),
+        ({"is_error": "no", "title": 5}, None),
+        ({"output": 5}, None),
+        ({"output": ToolResult(output="x")}, None),
+    ],
+)
+async def test_fields_of_a_result_that_are_none_harm_nobody(
+    fields: dict[str, Any], details: Any, tmp_path: Path
+) -> None:
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        return ToolResult(**{"output": "x", **fields})
+
+    odd = Tool(name="odd", description="Odd.", input_schema={"type": "object"}, execute=execute)
+    session = Session.create(tmp_path, home=tmp_path)
+    one = Agent(ScriptedModel(Call("odd"), "ok"), execution=MemoryEnv(), tools=[odd], session=session)
+    result = await one.run("go")
+    session.close()
+    assert result.status == "completed"
+    block = said(one.messages[2]).tool_results[0]
+    assert (block.is_error, block.details) == (bool(fields.get("is_error")), details)
+    with Session.open(session.place, home=tmp_path, write=False) as read:
+        assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in one.messages]
+        assert not read.problems
 
 
 @pytest.mark.covers("BYD-29")

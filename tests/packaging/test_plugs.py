@@ -27,9 +27,10 @@ KEPT = {
 @pytest.mark.covers("PKG-12")
 @pytest.mark.timeout(300)
 def test_the_loop_needs_nothing_above_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("pyproject.toml", "tests/conftest.py", "tests/requirements_plugin.py", "tests/requirements.toml"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(repository / name, tmp_path / name)
+    shutil.copy(repository / "pyproject.toml", tmp_path)
+    (tmp_path / "tests").mkdir()
+    for path in [*(repository / "tests").glob("*.py"), repository / "tests" / "requirements.toml"]:
+        shutil.copy(path, tmp_path / "tests")  # what all tests share
     shutil.copytree(repository / "tests" / "unit" / "loop", tmp_path / "tests" / "unit" / "loop")
     for path in sorted((repository / "src" / "mainspring").iterdir()):
         target = tmp_path / "src" / "mainspring" / path.name

@@ -1,12 +1,10 @@
 """What a caller, a handler or a tool gets wrong is told, stays where it is, and never passes for a yes."""
 
 import asyncio
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from mainspring.env import MemoryEnv
 from mainspring.errors import AgentError, ConfigError
 from mainspring.events import (
     ContextTransform,
@@ -18,11 +16,9 @@ from mainspring.events import (
     TurnAfter,
     TurnBefore,
 )
-from mainspring.loop import Approve, Behavior, CoreAgent, Deny
-from mainspring.messages import TextBlock, ToolUseBlock, encode_message
-from mainspring.sessions import Session
-from mainspring.testing import Call, ScriptedModel
-from mainspring.tools import Tool, ToolContext, ToolResult, tool
+from mainspring.loop import Approve, Behavior, Deny
+from mainspring.messages import TextBlock, ToolUseBlock
+from mainspring.tools import tool
 from tests.unit.loop.stage import Script, agent, call, calls, paired, said, say
 
 ran: list[str] = []
@@ -150,51 +146,6 @@ async def test_a_prompt_that_is_none_is_told_what_one_is() -> None:
     one = agent(Script(say("ok")))
     await one.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))
     assert said(one.messages[0]).text == "ab"
-
-
-class _Odd:
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-
-def _circle() -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    made["itself"] = made
-    return made
-
-
-@pytest.mark.covers("TDF-12", "TDF-06")
-@pytest.mark.parametrize(
-    ("fields", "details"),
-    [
-        ({"metadata": {"path": Path("a/b"), 1: {3}}}, {"path": "a/b", "1": [3]}),
-        ({"metadata": {"odd": _Odd()}}, None),
-        ({"metadata": _circle()}, None),
-        ({"metadata": None}, None),
-        ({"code": "TIMEOUT"}, {"code": "TIMEOUT"}),
-        ({"code": "banana"}, {"code": "UNKNOWN"}),
-        ({"is_error": "no", "title": 5}, None),
-        ({"output": 5}, None),
-        ({"output": ToolResult(output="x")}, None),
-    ],
-)
-async def test_fields_of_a_result_that_are_none_harm_nobody(
-    fields: dict[str, Any], details: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        return ToolResult(**{"output": "x", **fields})
-
-    odd = Tool(name="odd", description="Odd.", input_schema={"type": "object"}, execute=execute)
-    session = Session.create(tmp_path, home=tmp_path)
-    one = CoreAgent(ScriptedModel(Call("odd"), "ok"), env=MemoryEnv(), tools=[odd], plugs=[session.plug()])
-    result = await one.run("go")
-    session.close()
-    assert result.status == "completed"
-    block = said(one.messages[2]).tool_results[0]
-    assert (block.is_error, block.details) == (bool(fields.get("is_error")), details)
-    with Session.open(session.place, home=tmp_path, write=False) as read:
-        assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in one.messages]
-        assert not read.problems
 
 
 async def test_a_cap_below_one_is_one() -> None:
