@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv, WebAnswer
@@ -45,6 +45,8 @@ async def test_a_page_comes_as_markdown() -> None:
 
 
 @given(st.text(st.sampled_from("<>/abp \n&;='\"!-[]"), max_size=60))
+@example("<![;")
+@example("<![if !IE]>a<![endif]>")
 def test_any_markup_is_read(html: str) -> None:
     to_markdown(html, URL)
 

@@ -199,6 +199,10 @@ def _joined(base: str, href: str) -> str:
         return href
 
 
+_MARKED = re.compile(r"<!\[(?:((?:if|endif)\b[^>]*>)|(?!CDATA\[))", re.IGNORECASE)
+"""Sections that the parser of the standard library gives up on: conditional ones go, what only looks like one is text."""
+
+
 def to_markdown(html: str, url: str) -> tuple[str, str]:
     """Title and Markdown of a page. Slow for big pages; meant for a thread."""
     from html.parser import HTMLParser  # 4 ms: only where a page came
@@ -208,6 +212,6 @@ def to_markdown(html: str, url: str) -> tuple[str, str]:
     parser.handle_starttag = page.handle_starttag
     parser.handle_endtag = page.handle_endtag
     parser.handle_data = page.handle_data
-    parser.feed(html)
+    parser.feed(_MARKED.sub(lambda found: "" if found[1] else "&lt;![", html))
     parser.close()
     return page.title.strip(), page.markdown()
