@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any, cast
 
 MASK = "[redacted]"
 
@@ -77,6 +78,24 @@ def _without(text: str, secrets: tuple[str, ...]) -> str:
         if len(secret) >= 4:
             text = text.replace(secret, MASK)
     return text
+
+
+def masked_repr(value: Any, *secret: str) -> str:
+    """How settings are shown to people: what holds a secret is masked, what is not set is left out.
+
+    Args:
+        value: A struct.
+        secret: Its fields that hold secrets; of a mapping the names stay.
+    """
+    shown: list[str] = []
+    for name in value.__struct_fields__:
+        given = getattr(value, name)
+        if given is None or given == {}:
+            continue
+        if name in secret and given:
+            given = dict.fromkeys(cast("dict[str, Any]", given), MASK) if isinstance(given, dict) else MASK
+        shown.append(f"{name}={given!r}")
+    return redact(f"{type(value).__name__}({', '.join(shown)})")
 
 
 def redact(text: str, *secrets: str) -> str:

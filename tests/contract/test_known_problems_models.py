@@ -11,8 +11,9 @@ import pytest
 from mainspring import Agent, AgentProviderError, Behavior, tool
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.messages import Message
-from mainspring.models import HttpModel, LLMClient, ModelRequest, RetryConfig, create_model
+from mainspring.models import Failure, HttpModel, LLMClient, ModelRequest, ProviderConfig, RetryConfig, create_model
 from mainspring.models.classify import classify_error
+from mainspring.runtime.settings import ProviderSettings
 from mainspring.testing import MemoryEnv
 from tests.contract.protocols import (
     CHAT,
@@ -235,3 +236,35 @@ async def test_no_text_shows_a_key_that_a_host_repeats_inside_an_answer(speaker:
             await model.complete(ModelRequest([Message.user("Hi")]))
 
     assert KEY not in told(caught.value)
+
+
+@pytest.mark.parametrize("kind", [ProviderConfig, ProviderSettings])
+def test_settings_are_shown_without_their_secrets(kind: type[Any]) -> None:
+    settings = kind(
+        api_key=KEY,
+        base_url=f"https://me:{KEY}@host/v1?key={KEY}",
+        headers={"x-token": KEY},
+        extra={"client_secret": KEY},
+        model="m",
+    )
+
+    assert KEY not in repr(settings)
+    assert "model='m'" in repr(settings)
+    assert "x-token" in repr(settings)
+    assert "idle_timeout" not in repr(settings)
+
+
+async def test_a_profile_is_shown_without_its_headers() -> None:
+    made = create_model("compatible:m", base_url="http://h/v1", api_key=KEY, headers={"x-token": KEY})
+
+    assert isinstance(made, HttpModel)
+    assert KEY not in repr(made.profile)
+
+
+@pytest.mark.covers("MOD-17")
+async def test_an_option_that_there_is_not_is_no_wrong_key() -> None:
+    """The text of the mistake lists all options, ``api_key`` among them."""
+    result = await LLMClient("local:m").invoke("Hi", temprature=1)
+
+    assert isinstance(result, Failure)
+    assert (result.error, "no option 'temprature'" in result.message) == (ErrorCode.UNKNOWN, True)

@@ -145,6 +145,8 @@ def _native_parts(error: BaseException) -> tuple[int | None, dict[str, str], Any
 
 
 def _native_kind(error: BaseException, text: str) -> Kind:
+    if isinstance(error, TypeError | AttributeError | NameError):
+        return ErrorCode.UNKNOWN, ""  # A mistake in a program, whatever words it is told in.
     names = " ".join(kind.__name__.lower() for kind in type(error).__mro__)
     if isinstance(error, TimeoutError) or "timeout" in names:
         return ErrorCode.TIMEOUT, "timeout"

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
+from mainspring.redact import masked_repr
 
 
 class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
@@ -71,6 +72,9 @@ class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
     idle_timeout: float | None = None
     dialect: dict[str, Any] = {}
     extra: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return masked_repr(self, "api_key", "headers")
 
 
 _FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}

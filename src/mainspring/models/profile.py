@@ -11,6 +11,7 @@ from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo
+from mainspring.redact import masked_repr
 
 ReasoningField = Literal["echo", "none"]
 """Whether readable reasoning goes back to the model that made it, in the field it came in."""
@@ -86,6 +87,9 @@ class Profile(Struct, frozen=True):
     query: str = ""
     max_output_tokens: int | None = None
     unreadable: frozenset[int] = frozenset()
+
+    def __repr__(self) -> str:
+        return masked_repr(self, "headers", "query")
 
     @property
     def provider(self) -> str:

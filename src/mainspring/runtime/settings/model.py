@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from mainspring.models.config import ModelFacts
+from mainspring.redact import masked_repr
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
@@ -58,6 +59,9 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     idle_timeout: Annotated[float, Meta(ge=0)] | None = None
     dialect: dict[str, Any] = {}
     extra: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return masked_repr(self, "api_key", "headers")
 
 
 class Providers(Struct, frozen=True, kw_only=True):
