@@ -1,7 +1,4 @@
-"""The page of recipes has one for each kind of thing that can be added, and each is a program that runs (`test_examples`).
-
-The recipe of a skill is not there yet: with it, this proves PKG-14.
-"""
+"""The page of recipes has one for each kind of thing that can be added, and each is a program that runs (`test_examples`)."""
 
 import re
 from pathlib import Path
@@ -16,9 +13,11 @@ RECIPES = {
     "A plug": "def for_child(self)",
     "A policy": "ctx.deny(",
     "A kind of sub-agent": "parse_definition(",
+    "A skill": "SKILL.md",
 }
 
 
+@pytest.mark.covers("PKG-14")
 @pytest.mark.parametrize("title", RECIPES)
 def test_there_is_a_recipe_with_steps_and_a_program(repository: Path, title: str) -> None:
     page = (repository / "docs" / "recipes.md").read_text(encoding="utf-8")
