@@ -15,7 +15,7 @@ from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message
 from mainspring.models.answer import AnswerReader
-from mainspring.models.port import ModelInfo
+from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.protocol import WireDecoder
 from mainspring.models.wire.anthropic_messages import MessagesDecoder
@@ -24,6 +24,7 @@ from mainspring.models.wire.ollama import OllamaDecoder
 from mainspring.models.wire.openai_chat import ChatDecoder
 from mainspring.models.wire.openai_responses import ResponsesDecoder
 from tests.contract.protocols import CHAT, GEMINI, MESSAGES, RESPONSES
+from tests.contract.test_odd_histories import WIRES
 
 OLLAMA: Sequence[bytes] = (
     b'{"created_at":"2026","message":{"role":"assistant","thinking":"Hm."},"done":false}\n',
@@ -310,3 +311,47 @@ def test_an_index_far_behind_the_end_makes_no_array() -> None:
 
     assert error is None
     assert len(msgspec.json.encode(events[-1].partial)) < 20_000
+
+
+def nested_call(api: str, depth: int) -> bytes:
+    """An answer with one call whose arguments are nested this deep."""
+    arguments = '{"a":' * depth + "1" + "}" * depth
+    text = json.dumps(arguments)
+    if api == "chat_completions":
+        call = '{"tool_calls":[{"id":"c","function":{"name":"n","arguments":' + text + "}}]}"
+        return ('{"choices":[{"message":' + call + ',"finish_reason":"tool_calls"}]}').encode()
+    if api == "responses":
+        call = '{"type":"function_call","id":"i","call_id":"c","name":"n","arguments":' + text + "}"
+        return ('{"status":"completed","output":[' + call + "]}").encode()
+    if api == "messages":
+        call = '{"type":"tool_use","id":"c","name":"n","input":' + arguments + "}"
+        return ('{"content":[' + call + '],"stop_reason":"tool_use"}').encode()
+    if api == "native_chat":
+        call = '{"function":{"name":"n","arguments":' + arguments + "}}"
+        return ('{"message":{"tool_calls":[' + call + ']},"done":true}').encode()
+    call = '{"functionCall":{"name":"n","args":' + arguments + "}}"
+    return ('{"candidates":[{"content":{"parts":[' + call + ']},"finishReason":"STOP"}]}').encode()
+
+
+def encoded(conversation: list[Message], *, far_down: int) -> bytes:
+    """A request with it, made by somebody who was called by many others."""
+    if far_down:
+        return encoded(conversation, far_down=far_down - 1)
+    encode, profile = WIRES["chat_completions"]
+    return encode(ModelRequest(conversation), profile)
+
+
+@pytest.mark.covers("RET-21")
+@pytest.mark.parametrize("api", PROTOCOLS)
+def test_a_call_that_could_be_read_can_be_written_wherever_it_goes(api: str) -> None:
+    """How deep JSON may be nested depends on who reads and writes it: a limit of our own comes before all of theirs."""
+    for depth in (*range(60, 1000, 37), 5000):
+        events, error = read(api, [nested_call(api, depth)])
+        if error is not None:
+            assert depth > 100
+            continue
+        message = events[-1].partial
+        [call] = message.tool_uses
+        assert (call.raw_input is None) == (depth < 100)
+        assert encoded([Message.user("Go"), message], far_down=300)
+        assert msgspec.json.encode(message)

@@ -6,7 +6,7 @@ joined, and a partial message built, only when somebody reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -39,6 +39,7 @@ from mainspring.messages import (
 )
 
 _decode = msgspec.json.Decoder().decode
+_DEEPEST = 100
 
 
 class Draft:
@@ -203,19 +204,39 @@ def renamed(block: ContentBlock, names: Mapping[str, str]) -> ContentBlock:
     return block
 
 
+def too_deep(value: Any) -> bool:
+    """Whether JSON is nested deeper than 100 levels: encoders give up at a depth that depends on who calls them."""
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for holder in level for inner in _inside(holder)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
+
+
 def parse_call(
     id: str, name: str, text: str, input: dict[str, Any] | None = None, signature: str | None = None
 ) -> ToolUseBlock:
-    """A call from its argument text: strict JSON object, or nothing at all; anything else is kept raw."""
+    """A call from its argument text: strict JSON object, or nothing at all; anything else is kept raw.
+
+    So is what is nested deeper than anything a tool takes: it could be read here and not be written elsewhere.
+    """
     if input is not None:
-        return ToolUseBlock(id, name, input, None, signature)
+        deep = too_deep(input)
+        return ToolUseBlock(id, name, {} if deep else input, text if deep else None, signature)
     if not text or text.isspace():
         return ToolUseBlock(id, name, {}, None, signature)
     try:
-        value = _decode(text)
+        value: Any = _decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return ToolUseBlock(id, name, {}, text, signature)
-    if type(value) is dict:
+    if type(value) is dict and not (text.count("{") + text.count("[") > _DEEPEST and too_deep(value)):
         return ToolUseBlock(id, name, cast("dict[str, Any]", value), None, signature)
     return ToolUseBlock(id, name, {}, None if value is None else text, signature)
 

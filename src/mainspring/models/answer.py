@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.errors import ModelError
+from mainspring.errors import InvalidResponseError, ModelError
 from mainspring.events import StreamEvent
 from mainspring.models.protocol import WireDecoder
 from mainspring.models.wire.lines import LineParser
@@ -52,8 +52,8 @@ class AnswerReader:
             try:
                 for name, frame in self._frames.feed(data):
                     feed(name, frame, out)
-            except ModelError as error:
-                self.error = error
+            except (ModelError, RecursionError) as error:
+                self.error = self._known(error)
         return out
 
     def finish(self) -> list[StreamEvent]:
@@ -62,9 +62,17 @@ class AnswerReader:
         if self.error is None:
             try:
                 self._finish(out)
-            except ModelError as error:
-                self.error = error
+            except (ModelError, RecursionError) as error:
+                self.error = self._known(error)
         return out
+
+    def _known(self, error: ModelError | RecursionError) -> ModelError:
+        """The error; what is nested without end may break any step of the reading."""
+        if isinstance(error, ModelError):
+            return error
+        draft = self.decoder.draft
+        partial = draft.message() if len(draft) else None
+        return InvalidResponseError("The answer is nested too deep to be read", reason="not_json", partial=partial)
 
     def _finish(self, out: list[StreamEvent]) -> None:
         decoder = self.decoder

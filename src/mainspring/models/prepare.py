@@ -23,6 +23,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
+from mainspring.events.draft import too_deep
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -301,7 +302,7 @@ def sent_arguments(call: ToolUseBlock) -> dict[str, Any]:
         value = as_object(json.loads(call.raw_input, strict=False))
     except (ValueError, RecursionError):
         value = None
-    return {"unreadable_arguments": call.raw_input} if value is None else value
+    return {"unreadable_arguments": call.raw_input} if value is None or too_deep(value) else value
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:
