@@ -324,8 +324,7 @@ async def test_a_tool_that_blocks_does_not_stop_the_loop_or_the_abort() -> None:
         ScriptedModel(Call("heavy"), "ok"), execution=MemoryEnv(), tools=[heavy], behavior=Behavior(abort_grace=0.01)
     )
     run = asyncio.ensure_future(agent.run("go"))
-    while not going.is_set():  # the loop goes on while the tool blocks, or this never ends
-        await asyncio.sleep(0.001)
+    await asyncio.to_thread(going.wait, 10)  # the loop goes on while the tool blocks, or this never comes back
     agent.abort()
     with pytest.raises(AgentAbortedError):
         await run
