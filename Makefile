@@ -44,7 +44,7 @@ agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
 bench: $(DEV) ## benchmarks against a hand-written loop
 	@$(BIN)/python -m benchmarks
 
-soak: $(DEV) ## the slow suites
+soak: $(DEV) ## the slow suites; TEST_PODMAN=1 tries containers with a real engine too
 	@$(BIN)/pytest -q -n $(WORKERS) -m soak --timeout 600 $(PYTEST)
 
 matrix: ## the tests under each Python of PYTHONS that this machine has
