@@ -45,7 +45,16 @@ def test_the_loop_needs_nothing_above_it(repository: Path, tmp_path: Path, monke
 
     where = [sys.executable, "-c", "import mainspring; print(mainspring.__file__)"]
     used = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    tests = [sys.executable, "-m", "pytest", "-q", "-m", "not soak", "tests/unit/loop"]
+    tests = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not soak",
+        f"--basetemp={tmp_path / 'temporary'}",
+        "tests/unit/loop",
+    ]
     done = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert used.startswith(str(tmp_path))
