@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, cast
 
 import msgspec
@@ -48,18 +48,25 @@ class SecretFilter:
         else:
             return line
         before = _decoder.decode(line)
-        after = self._masked(before)
+        after = masked(before, lambda text: redact_keys(text, *self._values))
         return line if after == before else _encoder.encode(after)
 
-    def _masked(self, value: Any) -> Any:
-        match value:
-            case str():
-                return redact_keys(value, *self._values)
-            case list():
-                return [self._masked(item) for item in cast("list[Any]", value)]
-            case dict():
-                fields = cast("dict[str, Any]", value)
-                opaque = {"signature", "data"} if fields.get("type") in _OPAQUE else {"signature"}
-                return {k: v if k in opaque and isinstance(v, str) else self._masked(v) for k, v in fields.items()}
-            case _:
-                return value
+
+def masked(value: Any, clean: Callable[[str], str]) -> Any:
+    """A decoded line with every text cleaned; marks of providers and the bytes of images stay as they are.
+
+    Args:
+        value: What JSON holds.
+        clean: Takes the secrets out of a text.
+    """
+    match value:
+        case str():
+            return clean(value)
+        case list():
+            return [masked(item, clean) for item in cast("list[Any]", value)]
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            opaque = {"signature", "data"} if fields.get("type") in _OPAQUE else {"signature"}
+            return {k: v if k in opaque and isinstance(v, str) else masked(v, clean) for k, v in fields.items()}
+        case _:
+            return value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -22,11 +22,9 @@ from mainspring.sessions import (
     raw_lines,
     read_transcript,
 )
+from mainspring.sessions.secrets import masked
 
 __all__ = ["Item", "Transcript", "TranscriptCall", "export_lines", "export_transcript", "import_file"]
-
-_OPAQUE = {"image": {"data"}, "redacted_thinking": {"data"}}
-"""What only looks like a secret: the bytes of images, and reasoning that its provider encrypted."""
 
 
 def export_transcript(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> Transcript:
@@ -42,7 +40,7 @@ def export_transcript(name: str | None, place: Place, environ: Mapping[str, str]
     """
     store, found = _found(name, place, environ)
     plain: Any = msgspec.to_builtins(read_transcript(store, found))
-    return msgspec.convert(_masked(plain, lambda text: redact(text, environ)), Transcript)
+    return msgspec.convert(masked(plain, lambda text: redact(text, environ)), Transcript)
 
 
 def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> list[bytes]:
@@ -58,7 +56,7 @@ def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # a damaged line cannot be looked through for secrets
-        lines.append(msgspec.json.encode(_masked(value, lambda text: redact(text, environ))))
+        lines.append(msgspec.json.encode(masked(value, lambda text: redact(text, environ))))
     return lines
 
 
@@ -83,17 +81,3 @@ def _found(name: str | None, place: Place, environ: Mapping[str, str]) -> tuple[
         raise SessionError("there is no home folder, so there are no sessions")
     store = JsonlStore(settings.home.root)
     return store, find_session(name or "", cwd, home=store).place
-
-
-def _masked(value: Any, clean: Callable[[str], str]) -> Any:
-    match value:
-        case str():
-            return clean(value)
-        case list():
-            return [_masked(item, clean) for item in cast("list[Any]", value)]
-        case dict():
-            fields = cast("dict[str, Any]", value)
-            kept = {"signature", *_OPAQUE.get(str(fields.get("type")), ())}
-            return {k: v if k in kept else _masked(v, clean) for k, v in fields.items()}
-        case _:
-            return value
