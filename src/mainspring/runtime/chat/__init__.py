@@ -1,0 +1,1 @@
+"""The chat engine: commands in, events out, and nothing that draws."""

@@ -1,0 +1,262 @@
+"""What a front end may ask of a chat: a closed union of plain values, each of which is also one JSON object."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.runtime.chat.words import Decision, Mode, ThinkingName, snake
+
+
+class Command(Struct, frozen=True, tag_field="type", tag=snake):
+    """Base of all commands."""
+
+
+class Attachment(Struct, frozen=True, kw_only=True):
+    """What comes with a text: an image, or a text that stands apart from it.
+
+    Attributes:
+        media_type: As ``image/png``; ``text/plain`` for a text.
+        data: The image's bytes; in JSON as base64.
+        text: The text, where it is one.
+        name: What it is called, as ``notes.txt``.
+    """
+
+    media_type: str
+    data: bytes = b""
+    text: str = ""
+    name: str = ""
+
+
+class Prompt(Command, frozen=True):
+    """Say something. Begins a run; while one is going on it is queued, as `Queue` is.
+
+    Attributes:
+        text: What is said, as it is: nothing in it is a command. ``@path`` attaches a file.
+        attachments: What comes with it.
+    """
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Steer(Command, frozen=True):
+    """Have the run see this at its next step; without a run the same as `Prompt`."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Queue(Command, frozen=True):
+    """Have this said when the run is over; without a run the same as `Prompt`."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class EditQueued(Command, frozen=True):
+    """Change a text that waits, in its place."""
+
+    id: str
+    text: str
+
+
+class RemoveQueued(Command, frozen=True):
+    """Take back a text that waits."""
+
+    id: str
+
+
+class SendQueued(Command, frozen=True):
+    """Say a text that waits now: it steers the run that is going on, or begins one. Empty for the first that waits."""
+
+    id: str = ""
+
+
+class Shell(Command, frozen=True):
+    """Run a shell command of the user's own. ``tell``: whether its output joins the conversation."""
+
+    line: str
+    tell: bool = True
+
+
+class Approve(Command, frozen=True):
+    """Answer an `ApprovalAsked`.
+
+    Attributes:
+        id: That of the question.
+        decision: ``once``: this call. ``session``: such calls until the chat ends. ``always``: a rule that allows is saved in the
+            user's settings. ``deny``: not this call. ``never``: a rule that denies is saved. ``edit``: this call with ``input``.
+        reason: In the user's words, for the model.
+        hunks: The numbers of the hunks that may be applied, where not all may; ``None`` is all of them.
+        input: The arguments to use in place of the model's, with ``edit``.
+        rule: The rule to save, with ``always`` and ``never``; the first suggested one if empty.
+        stop: Whether a denial ends the run.
+    """
+
+    id: str
+    decision: Decision
+    reason: str = ""
+    hunks: tuple[int, ...] | None = None
+    input: dict[str, Any] | None = None
+    rule: str = ""
+    stop: bool = False
+
+
+class Answer(Command, frozen=True):
+    """Answer a `QuestionAsked`.
+
+    Attributes:
+        id: That of the question.
+        chosen: The values of the options that were chosen.
+        text: Words of the user's own; with a plan, what should be changed.
+        declined: Whether they do not answer.
+    """
+
+    id: str
+    chosen: tuple[str, ...] = ()
+    text: str = ""
+    declined: bool = False
+
+
+class Abort(Command, frozen=True):
+    """Stop what is going on: the run, a shell command of the user's, or a slash command. What is queued stays, and waits.
+
+    Attributes:
+        reason: Why, for the record.
+        child: Only this sub-agent; the run goes on.
+    """
+
+    reason: str = ""
+    child: str = ""
+
+
+class SetModel(Command, frozen=True):
+    """Have another model answer, from the next request on: ``provider:model``."""
+
+    model: str
+
+
+class SetThinking(Command, frozen=True):
+    """How much the model reasons, from the next request on; ``None`` leaves it to the provider."""
+
+    level: ThinkingName | None
+
+
+class SetMode(Command, frozen=True):
+    """``build`` works; ``plan`` only looks and plans."""
+
+    mode: Mode
+
+
+class ExecutePlan(Command, frozen=True):
+    """Leave plan mode and carry out the plan: the file named, or the last one."""
+
+    plan: str = ""
+
+
+class Slash(Command, frozen=True):
+    """A command line, as ``/model openai:gpt-5-mini``, with its slash. Its outcome comes as `CommandDone`."""
+
+    line: str
+
+
+class Resume(Command, frozen=True):
+    """Go on with another session: its id, title or file; empty for the folder's last one."""
+
+    session: str = ""
+
+
+class Fork(Command, frozen=True):
+    """Go on in a copy of the session: of all of it, or up to an entry (see ``/tree``)."""
+
+    entry: str = ""
+
+
+class Rewind(Command, frozen=True):
+    """Take the conversation, the files or both back to a prompt.
+
+    Attributes:
+        to: Id of the prompt's entry; empty for the last prompt.
+        what: What is taken back.
+        preview: Whether only to tell what would happen.
+        force: Whether files that were changed by others since are taken back as well.
+    """
+
+    to: str = ""
+    what: Literal["both", "conversation", "files"] = "both"
+    preview: bool = False
+    force: bool = False
+
+
+class NewSession(Command, frozen=True):
+    """Begin anew; the session so far stays on disk."""
+
+
+class Rename(Command, frozen=True):
+    """Give the session a title."""
+
+    title: str
+
+
+class Compact(Command, frozen=True):
+    """Sum up the conversation so far. ``instructions`` say what matters."""
+
+    instructions: str = ""
+
+
+ChatCommand = (
+    Prompt
+    | Steer
+    | Queue
+    | EditQueued
+    | RemoveQueued
+    | SendQueued
+    | Shell
+    | Approve
+    | Answer
+    | Abort
+    | SetModel
+    | SetThinking
+    | SetMode
+    | ExecutePlan
+    | Slash
+    | Resume
+    | Fork
+    | Rewind
+    | NewSession
+    | Rename
+    | Compact
+)
+"""Everything that a chat can be asked."""
+
+_DECODER = msgspec.json.Decoder(ChatCommand)
+
+
+def decode_command(line: bytes | str) -> ChatCommand:
+    """A command from its JSON object: ``{"type": "prompt", "text": "..."}``.
+
+    Raises:
+        msgspec.ValidationError: If it is none; the text says where and why.
+        msgspec.DecodeError: If it is no JSON.
+    """
+    return _DECODER.decode(line)
+
+
+class Receipt(Struct, frozen=True):
+    """What became of a command at once.
+
+    Attributes:
+        id: That of the command; `CommandDone` and `Refused` carry it, and a text that waits is known by it.
+        refused: Why it was not taken; empty if it was.
+    """
+
+    id: str
+    refused: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it was taken."""
+        return not self.refused
