@@ -12,6 +12,9 @@ import pytest
 
 from tests.needs import missing
 
+ENGINES = ("fake_docker", "busybox_docker", *(("podman",) if os.environ.get("TEST_PODMAN") else ()))
+"""The fixtures of engines. A real one is asked for by name: whether it works in a virtual machine is not the suite's to find out."""
+
 IMAGE = "localhost/mainspring-test:1"
 """An image with nothing but busybox."""
 

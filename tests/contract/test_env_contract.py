@@ -11,7 +11,7 @@ from mainspring.env import ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
 from mainspring.env.container import DockerEnv
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.events import CancelToken
-from tests.containers import IMAGE
+from tests.containers import ENGINES, IMAGE
 from tests.sandboxes import layer
 
 pytestmark = [pytest.mark.usefixtures("no_blocking"), pytest.mark.covers("EXE-01", "TST-04")]
@@ -44,7 +44,9 @@ def podman(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return DockerEnv(IMAGE, folder, engine=fixture("podman"), home=str(folder / "home"))
 
 
-ENVIRONMENTS: list[Callable[[Path, Fixture], ExecutionEnv]] = [local, memory, bubblewrap, landlock, docker, podman]
+ENVIRONMENTS: list[Callable[[Path, Fixture], ExecutionEnv]] = [local, memory, bubblewrap, landlock, docker]
+if "podman" in ENGINES:
+    ENVIRONMENTS.append(podman)
 
 
 @pytest.fixture(params=ENVIRONMENTS, ids=lambda make: make.__name__)

@@ -2,10 +2,6 @@
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,16 +13,15 @@ from mainspring.env import OutputLimits
 from mainspring.env.container import DockerEnv, find_engine
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
-from tests.containers import IMAGE
+from tests.containers import ENGINES, IMAGE
 from tests.unit.env.test_processes import content, until
-from tests.unit.env.test_sandbox import started
 
 pytestmark = [pytest.mark.covers("EXE-02", "EXE-05"), pytest.mark.timeout(60)]
 
 Make = Callable[..., DockerEnv]
 
 
-@pytest.fixture(params=["fake_docker", "busybox_docker", "podman"])
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(request.param)
 
@@ -64,13 +59,6 @@ async def make_fake(request: pytest.FixtureRequest, project: Path) -> AsyncItera
         yield new
 
 
-@pytest.fixture
-async def make_real(podman: str, project: Path) -> AsyncIterator[Make]:
-    """Makes environments that contain something."""
-    async for new in making(podman, project):
-        yield new
-
-
 async def output(place: DockerEnv, script: str, **options: Any) -> str:
     result = await place.run(script, timeout=15, **options)
     return result.stdout.text + result.stderr.text
@@ -81,52 +69,17 @@ def log(engine: str) -> str:
     return content(f"{engine}.log")
 
 
-async def test_it_is_made_at_the_first_use_and_goes_with_the_environment(make_real: Make, podman: str) -> None:
-    env = make_real()
-    assert env.container is None
+async def test_it_is_made_at_the_first_use_and_goes_with_the_environment(fake_docker: str, project: Path) -> None:
+    env = DockerEnv("image:1", project, engine=fake_docker)
     await env.write_bytes("a", b"1")
     assert env.container is None, "files of the project need none"
+    assert not Path(f"{fake_docker}.log").exists()
     assert await output(env, "cat a") == "1"
-    name = env.container
-    assert name is not None
-    assert name in containers(podman)
-    await output(env, "sleep 100 & sleep 100 &")
+    assert env.container is not None
+    assert await output(env, "echo again") == "again\n"
+    assert len(log(fake_docker).splitlines()) == 1, "one container for all that is run"
     await env.aclose()
-    assert name not in containers(podman)
     assert env.container is None
-
-
-def containers(podman: str) -> str:
-    listed = subprocess.run([podman, "ps", "-a", "--format", "{{.Names}}"], capture_output=True, text=True, check=True)
-    return listed.stdout
-
-
-async def test_it_ends_when_this_program_is_killed(podman: str, project: Path) -> None:
-    code = f"""
-        import asyncio
-        from mainspring.env.container import DockerEnv
-        env = DockerEnv({IMAGE!r}, {str(project)!r}, engine={podman!r})
-        asyncio.run(env.run("hostname; echo > up; sleep 100"))
-    """
-    with started([sys.executable, "-c", textwrap.dedent(code)]) as program:
-        await until((project / "up").exists)
-        assert containers(podman)
-        program.send_signal(signal.SIGKILL)
-    await until(lambda: not containers(podman))
-
-
-async def test_agents_have_containers_of_their_own(make_real: Make) -> None:
-    one, two = make_real(), make_real()
-    assert await output(one, "echo 1 > /tmp/x; cat /tmp/x") == "1\n"
-    assert "No such file" in await output(two, "cat /tmp/x")
-    assert one.container != two.container
-
-
-async def test_it_holds(make_real: Make, tmp_path: Path) -> None:
-    (tmp_path / "outside").write_text("KEY")
-    env = make_real()
-    assert "KEY" not in await output(env, f"cat '{tmp_path}/outside'; cat ~/.ssh/*")
-    assert (await output(env, "ls /sys/class/net")) == "lo\n"
 
 
 async def test_programs_and_tools_see_the_same_files(make: Make, project: Path) -> None:
@@ -191,23 +144,6 @@ async def test_errors_with_files_of_the_container(make_fake: Make, tmp_path: Pat
         await env.remove(f"{at}/d")
     with pytest.raises(OSError, match="Invalid"):
         await env.read_bytes(f"{at}/p")
-
-
-async def test_files_of_a_real_container(make_real: Make) -> None:
-    env = make_real()
-    await env.write_bytes("/data/a", b"\0\xff123")
-    assert await env.read_bytes("/data/a", offset=1) == b"\xff123"
-    assert [e.name for e in await env.list_dir("/data")] == ["a"]
-    assert (await env.stat("/data/a")).size == 5
-
-
-async def test_a_link_out_of_the_project_leads_into_the_container(make_real: Make, project: Path) -> None:
-    (project / "link").symlink_to("/etc")
-    env = make_real()
-    await output(env, "echo inside > /etc/hostname-of-test")
-    assert await env.read_bytes("link/hostname-of-test") == b"inside\n"
-    with pytest.raises(FileNotFoundError):
-        await env.read_bytes("link/debian_version")
 
 
 async def test_results_are_those_of_the_program(make: Make) -> None:
