@@ -8,6 +8,7 @@ from mainspring.runtime.settings.model import (
     Providers,
     ProviderSettings,
     RetrySettings,
+    TelemetrySettings,
 )
 from mainspring.runtime.settings.save import save_settings
 
@@ -19,6 +20,7 @@ __all__ = [
     "Providers",
     "RetrySettings",
     "Settings",
+    "TelemetrySettings",
     "load_settings",
     "parse_settings",
     "save_settings",

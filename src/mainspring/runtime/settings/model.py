@@ -205,6 +205,22 @@ class ExtensionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     packages: bool = True
 
 
+class TelemetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Spans and metrics by OpenTelemetry. Off unless switched on; a project's file cannot switch it on before it is trusted.
+
+    Attributes:
+        enabled: Whether they are made and sent.
+        endpoint: Where to, as ``http://localhost:4318``; that of OpenTelemetry's own variables, or its default, if not set.
+        enable_sensitive_data: Whether prompts, answers, arguments and results go along.
+        span_names: ``genai`` for the names of the GenAI conventions, ``classic`` for ``agent.run``, ``gen_ai.chat``, ``tool.execute``.
+    """
+
+    enabled: bool = False
+    endpoint: str | None = None
+    enable_sensitive_data: bool = False
+    span_names: Literal["genai", "classic"] = "genai"
+
+
 class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that can be set.
 
@@ -218,6 +234,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         compaction: How a long conversation is summed up.
         hooks: Commands that are asked as hooks.
         extensions: Extensions beside those in the folders.
+        telemetry: Spans and metrics by OpenTelemetry.
     """
 
     model: str | None = None
@@ -229,3 +246,4 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     compaction: CompactionSettings = CompactionSettings()
     hooks: HookSettings = HookSettings()
     extensions: ExtensionSettings = ExtensionSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
