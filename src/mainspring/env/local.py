@@ -46,6 +46,8 @@ _READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
 """The script comes in on standard input up to a NUL: no limit of length, and nothing of it in a process listing, so that
 ``pkill -f`` in a script does not find itself."""
 _LONGEST_ARGUMENT = 100_000
+_SOON = 0.5
+"""Seconds after which a program that still runs is watched over; most are done long before, and watching costs a process."""
 
 
 class LocalEnv:
@@ -192,16 +194,22 @@ class LocalEnv:
             mark=self._mark,
         )
         self._running.add(running)
+        long = asyncio.get_running_loop().call_later(_SOON, self._watch)
         try:
             result = await finish(
                 running, timeout=timeout, signal=signal, on_output=on_output, most=self._max_processes
             )
         finally:
+            long.cancel()
             if not running.survivors:
                 self._running.discard(running)
         if result.survivors:
             await asyncio.to_thread(self._watcher.start)
         return result
+
+    def _watch(self) -> None:
+        """Have somebody end what still runs should this program be killed."""
+        asyncio.get_running_loop().run_in_executor(None, self._watcher.start)
 
     async def _script(self, script: str, stdin: bytes | None) -> tuple[list[str], bytes | None]:
         if "\0" in script:

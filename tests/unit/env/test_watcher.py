@@ -54,6 +54,34 @@ def test_nothing_runs_on_where_the_program_is_killed(tmp_path: Path, arguments: 
     assert all(ended(pid, 5) for pid in pids)
 
 
+FOREGROUND = """
+import asyncio, pathlib, sys
+from mainspring.env import LocalEnv
+async def main():
+    env = LocalEnv(".")
+    running = asyncio.ensure_future(env.run(sys.argv[1]))
+    while env._watcher._process is None or not pathlib.Path("pid").exists():
+        await asyncio.sleep(0.02)
+    print("ready", flush=True)
+    await running
+asyncio.run(main())
+"""
+
+
+@pytest.mark.covers("BYD-21")
+def test_a_command_that_is_waited_for_ends_too(tmp_path: Path) -> None:
+    script = "trap '' TERM HUP; echo $$ > p; mv p pid; sleep 60"
+    with subprocess.Popen([sys.executable, "-c", FOREGROUND, script], cwd=tmp_path, stdout=subprocess.PIPE) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"ready\n"
+            pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
+            assert alive(pid)
+        finally:
+            program.kill()
+    assert ended(pid, 5)
+
+
 async def test_it_is_there_only_where_something_runs_by_itself_and_ends_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
