@@ -8,19 +8,33 @@ from mainspring.runtime.settings.model import (
     Providers,
     ProviderSettings,
     RetrySettings,
-    TelemetrySettings,
 )
 from mainspring.runtime.settings.save import save_settings
+from mainspring.runtime.settings.sections import (
+    ExecutionSettings,
+    InstructionSettings,
+    LanguageServerSettings,
+    NotificationSettings,
+    SandboxSettings,
+    TelemetrySettings,
+    UiSettings,
+)
 
 __all__ = [
     "AgentSettings",
     "AppConfig",
+    "ExecutionSettings",
+    "InstructionSettings",
+    "LanguageServerSettings",
+    "NotificationSettings",
     "PermissionSettings",
     "ProviderSettings",
     "Providers",
     "RetrySettings",
+    "SandboxSettings",
     "Settings",
     "TelemetrySettings",
+    "UiSettings",
     "load_settings",
     "parse_settings",
     "save_settings",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from typing import Any, cast, get_origin
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, get_origin
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import FieldInfo, fields
 
+from mainspring.runtime.settings.fitting import FitError, fit
 from mainspring.runtime.settings.jsonc import Node, place
 from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, Providers, ProviderSettings
+
+SCHEMA_KEY = "$schema"
+"""The one key at the top that is no setting: editors look there for the schema of the file."""
 
 Path = tuple[str, ...]
 """Where a value belongs, in camelCase: ``("agent", "maxTokens")``."""
@@ -67,6 +70,8 @@ class Checker:
                 self.problems.append(Problem(node.start, f"{what} must be an object, not {_shown(node)}"))
             return
         known = {f.encode_name: f for f in fields(kind)}
+        if not path:
+            node.members.pop(SCHEMA_KEY, None)
         seen: dict[str, str] = {}
         for key, member in node.members.items():
             name = camel(key)
@@ -86,6 +91,9 @@ class Checker:
             self._providers(node, path)
         elif isinstance(kind, type) and issubclass(kind, Struct):
             self._section(node, kind, path)
+        elif len(path) == 1 and (named := named_kind(kind)) is not None and node.members is not None:
+            for name, member in node.members.items():
+                self._leaf(member, named, (*path, name))
         else:
             self._leaf(node, kind, path)
 
@@ -102,8 +110,8 @@ class Checker:
     def _leaf(self, node: Node, kind: Any, path: Path) -> None:
         try:
             value = fit(node.plain(), kind)
-        except ValueError as error:
-            self.problems.append(Problem(node.start, f"{'.'.join(path)} {error}"))
+        except FitError as error:
+            self.problems.append(Problem(_within(node, error.where).start, f"{'.'.join(path)} {error}"))
             return
         if value is not None:
             self.layer.values[path] = value
@@ -115,40 +123,22 @@ class Checker:
         self.layer.warnings.append(self.located(position, f"there is no setting {name!r}; {hint}"))
 
 
-def fit(value: Any, kind: Any) -> Any:
-    """A value as the type asks, numbers and texts turned into each other; ``None`` where it sets nothing.
-
-    Raises:
-        ValueError: If it does not fit; the text goes on from the setting's name.
-    """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if get_origin(kind) is tuple:
-        return _texts(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and kind == str | None:
-        value = str(value)
-    try:
-        fitted = msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(_reason(str(error))) from None
-    return fitted.strip() if isinstance(fitted, str) else fitted
+def _within(node: Node, where: Sequence[str]) -> Node:
+    """The part of a value that is meant, as far as it is there."""
+    for step in where:
+        if node.members is not None and step in node.members:
+            node = node.members[step]
+        elif node.items is not None and step.isdecimal() and int(step) < len(node.items):
+            node = node.items[int(step)]
+        else:
+            break
+    return node
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    wrong = next((item for item in items if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise ValueError(f"must be a list of texts, but {wrong!r} is none")
-    return tuple(item.strip() for item in items if item.strip())
-
-
-def _reason(text: str) -> str:
-    """What msgspec says, as the rest of a sentence."""
-    words = {"`int`": "a whole number", "`float`": "a number", "`str`": "a text", "`bool`": "true or false"}
-    text = text.replace(" | null", "").replace("Expected ", "must be ").replace(", got ", ", not ")
-    for word, plain in words.items():
-        text = text.replace(word, plain)
-    return text.replace("`null`", "null").replace("`", "")
+def named_kind(kind: Any) -> type[Struct] | None:
+    """The type of the things that a setting holds by name; ``None`` if it holds no such things."""
+    inner = get_args(kind)[1] if get_origin(kind) is dict else None
+    return inner if isinstance(inner, type) and issubclass(inner, Struct) else None
 
 
 def _shown(node: Node) -> str:
@@ -184,6 +174,8 @@ def type_of(path: Path) -> Any:
     if len(path) == 3 and path[0] == "providers":
         known |= {("providers", path[1], f.encode_name): f.type for f in fields(ProviderSettings)}
         known |= {("providers", path[1], name): Any for name in OWN_SETTINGS}
+    if len(path) == 2 and (named := named_kind(known.get(path[:1]))) is not None:
+        return named
     if path not in known:
         names = {".".join(p) for p in known}
         near = difflib.get_close_matches(".".join(path), names, 1, 0.5)

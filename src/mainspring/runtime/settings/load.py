@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -14,8 +14,9 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 from mainspring.runtime.environ import env_float, env_int, env_str
 from mainspring.runtime.home import Home, project_settings, user_home
+from mainspring.runtime.settings.fitting import fit
 from mainspring.runtime.settings.jsonc import JsonError, parse
-from mainspring.runtime.settings.layer import Checker, Layer, fit, type_of
+from mainspring.runtime.settings.layer import Checker, Layer, type_of
 from mainspring.runtime.settings.layer import Path as Key
 from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, PermissionSettings, Providers, ProviderSettings
 
@@ -27,6 +28,8 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
     "MAINSPRING_SYSTEM_PROMPT": (("agent", "systemPrompt"), env_str),
     "MAINSPRING_MAX_TOKENS": (("agent", "maxTokens"), env_int),
     "MAINSPRING_TEMPERATURE": (("agent", "temperature"), env_float),
+    "MAINSPRING_THINKING": (("agent", "thinking"), env_str),
+    "MAINSPRING_SANDBOX": (("sandbox", "layer"), env_str),
     "MAINSPRING_MAX_TURNS": (("agent", "maxTurns"), env_int),
     "MAINSPRING_MAX_SECONDS": (("agent", "maxSeconds"), env_float),
     "MAINSPRING_MAX_COST": (("agent", "maxCost"), env_float),
@@ -34,9 +37,16 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
 }
 """The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
 
-_ADD_UP = frozenset({"permissions", "hooks", "extensions"})
-_LOWER = frozenset({"maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens"})
-_HARMLESS = frozenset({("agent", "temperature"), ("permissions", "ask"), ("permissions", "deny")})
+_ADD_UP = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution"})
+"""Sections whose lists add up over all files."""
+
+_LOWER = frozenset(
+    {("agent", name) for name in ("maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens")}
+    | {("execution", "maxProcesses")}
+)
+_HARMLESS = frozenset(
+    {("agent", "temperature"), ("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden")}
+)
 
 
 class RuleSource(Struct, frozen=True):
@@ -61,6 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     Attributes:
         config: The merged settings.
         rules: The rules of ``config.permissions``, each list with its place.
+        values: What is set, by path.
         origins: For each setting, by dotted path, where its value comes from.
         warnings: What people should know: unknown keys, ignored values, files that cannot be reached.
         home: The user's folder, if there is a home folder.
@@ -69,6 +80,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     config: AppConfig
     rules: tuple[RuleSource, ...] = ()
+    values: dict[Key, Any] = {}
     origins: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     home: Home | None = None
@@ -112,6 +124,7 @@ def load_settings(
             RuleSource("user", user.origin, build(user.values).permissions),
             RuleSource("project", project.origin, build(project.values).permissions, trusted),
         ),
+        values=values,
         origins=origins,
         warnings=warnings,
         home=home,
@@ -186,7 +199,7 @@ def tightened(project: Layer, user: Layer) -> Layer:
     kept = Layer(project.origin, warnings=list(project.warnings))
     ignored: list[str] = []
     for path, value in project.values.items():
-        if path[0] == "agent" and path[1] in _LOWER:
+        if path in _LOWER:
             kept.values[path] = min(value, user.values.get(path, value))
         elif path in _HARMLESS:
             kept.values[path] = value
@@ -207,9 +220,9 @@ def merge(layers: list[Layer]) -> tuple[dict[Key, Any], dict[str, str]]:
     for layer in layers:
         for path, value in layer.values.items():
             name = ".".join(path)
-            if path[0] in _ADD_UP and path in values and not isinstance(value, bool):
+            if path[0] in _ADD_UP and path in values and isinstance(value, tuple | list):
                 old = values[path]
-                values[path] = type(value)([*old, *(v for v in value if v not in old)])
+                values[path] = type(old)([*old, *(v for v in cast("list[Any]", value) if v not in old)])
                 origins[name] = f"{origins[name]}, {layer.origin}"
             else:
                 values[path] = value

@@ -8,6 +8,15 @@ from msgspec import Meta, Struct
 
 from mainspring.models.config import ModelFacts
 from mainspring.redact import masked_repr
+from mainspring.runtime.settings.sections import (
+    ExecutionSettings,
+    InstructionSettings,
+    LanguageServerSettings,
+    NotificationSettings,
+    SandboxSettings,
+    TelemetrySettings,
+    UiSettings,
+)
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
@@ -26,6 +35,10 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         api_key: Its key; without it that of the provider's variable is used, as ``OPENAI_API_KEY``.
+        api_key_command: A command for the shell that prints the key; asked when it is needed, and again when it is refused.
+        api_key_file: A file that holds the key, which only its owner may read (0600).
+        api_key_keyring: Name of the entry of the system's keyring that holds the key (needs the extra ``keyring``).
+        system_prompt: Instructions for the models of this provider, beside those for all.
         model: The model to use there.
         base_url: Where it is.
         headers: Further headers of each request.
@@ -45,6 +58,10 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     api_key: str | None = None
+    api_key_command: str | None = None
+    api_key_file: str | None = None
+    api_key_keyring: str | None = None
+    system_prompt: str | None = None
     model: str | None = None
     base_url: str | None = None
     headers: dict[str, str] = {}
@@ -87,6 +104,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         system_prompt: Instructions in place of the built-in ones; the facts about the folder are added to it.
         max_tokens: Most tokens of one answer.
         temperature: 0 to 2.
+        thinking: How much the model reasons before it answers.
         max_turns: Most model calls of a run.
         max_seconds: Most seconds of a run.
         max_cost: Most US dollars of a run.
@@ -96,6 +114,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     system_prompt: str | None = None
     max_tokens: Count | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    thinking: Literal["off", "minimal", "low", "medium", "high", "xhigh"] | None = None
     max_turns: Count | None = None
     max_seconds: Amount | None = None
     max_cost: Amount | None = None
@@ -205,22 +224,6 @@ class ExtensionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     packages: bool = True
 
 
-class TelemetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Spans and metrics by OpenTelemetry. Off unless switched on; a project's file cannot switch it on before it is trusted.
-
-    Attributes:
-        enabled: Whether they are made and sent.
-        endpoint: Where to, as ``http://localhost:4318``; that of OpenTelemetry's own variables, or its default, if not set.
-        enable_sensitive_data: Whether prompts, answers, arguments and results go along.
-        span_names: ``genai`` for the names of the GenAI conventions, ``classic`` for ``agent.run``, ``gen_ai.chat``, ``tool.execute``.
-    """
-
-    enabled: bool = False
-    endpoint: str | None = None
-    enable_sensitive_data: bool = False
-    span_names: Literal["genai", "classic"] = "genai"
-
-
 class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that can be set.
 
@@ -235,6 +238,12 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         hooks: Commands that are asked as hooks.
         extensions: Extensions beside those in the folders.
         telemetry: Spans and metrics by OpenTelemetry.
+        sandbox: The sandbox that tools work in.
+        execution: Limits of what tools start and reach.
+        language_servers: Language servers that look at what is edited, by name.
+        instructions: Which instruction files are read.
+        notifications: How the terminal tells that a run is over.
+        ui: What the terminal looks like.
     """
 
     model: str | None = None
@@ -247,3 +256,9 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     hooks: HookSettings = HookSettings()
     extensions: ExtensionSettings = ExtensionSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    execution: ExecutionSettings = ExecutionSettings()
+    language_servers: dict[str, LanguageServerSettings] = {}
+    instructions: InstructionSettings = InstructionSettings()
+    notifications: NotificationSettings = NotificationSettings()
+    ui: UiSettings = UiSettings()

@@ -12,9 +12,10 @@ import msgspec
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
 from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError
+from mainspring.runtime.settings.fitting import fit
 from mainspring.runtime.settings.jsonc import JsonError, edit
 from mainspring.runtime.settings.layer import Path as Key
-from mainspring.runtime.settings.layer import fit, type_of
+from mainspring.runtime.settings.layer import type_of
 from mainspring.runtime.settings.load import parse_settings
 
 
