@@ -4,7 +4,7 @@ Above: the hook `tool:permit`. Below: rules (`rules`), what a command line does 
 decision (`engine`), each usable alone.
 """
 
-from mainspring.policies.permissions.decision import Decision, Outcome, PermissionRequest, Verdict
+from mainspring.policies.permissions.decision import Decision, Outcome, PermissionRequest, Reply, Verdict
 from mainspring.policies.permissions.engine import Call, Engine
 from mainspring.policies.permissions.pathjudge import Mode
 from mainspring.policies.permissions.plan import PlanMode
@@ -27,6 +27,7 @@ __all__ = [
     "PermissionRequest",
     "Permissions",
     "PlanMode",
+    "Reply",
     "Rule",
     "RuleSet",
     "Unit",

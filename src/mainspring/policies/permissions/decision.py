@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from mainspring.policies.permissions.rules import Rule
+from mainspring.tools.builtin.files import Preview
 
 Outcome = Literal["allow", "ask", "deny"]
 """What becomes of a call: ``ask`` means that a person decides."""
@@ -88,6 +89,24 @@ ACTIONS: dict[str, str] = {
 """The verb of each scope."""
 
 
+class Reply(Struct, frozen=True, kw_only=True):
+    """An answer with more in it than yes or no.
+
+    Attributes:
+        allow: Whether the call may be made.
+        session: Whether that holds for the session.
+        reason: Why not, for the model.
+        stop: Whether a no ends the run.
+        pause: Whether the run is to pause at this call, so that it goes on with other arguments: see `CoreAgent.answer`.
+    """
+
+    allow: bool
+    session: bool = False
+    reason: str = ""
+    stop: bool = False
+    pause: bool = False
+
+
 class PermissionRequest(Struct, frozen=True, kw_only=True):
     """What a person is asked. Also readable as a mapping: ``request["scope"]``.
 
@@ -100,6 +119,9 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         reason: Why it is asked.
         verdicts: Everything in the call that needs an answer; one answer is for all of it.
         suggestions: Rules that would allow it from now on, one for each simple command or path.
+        call_id: Id of the call.
+        agent: Name of the agent that makes it; a sub-agent's own.
+        preview: What the call would do to files, to the byte; ``None`` where that cannot be told.
     """
 
     scope: str
@@ -110,6 +132,9 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     reason: str = ""
     verdicts: tuple[Verdict, ...] = ()
     suggestions: tuple[str, ...] = ()
+    call_id: str = ""
+    agent: str = ""
+    preview: Preview | None = None
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.__struct_fields__:

@@ -8,28 +8,34 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.events import ToolPermit
-from mainspring.policies.permissions.decision import ACTIONS, Decision, PermissionRequest
+from mainspring.events import ToolPermit, ToolStart
+from mainspring.policies.permissions.decision import ACTIONS, Decision, PermissionRequest, Reply
 from mainspring.policies.permissions.engine import Call, Engine
 from mainspring.policies.permissions.pathjudge import Key, Mode
 from mainspring.policies.permissions.paths import Place, Resolver
-from mainspring.policies.permissions.rules import RuleSet
+from mainspring.policies.permissions.rules import Rule, RuleSet
 from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
+from mainspring.tools import Tool
+from mainspring.tools.builtin.files import Preview, preview
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
     from mainspring.env.protocol import Guard
     from mainspring.loop import CoreAgent
 
-Answer = bool | Literal["session"]
+Answer = bool | Literal["session"] | Reply
 """Yes or no to this call; ``"session"`` is yes to all that was asked about, for as long as the session lasts."""
 
 Ask = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
 """Asks a person. Sync or async; a sync one runs in a thread, so that it may wait."""
+
+_LAST_LOOK = 90
+"""Before a session notes that a tool was started."""
 
 OnDeny = Literal["continue", "stop"]
 """After a denied call: the model is told and goes on, or the run ends."""
@@ -88,7 +94,6 @@ class Permissions:
         sensitive = SensitivePaths.standard(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
         given = RuleSet.build(allow=allow, ask=ask, deny=deny)
         free = options.get("reads_free", True)
-        self.engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
         self.on_permission_request = on_permission_request
         self.on_deny: OnDeny = on_deny
         self.unattended = options.get("unattended", "deny")
@@ -96,12 +101,26 @@ class Permissions:
         self.root = options.get("root")
         self.home = options.get("home")
         self.on_decision = options.get("on_decision")
-        self._session = _Session()
+        engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
+        self._session = _Session(engine)
         self._place: tuple[Resolver, Place] | None = None
+        self._agent = ""
 
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent."""
+        self._agent = agent.name
         agent.on(ToolPermit, self.permit)
+        agent.on(ToolStart, self.still_as_shown, order=_LAST_LOOK)
+
+    @property
+    def engine(self) -> Engine:
+        """What decides, with the rules that are in force now."""
+        return self._session.engine
+
+    def add(self, *rules: Rule) -> None:
+        """Have further rules in force from the next decision on, for sub-agents too."""
+        engine = self._session.engine
+        self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
 
     def for_child(self) -> Permissions:
         """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
@@ -187,7 +206,10 @@ class Permissions:
             else:
                 context.deny(f"{question(decision)}, and there is nobody to ask. {how_to_allow(decision)}", stop=stop)
             return False
-        request = request_for(decision, context.input)
+        tried = await self._tried(decision, context)
+        request = replace(
+            request_for(decision, context.input), call_id=context.call_id, agent=self._agent, preview=tried
+        )
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
         except TimeoutError:
@@ -196,16 +218,43 @@ class Permissions:
         except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
             context.deny(f"{question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop)
             return False
-        if answer is True or answer == "session":
-            self._session.remember(decision, everything=answer == "session")
+        given = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
+        if given.pause and not context.approved:
+            context.pause(question(decision))
+            return False
+        if given.allow:
+            self._session.remember(decision, everything=given.session or answer == "session")
+            if tried is not None:
+                self._session.shown[context.call_id] = (context.tool, tried, context.env, decision.paths)
             return True
-        context.deny(f"{question(decision)}, and the user said no.", stop=stop)
+        said = f": {given.reason}" if given.reason else "."
+        context.deny(f"{question(decision)}, and the user said no{said}", stop=stop or given.stop)
         return False
+
+    async def _tried(self, decision: Decision, context: ToolPermit) -> Preview | None:
+        try:
+            return await preview(context.tool, context.input, context.env, decision.paths)
+        except Exception as error:  # noqa: BLE001 - a tool that fails here fails when it runs, and says so to the model
+            return Preview(problem=f"{type(error).__name__}: {error}")
+
+    async def still_as_shown(self, hook: ToolStart) -> None:
+        """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
+        shown = self._session.shown.pop(hook.call_id, None)
+        if shown is None:
+            return
+        tool, before, env, paths = shown
+        now = await preview(tool, hook.input, env, paths)
+        fails = bool(now and now.problem and before.problem)  # whatever it says: nothing will be written
+        if not fails and (now is None or not before.is_like(now)):
+            hook.block = (
+                "the file was changed after this was approved, so that the call would do something else. Nothing was changed; "
+                "read the file again and make the call anew"
+            )
 
     def _guard(self, env: ExecutionEnv, place: Place) -> None:
         """Let searches through folders leave out what a read of the file itself would not be allowed to show."""
         guard = env.guard if isinstance(env.guard, _Guard) else _Guard(env.guard)
-        env.guard = guard.joined_by(self._session, self.engine, place)
+        env.guard = guard.joined_by(self._session, place)
 
     async def _find_place(self, env: Resolver) -> Place:
         if self._place is None or self._place[0] is not env:
@@ -216,8 +265,10 @@ class Permissions:
 class _Session:
     """What was granted, and the queue of questions; shared with sub-agents."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.grants: set[Key] = set()
+        self.shown: dict[str, tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def queue(self) -> asyncio.Lock:
@@ -236,22 +287,22 @@ class _Session:
 class _Guard:
     """Says what searches may show; the rules of all sessions that share an environment hold."""
 
-    def __init__(self, other: Guard | None, *members: tuple[_Session, Engine, Place]) -> None:
+    def __init__(self, other: Guard | None, *members: tuple[_Session, Place]) -> None:
         self._other = other
         self._members = members
 
-    def joined_by(self, session: _Session, engine: Engine, place: Place) -> _Guard:
+    def joined_by(self, session: _Session, place: Place) -> _Guard:
         if any(member[0] is session for member in self._members):
             return self
-        return _Guard(self._other, *self._members, (session, engine, place))
+        return _Guard(self._other, *self._members, (session, place))
 
     async def __call__(self, path: str) -> bool:
         if self._other is not None:
             answer = self._other(path)
             if not (await answer if inspect.isawaitable(answer) else answer):
                 return False
-        for session, engine, place in self._members:
-            if not await engine.may_show(path, place, session.grants):
+        for session, place in self._members:
+            if not await session.engine.may_show(path, place, session.grants):
                 return False
         return True
 

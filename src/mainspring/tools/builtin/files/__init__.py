@@ -12,20 +12,24 @@ from mainspring.tools.builtin.files.hunks import (
     parse_outcomes,
 )
 from mainspring.tools.builtin.files.multi_edit import multi_edit
+from mainspring.tools.builtin.files.preview import FileChange, Preview, preview
 from mainspring.tools.builtin.files.read_file import read_file
 from mainspring.tools.builtin.files.write_file import write_file
 
 __all__ = [
     "APPROVE_HUNK",
     "Approve",
+    "FileChange",
     "Hunk",
     "Outcome",
     "Outcomes",
+    "Preview",
     "apply_patch",
     "edit",
     "format_outcomes",
     "multi_edit",
     "parse_outcomes",
+    "preview",
     "read_file",
     "write_file",
 ]

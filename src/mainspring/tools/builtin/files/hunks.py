@@ -33,6 +33,7 @@ class Hunk(Struct, frozen=True):
         old: The text that goes.
         new: The text that comes.
         every: Whether all places are meant.
+        call_id: The call that makes it.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Hunk(Struct, frozen=True):
     old: str
     new: str
     every: bool = False
+    call_id: str = ""
 
 
 Answer = bool | str
@@ -106,6 +108,6 @@ async def decide(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> list[Ans
     approve: Approve = ctx.extra[APPROVE_HUNK]
     answers: list[Answer] = []
     for number, edit in enumerate(edits, 1):
-        answer = approve(Hunk(path, number, len(edits), edit.old, edit.new, edit.every))
+        answer = approve(Hunk(path, number, len(edits), edit.old, edit.new, edit.every, ctx.call_id))
         answers.append(await answer if inspect.isawaitable(answer) else answer)
     return answers

@@ -1,0 +1,202 @@
+"""What a call of a file tool would do to files, worked out by the tool itself on a copy in memory: nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mainspring.env import ExecutionEnv, FileStat
+from mainspring.env.paths import shown
+from mainspring.env.text import read_document
+from mainspring.tools.builtin.files.diffs import diff
+from mainspring.tools.tool import Tool, ToolContext, ToolResult
+
+PREVIEWED = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
+"""Tools whose calls can be tried out."""
+
+_MOST = 16 << 20
+
+
+class FileChange(Struct, frozen=True, kw_only=True):
+    """What would become of a file.
+
+    Attributes:
+        path: Its name, from the project's folder where it lies in it.
+        before: What it holds now; ``None`` if there is none, or it is too large to look at.
+        after: What it would hold, to the byte; ``None`` if it would be gone.
+        diff: The difference as a unified diff; cut where it is long.
+        note: What the diff does not show, as a change of all line ends.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    diff: str = ""
+    note: str = ""
+
+    @property
+    def essence(self) -> tuple[str, tuple[str, ...]]:
+        """What changes, wherever it stands in the file: what somebody agreed to."""
+        lines = self.diff.splitlines()[2:]
+        if not lines:
+            return self.path, (repr(self.after),)
+        return self.path, tuple([line for line in lines if line[:1] in "+-("])
+
+
+class Preview(Struct, frozen=True):
+    """What a call would do.
+
+    Attributes:
+        changes: What would become of files, in order.
+        steps: For each edit of a ``multi_edit`` its own diff.
+        problem: What the tool would answer, if it would fail.
+    """
+
+    changes: tuple[FileChange, ...] = ()
+    steps: tuple[str, ...] = ()
+    problem: str = ""
+
+    def is_like(self, other: Preview) -> bool:
+        """Whether the other one makes the same changes, maybe at other lines."""
+        return not (self.problem or other.problem) and [c.essence for c in self.changes] == [
+            c.essence for c in other.changes
+        ]
+
+
+async def preview(
+    tool: Tool, arguments: Mapping[str, Any], env: ExecutionEnv, paths: Mapping[str, str] | None = None
+) -> Preview | None:
+    """Try a call out.
+
+    Args:
+        tool: The tool.
+        arguments: Its arguments, as they will be used.
+        env: Where it would work; it is only read.
+        paths: The real paths that were judged, by those of the call.
+
+    Returns:
+        What it would do; ``None`` for a tool that is none of `PREVIEWED`.
+    """
+    if tool.name not in PREVIEWED or tool.source != "builtin":
+        return None
+    overlay = _Overlay(env)
+    result = await _tried(tool, arguments, overlay, paths)
+    if result.is_error:
+        return Preview(problem=result.text)
+    steps: list[str] = []
+    edits: Sequence[Any] = arguments.get("edits", ()) if tool.name == "multi_edit" else ()
+    if len(edits) > 1:
+        apart = _Overlay(env)
+        for edit in edits:
+            one = await _tried(tool, {**arguments, "edits": [edit]}, apart, paths)
+            steps.append(str(one.metadata.get("diff", "")))
+    return Preview(await asyncio.to_thread(_changes, overlay), tuple(steps))
+
+
+async def _tried(
+    tool: Tool, arguments: Mapping[str, Any], overlay: _Overlay, paths: Mapping[str, str] | None
+) -> ToolResult:
+    return await tool(ToolContext(env=cast("ExecutionEnv", overlay), paths=paths), **arguments)
+
+
+def _changes(overlay: _Overlay) -> tuple[FileChange, ...]:
+    made: list[FileChange] = []
+    for real, after in overlay.held.items():
+        before = overlay.was.get(real)
+        if before != after and not (before is None and after is None):
+            made.append(_change(shown(real, overlay.cwd), before, after))
+    return tuple(made)
+
+
+def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
+    old, new = (read_document(data) if data is not None else None for data in (before, after))
+    if (before is not None and old is None) or (after is not None and new is None):
+        return FileChange(path=path, before=before, after=after, note="it is binary")
+    a, b = old.text if old else "", new.text if new else ""
+    notes: list[str] = []
+    if old and new:
+        if "\r\n" in a and "\r\n" not in b:
+            notes.append("lines that ended in CRLF end in LF")
+        if "\r\n" not in a and "\r\n" in b:
+            notes.append("lines that ended in LF end in CRLF")
+        if old.form != new.form:
+            notes.append(f"the encoding becomes {new.form or 'UTF-8'}")
+    return FileChange(path=path, before=before, after=after, diff=diff(a, b, path).text, note="; ".join(notes))
+
+
+class _Overlay:
+    """An environment whose files can be changed without anybody else seeing it. Knows only what file tools ask for."""
+
+    def __init__(self, env: ExecutionEnv) -> None:
+        self._env = env
+        self.cwd = env.cwd
+        self.guard = env.guard
+        self.scratch: dict[str, Any] = {}
+        self.was: dict[str, bytes | None] = {}
+        self.held: dict[str, bytes | None] = {}
+
+    async def realpath(self, path: str) -> str:
+        return await self._env.realpath(path)
+
+    async def stat(self, path: str) -> FileStat:
+        real = await self._env.realpath(path)
+        if real not in self.held:
+            return await self._env.stat(path)
+        data = self.held[real]
+        if data is None:
+            raise FileNotFoundError(2, "No such file", path)
+        return FileStat(real, "file", len(data))
+
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        real = await self._env.realpath(path)
+        if real not in self.held:
+            return await self._env.read_bytes(path, offset=offset, limit=limit)
+        data = self.held[real]
+        if data is None:
+            raise FileNotFoundError(2, "No such file", path)
+        return data[offset:] if limit is None else data[offset : offset + limit]
+
+    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+        real = await self._env.realpath(path)
+        await self._remember(real)
+        if not parents and self.was[real] is None:
+            await self._env.stat(posixpath.dirname(real))  # outside the project no folder is made
+        self.held[real] = data
+
+    async def remove(self, path: str) -> None:
+        real = await self._env.realpath(path)
+        await self._remember(real)
+        self.held[real] = None
+
+    async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
+        data = await self.read_bytes(source)
+        await self.write_bytes(target, data, parents=parents)
+        await self.remove(source)
+
+    async def list_dir(self, path: str) -> Any:
+        return await self._env.list_dir(path)
+
+    async def walk(self, path: str, **options: Any) -> Any:
+        return await self._env.walk(path, **options)
+
+    async def is_ignored(self, path: str) -> bool:
+        return await self._env.is_ignored(path)
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def _remember(self, real: str) -> None:
+        if real in self.was:
+            return
+        try:
+            stat = await self._env.stat(real)
+            if stat.kind != "file":
+                raise IsADirectoryError(21, f"it is a {stat.kind}", real)
+            self.was[real] = await self._env.read_bytes(real) if stat.size <= _MOST else None
+        except FileNotFoundError:
+            self.was[real] = None
