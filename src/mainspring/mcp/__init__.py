@@ -1,0 +1,43 @@
+"""Servers of the Model Context Protocol: their tools, resources and prompts for an agent. The SDK is imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.mcp.config import McpConfig as McpConfig
+    from mainspring.mcp.config import McpServerConfig as McpServerConfig
+    from mainspring.mcp.config import merge_configs as merge_configs
+    from mainspring.mcp.config import parse_mcp_config as parse_mcp_config
+    from mainspring.mcp.connecting import connect_mcp as connect_mcp
+    from mainspring.mcp.login import login_mcp as login_mcp
+    from mainspring.mcp.names import server_keys as server_keys
+    from mainspring.mcp.names import tool_names as tool_names
+    from mainspring.mcp.plug import Mcp as Mcp
+    from mainspring.mcp.port import Answer as Answer
+    from mainspring.mcp.port import ElicitAnswer as ElicitAnswer
+    from mainspring.mcp.port import Elicitation as Elicitation
+    from mainspring.mcp.port import McpConnection as McpConnection
+    from mainspring.mcp.port import McpConnector as McpConnector
+    from mainspring.mcp.port import McpFailure as McpFailure
+    from mainspring.mcp.port import Sampled as Sampled
+    from mainspring.mcp.port import Sampling as Sampling
+    from mainspring.mcp.server import McpServer as McpServer
+    from mainspring.mcp.twin import TwinConnector as TwinConnector
+    from mainspring.mcp.twin import TwinServer as TwinServer
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "config": "McpConfig McpServerConfig merge_configs parse_mcp_config",
+        "connecting": "connect_mcp",
+        "login": "login_mcp",
+        "names": "server_keys tool_names",
+        "plug": "Mcp",
+        "port": "Answer ElicitAnswer Elicitation McpConnection McpConnector McpFailure Sampled Sampling",
+        "server": "McpServer",
+        "twin": "TwinConnector TwinServer",
+    },
+)

@@ -1,0 +1,290 @@
+"""How servers are configured: one entry, and the files that hold many. Entries are checked one by one, so that a broken one
+harms no other.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.redact import masked_repr
+
+Transport = Literal["stdio", "http", "sse"]
+Disclosure = Literal["eager", "lazy"]
+
+CALL_SECONDS = 120.0
+"""How long a call may take without a sign of life, where nobody says otherwise."""
+CONNECT_SECONDS = 30.0
+"""The same for a connection."""
+LONGEST_SECONDS = 86_400.0
+
+
+class McpServerConfig(Struct, frozen=True, kw_only=True):
+    """One server.
+
+    Texts may hold ``${VAR}`` and ``${VAR:-default}``; they are put in when the server is connected, so that a configuration can
+    be shown without its secrets.
+
+    Attributes:
+        name: Its name, any text.
+        transport: ``stdio`` (a program), ``http`` (streamable HTTP) or ``sse`` (the older HTTP).
+        command: The program of a ``stdio`` server.
+        args: Its arguments.
+        env: Its variables, beside a base set (``PATH``, ``HOME``, ...); nothing else of our environment reaches it.
+        cwd: Where it runs; the current folder if not set.
+        url: Where a server of ``http`` or ``sse`` is.
+        headers: Further headers of each request.
+        disclosure: Whether the model is told of its tools at once or finds them by search; ``None`` is the agent's default.
+        enabled: Whether it is used.
+        timeout: Seconds that a call may take without a sign of life.
+        connect_timeout: Seconds until the connection must stand and its tools be known.
+        include: The only tools that are offered, by their own names, ``*`` standing for any characters; empty is all.
+        exclude: Tools that are not offered.
+        mode: ``auto``; ``legacy`` for a server that fails on the newer protocol; or a version of it, as ``2026-07-28``.
+        auth: ``auto`` logs in by OAuth where the server asks for it, ``none`` never does.
+        client_id: Id of our client at the server's login, where it lets nobody register.
+        client_secret: Its secret, if it has one.
+        scope: What to ask for at the login; what the server says if not set.
+        trust_annotations: Whether its word counts that a tool only reads: then it needs no permission.
+        place: Where it was configured, for people.
+    """
+
+    name: str
+    transport: Transport = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    disclosure: Disclosure | None = None
+    enabled: bool = True
+    timeout: float = CALL_SECONDS
+    connect_timeout: float = CONNECT_SECONDS
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    mode: str = "auto"
+    auth: Literal["auto", "none"] = "auto"
+    client_id: str = ""
+    client_secret: str = ""
+    scope: str = ""
+    trust_annotations: bool = False
+    place: str = ""
+
+    def __repr__(self) -> str:
+        return masked_repr(self, "env", "headers", "client_secret")
+
+    def offers(self, tool: str) -> bool:
+        """Whether a tool of this name is offered."""
+        wanted = not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
+        return wanted and not any(fnmatchcase(tool, pattern) for pattern in self.exclude)
+
+
+class McpConfig(Struct, frozen=True):
+    """What a file or an option says.
+
+    Attributes:
+        servers: Those that can be used, in order; of one name the last.
+        problems: What is wrong, an entry each; such an entry is left out.
+        warnings: What is odd, and was passed over.
+    """
+
+    servers: tuple[McpServerConfig, ...] = ()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+_ALIASES = {
+    "type": "transport",
+    "serverUrl": "url",
+    "httpUrl": "url",
+    "includeTools": "include",
+    "enabledTools": "include",
+    "excludeTools": "exclude",
+    "disabledTools": "exclude",
+    "connectTimeout": "connect_timeout",
+    "startupTimeout": "connect_timeout",
+    "clientId": "client_id",
+    "clientSecret": "client_secret",
+    "trustAnnotations": "trust_annotations",
+    "workingDirectory": "cwd",
+}
+"""Names that other programs give to what we have."""
+_TRANSPORTS = {
+    "local": "stdio",
+    "remote": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "streamablehttp": "http",
+    "https": "http",
+}
+_FOREIGN = frozenset(
+    "$schema alwaysAllow autoApprove description gallery icon iconUrl label trust version dev tags note comment".split()
+)
+"""Settings of other programs that mean nothing here; they are passed over with a warning."""
+_WRAPPERS = ("mcpServers", "servers", "mcp_servers")
+_FIELDS = tuple(f for f in McpServerConfig.__struct_fields__ if f not in ("name", "place"))
+
+
+def parse_mcp_config(data: Any, *, place: str = "") -> McpConfig:
+    """Servers from decoded JSON: a map of names to entries, a list of entries with a ``name``, or either under ``mcpServers`` or
+    ``servers``.
+
+    Args:
+        data: What was decoded; or configurations, which pass as they are.
+        place: Where it comes from, for messages.
+    """
+    found: dict[str, McpServerConfig] = {}
+    problems: list[str] = []
+    warnings: list[str] = []
+    at = f"{place}: " if place else ""
+    try:
+        entries = list(_entries(data))
+    except ValueError as error:
+        return McpConfig(problems=(f"{at}{error}",))
+    for name, entry in entries:
+        try:
+            made = entry if isinstance(entry, McpServerConfig) else _server(name, entry, place, warnings)
+        except ValueError as error:
+            problems.append(f"{at}MCP server {name or '(no name)'!r}: {error}")
+            continue
+        if made.name in found:
+            warnings.append(f"{at}two MCP servers are named {made.name!r}; the last one counts")
+            del found[made.name]
+        found[made.name] = made
+    return McpConfig(tuple(found.values()), tuple(problems), tuple(warnings))
+
+
+def merge_configs(*configs: McpConfig) -> McpConfig:
+    """All of them; of one name the last."""
+    named = {server.name: server for config in configs for server in config.servers}
+    return McpConfig(
+        tuple(named.values()),
+        tuple([p for c in configs for p in c.problems]),
+        tuple([w for c in configs for w in c.warnings]),
+    )
+
+
+def _entries(data: Any) -> Iterator[tuple[str, Any]]:
+    if data is None:
+        return
+    if isinstance(data, McpServerConfig):
+        yield data.name, data
+        return
+    if isinstance(data, Mapping):
+        table = cast("Mapping[str, Any]", data)
+        inner = next((table[key] for key in _WRAPPERS if isinstance(table.get(key), dict | list)), None)
+        if inner is None and isinstance(table.get("mcp"), Mapping):
+            inner = table["mcp"]
+        if inner is not None and not _is_entry(table):
+            yield from _entries(inner)
+            return
+        if _is_entry(table):
+            yield str(table.get("name") or ""), table
+            return
+        for name, entry in table.items():
+            if name != "$schema" and not (name in _WRAPPERS and entry is None):
+                yield name, entry
+        return
+    if isinstance(data, list | tuple | set | frozenset):
+        for entry in cast("list[Any]", data):
+            if isinstance(entry, McpServerConfig):
+                yield entry.name, entry
+            else:
+                name = cast("Mapping[str, Any]", entry).get("name") if isinstance(entry, Mapping) else None
+                yield name if isinstance(name, str) else "", entry
+        return
+    raise ValueError(f"MCP servers are a map or a list, not {type(data).__name__}")
+
+
+def _is_entry(table: Mapping[str, Any]) -> bool:
+    """Whether it is one server itself, not a map of servers."""
+    return any(isinstance(table.get(key), str) for key in ("command", "url", "serverUrl", "httpUrl"))
+
+
+def _server(name: str, entry: Any, place: str, warnings: list[str]) -> McpServerConfig:
+    """One entry.
+
+    Raises:
+        ValueError: If it is none; the text goes on from its name.
+    """
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"must be an object, not {type(entry).__name__}")
+    if not name.strip():
+        raise ValueError('needs a name: {"name": "docs", ...}')
+    given: dict[str, Any] = {}
+    for key, value in cast("Mapping[str, Any]", entry).items():
+        if key == "name" or value is None:
+            continue
+        if key == "disabled":
+            given["enabled"] = not value
+        elif key == "tools" and isinstance(value, Mapping):
+            given |= {k: v for k, v in cast("Mapping[str, Any]", value).items() if k in ("include", "exclude")}
+        elif key == "tools":
+            given["include"] = value
+        elif (field := _ALIASES.get(key, key)) in _FIELDS:
+            given[field] = value
+        elif key in _FOREIGN or key.startswith("x-"):
+            warnings.append(f"{place + ': ' if place else ''}MCP server {name!r}: {key} means nothing here")
+        else:
+            near = difflib.get_close_matches(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], 1)
+            raise ValueError(
+                f"there is no setting {key!r}; "
+                + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_FIELDS)}")
+            )
+    return _checked(name, given, place)
+
+
+def _checked(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
+    if isinstance(given.get("command"), list):
+        given["command"], *rest = [str(part) for part in given["command"]] or [""]
+        given["args"] = [*rest, *given.get("args", ())]
+    for key in ("include", "exclude"):
+        if isinstance(given.get(key), str):
+            given[key] = [given[key]]
+    for key in ("env", "headers"):
+        if isinstance(given.get(key), Mapping):
+            table = cast("Mapping[str, Any]", given[key])
+            given[key] = {k: _text(v) for k, v in table.items() if v is not None}
+    if isinstance(given.get("args"), list):
+        given["args"] = [_text(a) for a in given["args"]]
+    elif isinstance(given.get("args"), str):
+        raise ValueError(f"args must be a list of texts, as in {shlex.split(given['args'])!r:.200}")
+    url = given.get("url")
+    given["transport"] = _TRANSPORTS.get(str(given.get("transport")), given.get("transport") or _guess(given))
+    try:
+        made = msgspec.convert({**given, "name": name, "place": place}, McpServerConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`", "").replace("$.", "")) from None
+    if made.transport == "stdio" and not made.command.strip():
+        raise ValueError("needs a command (a program) or a url")
+    if made.transport != "stdio" and not made.url.strip():
+        raise ValueError(f"a server of transport {made.transport} needs a url")
+    if isinstance(url, str) and made.transport != "stdio" and not url.startswith(("http://", "https://", "${")):
+        raise ValueError(f"url {url!r:.200} must begin with http:// or https://")
+    for key in ("timeout", "connect_timeout"):
+        if not 0 < getattr(made, key) <= LONGEST_SECONDS:
+            raise ValueError(f"{key} is in seconds, 0 to {LONGEST_SECONDS:g}, not {getattr(made, key):g}")
+    return made
+
+
+def _guess(given: Mapping[str, Any]) -> str:
+    if given.get("command"):
+        return "stdio"
+    return "sse" if str(given.get("url", "")).rstrip("/").endswith("/sse") else "http"
+
+
+def _text(value: Any) -> str:
+    """A value as a program or a header takes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError(f"{value!r:.100} must be a text")

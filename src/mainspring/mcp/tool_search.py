@@ -1,0 +1,214 @@
+"""The tool by which a model finds tools that it only knows by name, and unlocks them."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mainspring.mcp.ranking import ToolIndex
+from mainspring.policies.disclosure import SEARCH, Disclosure
+from mainspring.policies.disclosure.envelope import escaped, escaped_json
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+LIMIT = 10
+"""How many tools a search shows and unlocks where nobody says."""
+
+MOST = 50
+"""The most that one search shows and unlocks."""
+
+_QUERY = 1000
+_DESCRIPTION = 4000
+_SCHEMA = 30_000
+"""Characters of a schema that are shown; a longer one stands among the model's tools all the same."""
+_ALL = 120_000
+_LISTED = 100
+
+_ABOUT = (
+    "Find tools of MCP servers that are locked, see their schemas and unlock them for use. Give names when you know them, words "
+    "that say what is to be done, or a server; query and server together narrow each other. What is found can be called from your next "
+    "step on."
+)
+
+
+def create_tool_search(
+    tools: Callable[[], Iterable[Tool]] | Iterable[Tool],
+    unlock: Callable[[Sequence[str]], object],
+    *,
+    name: str = SEARCH,
+    limit: int = LIMIT,
+    wire_name: Callable[[str], str] = str,
+) -> Tool:
+    """The tool `tool_search`, for an application that unlocks tools in its own way; an `Agent` with a `Disclosure` has it already.
+
+    Args:
+        tools: What can be found: tools, or a function that gives those of the moment.
+        unlock: Told the own names of what a search has found, in the order of the result.
+        name: The tool's name.
+        limit: How many tools a search shows and unlocks where the model does not say, 1 to 50.
+        wire_name: Gives the name under which the model knows a tool; results show that. Default: its own.
+    """
+    search = _Search(tools, unlock, limit, wire_name)
+    words = {"type": "string", "maxLength": _QUERY}
+    return define_tool(
+        name,
+        description=_ABOUT,
+        parameters={
+            "type": "object",
+            "properties": {
+                "names": {"type": "array", "items": {"type": "string"}, "description": "Exact names of tools."},
+                "query": {
+                    **words,
+                    "description": "What the tool should do, in a few words. The best matches come first.",
+                },
+                "server": {**words, "description": "Only tools of this server; alone: all of its tools."},
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MOST,
+                    "description": f"Most tools to show and unlock. Default {limit}; for names: all of them.",
+                },
+            },
+            "additionalProperties": False,
+        },
+        execute=search.execute,
+        source="builtin",
+        idempotent=True,
+    )
+
+
+class ToolSearch:
+    """The plug that gives an agent with a `Disclosure` the tool `tool_search`, unless it has one of that name."""
+
+    def install(self, agent: CoreAgent) -> None:
+        """See `Plug`."""
+        disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
+        if disclosure is None or not disclosure.wanted or not disclosure.tool or SEARCH in agent.tools:
+            return
+        agent.tools.add(
+            create_tool_search(
+                lambda: disclosure.lazy_tools,
+                disclosure.unlock,
+                limit=disclosure.limit,
+                wire_name=disclosure.wire_name,
+            )
+        )
+
+    def for_child(self) -> ToolSearch:
+        """A sub-agent searches for itself."""
+        return ToolSearch()
+
+
+class _Search:
+    """One agent's search."""
+
+    def __init__(
+        self,
+        tools: Callable[[], Iterable[Tool]] | Iterable[Tool],
+        unlock: Callable[[Sequence[str]], object],
+        limit: int,
+        wire_name: Callable[[str], str],
+    ) -> None:
+        given = tools if callable(tools) else list(tools)
+        self._tools: Callable[[], Iterable[Tool]] = given if callable(given) else lambda: given
+        self._unlock = unlock
+        self._limit = limit
+        self._wire_name = wire_name
+        self._index = ToolIndex()
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        """Look, unlock and show."""
+        names: list[str] = arguments.get("names") or []
+        query, server = arguments.get("query", "").strip(), arguments.get("server", "").strip()
+        tools = sorted(self._tools(), key=lambda t: t.name)
+        if not names and not query and not server:
+            text = f"Give names, a query or a server. {_servers(tools)}"
+            return ToolResult(output=text, is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
+        found, notes = self._named(tools, names)
+        limit = arguments.get("limit") or (max(self._limit, min(len(found), MOST)) if names else self._limit)
+        if query or server:
+            candidates = [t for t in tools if not server or _is_of(t, server)]
+            if query:
+                candidates = await asyncio.to_thread(self._index.rank, candidates, query[:_QUERY])
+            found += [t for t in candidates if t not in found]
+        shown, rest = found[:limit], found[limit:]
+        self._unlock([t.name for t in shown])
+        if rest:
+            notes.append(f"{len(rest)} more match; search for them by name, or raise limit: {self._list(rest)}")
+        if not found and not notes:
+            notes.append(f"Nothing matches. {_servers(tools)}")
+        lines = ["<tool_search_results>", *self._shown(shown), "</tool_search_results>", *notes]
+        facts = {"unlocked": [t.name for t in shown], "matches": len(found)}
+        return ToolResult(output="\n".join(lines), title=f"{len(shown)} of {len(found)} tools", metadata=facts)
+
+    def _named(self, tools: Sequence[Tool], names: Sequence[str]) -> tuple[list[Tool], list[str]]:
+        """The tools of these names, and what is to be said of names that no tool has."""
+        by_name = {self._wire_name(t.name).casefold(): t for t in tools} | {t.name: t for t in tools}
+        by_name |= {self._wire_name(t.name): t for t in tools}
+        found: dict[str, Tool] = {}
+        notes: list[str] = []
+        for name in dict.fromkeys(names[:_LISTED]):
+            tool = by_name.get(name) or by_name.get(name.casefold())
+            if tool is not None:
+                found[tool.name] = tool
+                continue
+            near = difflib.get_close_matches(name[:200], [self._wire_name(t.name) for t in tools[:1000]], 3)
+            hint = f"; near it: {', '.join(map(escaped, near))}" if near else ""
+            notes.append(f"No locked tool is named {escaped(name[:200])}{hint}")
+        return list(found.values()), notes
+
+    def _shown(self, tools: Sequence[Tool]) -> list[str]:
+        """The tools as JSON, one a line, all together no longer than a result should be."""
+        lines: list[str] = []
+        left = _ALL
+        for tool in tools:
+            line = _line(self._wire_name(tool.name), tool, left > 0)
+            left -= len(line)
+            lines.append(line)
+        return lines
+
+    def _list(self, tools: Sequence[Tool]) -> str:
+        names = ", ".join(escaped(self._wire_name(t.name)) for t in tools[:_LISTED])
+        return names if len(tools) <= _LISTED else f"{names}, ..."
+
+
+def _line(name: str, tool: Tool, room: bool) -> str:
+    told: dict[str, Any] = {"name": name, "description": _short(tool.description)}
+    schema = ""
+    if room:
+        try:
+            schema = escaped_json(tool.input_schema)
+        except ValueError:
+            schema = ""
+    if not schema or len(schema) > _SCHEMA:
+        return escaped_json({**told, "note": "the schema is too long to show here; it stands among your tools now"})
+    return f'{escaped_json(told)[:-1]},"input_schema":{schema}}}'
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _DESCRIPTION else f"{text[:_DESCRIPTION]}\u2026"
+
+
+def _is_of(tool: Tool, server: str) -> bool:
+    """Whether a tool is of a server, by its name or by the part that stands for it in the tool's."""
+    own = tool.source.partition(":")[2]
+    return server.casefold() in (own.casefold(), _plain(own)) or _plain(server) == _plain(own)
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name).casefold()
+
+
+def _servers(tools: Sequence[Tool]) -> str:
+    counts: dict[str, int] = {}
+    for tool in tools:
+        server = tool.source.partition(":")[2]
+        counts[server] = counts.get(server, 0) + 1
+    if not counts:
+        return "No tool is locked."
+    told = [f"{escaped(name)} ({n})" for name, n in sorted(counts.items())]
+    return f"Servers and how many tools they have: {', '.join(told[:_LISTED])}"
