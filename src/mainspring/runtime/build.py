@@ -27,7 +27,8 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.execution import environment
 from mainspring.runtime.extensions import extending
-from mainspring.runtime.home import Home, project_settings, user_home, working_folder
+from mainspring.runtime.front import Front
+from mainspring.runtime.home import Home, project_root, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
@@ -40,6 +41,7 @@ from mainspring.sessions import Session, SessionPlug, find_session, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
+from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 
@@ -103,13 +105,22 @@ def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping
     return cwd, settings
 
 
-async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, str]) -> Conversation:
+async def converse(
+    options: AskOptions, report: Reporter, environ: Mapping[str, str], front: Front | None = None
+) -> Conversation:
     """Everything for a run. Asks no model, and creates no file and starts no process unless a sandbox is asked for.
+
+    Args:
+        options: What was asked for.
+        report: Is told what people should know.
+        environ: The environment.
+        front: The front end, where somebody is there to answer.
 
     Raises:
         ConfigError: If something is wrong with options or settings.
         SessionError: If the session to go on with cannot be opened.
     """
+    front = front or Front()
     cwd, settings = load(options.place, options.flags(), environ)
     for warning in settings.warnings:
         report(Notice(warning))
@@ -117,10 +128,12 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
     permissions = permissions_of(
         settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
     )
-    offered = builtin_tools()
+    permissions.on_permission_request = front.ask
+    offered = [*builtin_tools(), *chosen(builtin_tools(every=True), front.tools)]
     if options.tools is not None:
-        offered = chosen(builtin_tools(every=True), options.tools)
-    choice = await choose_model(settings, environ)
+        names = [n for n in options.tools if CLASSIC_ALIASES.get(n, n) != SPAWN_TOOL]
+        offered = chosen(builtin_tools(every=True), names)
+    choice = Choice(front.model, "given") if front.model else await choose_model(settings, environ)
     small = choice.model.info.tools == "union"
     if small and options.tools is None:
         offered = for_small(offered, permissions.engine.rules)
@@ -136,18 +149,23 @@ async def converse(options: AskOptions, report: Reporter, environ: Mapping[str, 
         env, confined = await asyncio.to_thread(environment, options.sandbox, cwd, settings.home)
         if confined:
             report(Notice(confined))
-        plan = plan_of(options, session, report)
+        plan = plan_of(options, session, report, switchable=front.ask is not None)
         plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
         agent = Agent(
-            choice.model,
+            front.wrap(choice.model) if front.wrap else choice.model,
             name="mainspring",
             system=system_prompt(cwd, date.today(), instructions=settings.config.agent.system_prompt, small=small),
             tools=offered,
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
-            plugs=[*safety_plugs(plan, audit), *plugs, *await extending(cwd, settings, env, report, session, environ)],
-            extra=services(settings.home),
+            subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
+            plugs=[
+                *safety_plugs(plan, audit),
+                *plugs,
+                *await extending(cwd, settings, env, report, session, environ, front),
+            ],
+            extra={**services(settings.home), **front.extra},
         )
         tell_of_ends(agent)
     except BaseException:
@@ -173,6 +191,21 @@ def plugs_of(
     outputs = ContextOutputs(FileContext(folder) if folder else MemoryContext())
     memory = Memory.of_folder(cwd, home_of(settings), trusted=is_trusted(cwd, settings))
     return [memory, outputs, *stored], outputs
+
+
+def subagents_of(cwd: str, settings: Settings, options: AskOptions, report: Reporter) -> Subagents | None:
+    """The sub-agents that may be started: plain ones, and those of the user's and the project's files."""
+    if options.tools is not None and not any(CLASSIC_ALIASES.get(n, n) == SPAWN_TOOL for n in options.tools):
+        return None
+    home = settings.home
+    root = project_root(cwd, "agents", home)
+    if root is None and Path(cwd, ".agents", "agents").is_dir():
+        root = Path(cwd)
+    user = [home.root / "agents"] if home else []
+    found = load_definitions(user=user, project=root, trusted=root is not None and is_trusted(str(root), settings))
+    for skipped in found.skipped:
+        report(Notice(f"the sub-agent {skipped.path} is left out: {skipped.reason}"))
+    return Subagents(found.definitions)
 
 
 def home_of(settings: Settings) -> Path | None:

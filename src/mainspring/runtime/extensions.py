@@ -19,6 +19,7 @@ from mainspring.extensions.loaded import ExtensionSource, FoundExtensions
 from mainspring.extensions.plug import Extensions
 from mainspring.extensions.ui import HeadlessUI, NoticeLevel
 from mainspring.loop import Plug
+from mainspring.runtime.front import Front
 from mainspring.runtime.home import FOLDER, project_root
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
@@ -76,6 +77,7 @@ async def extending(
     report: Reporter,
     session: Session | None,
     environ: Mapping[str, str],
+    front: Front | None = None,
 ) -> list[Plug]:
     """The plugs of what extends the agent of the command; none where there is nothing.
 
@@ -86,7 +88,8 @@ async def extending(
     def tell(text: str, level: NoticeLevel) -> None:
         report(Notice(text if level == "info" else f"{level}: {text}"))
 
-    ui = HeadlessUI(tell)
+    front = front or Front()
+    ui = front.ui or HeadlessUI(tell)
     plugs: list[Plug] = []
     places = places_of(cwd, settings)
     for text in places.relative:
@@ -95,7 +98,8 @@ async def extending(
     found = await asyncio.to_thread(find)
     if found.extensions or found.problems:
         helping = ExtensionSource("help", help_command, origin="builtin")
-        plugs.append(Extensions([helping], ui=ui, find=find, found=found))
+        own = [] if "help" in front.reserved else [helping]
+        plugs.append(Extensions(own, ui=ui, find=find, found=found, reserved=front.reserved))
     hooks = command_hooks(settings)
     depth = hook_depth(environ)
     if depth:  # programs that tools start are as deep as this one

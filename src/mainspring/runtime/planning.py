@@ -11,7 +11,7 @@ from mainspring.loop import Plug
 from mainspring.policies.audit import AuditLog
 from mainspring.policies.guardrails import Guardrails
 from mainspring.policies.permissions import PlanMode
-from mainspring.policies.permissions.plan import CARRY_OUT, FOLDER
+from mainspring.policies.permissions.plan import CARRY_OUT, FOLDER, PlanState
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
@@ -32,14 +32,18 @@ def audit_of(settings: Settings) -> AuditLog | None:
     return AuditLog(base / os.path.expanduser(name))
 
 
-def plan_of(options: AskOptions, session: Session | None, report: Reporter) -> PlanMode | None:
-    """Plan mode, where it was asked for or is on in the session."""
+def plan_of(
+    options: AskOptions, session: Session | None, report: Reporter, *, switchable: bool = False
+) -> PlanMode | None:
+    """Plan mode, where it was asked for or is on in the session; with ``switchable`` it is there anyway, switched off."""
     before = _in_session(session)
     active = options.execute is None and (options.plan or before)
     if session is not None and session.writable and active != before:
         session.custom(PLAN_ENTRY, {"active": active})
     if not active:
-        return None
+        return PlanMode(state=PlanState(active=False)) if switchable else None
+    if switchable:
+        return PlanMode()
     if before and not options.plan:
         report(Notice("plan mode is on in this conversation; --execute carries its plan out"))
     return PlanMode()

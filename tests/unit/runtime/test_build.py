@@ -51,7 +51,7 @@ async def test_everything_is_put_together(tmp_path: Path, environ: dict[str, str
     conversation = await build(options(tmp_path, system="Only rhyme.", max_turns=7), environ)
 
     agent = conversation.agent
-    assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read"]
+    assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read", "spawn"]
     assert agent.context.system.startswith("Only rhyme.")
     assert str(tmp_path) in agent.context.system
     assert agent.behavior.max_turns == 7

@@ -117,6 +117,10 @@ class Permissions:
         """What decides, with the rules that are in force now."""
         return self._session.engine
 
+    @engine.setter
+    def engine(self, engine: Engine) -> None:
+        self._session.engine = engine
+
     def add(self, *rules: Rule) -> None:
         """Have further rules in force from the next decision on, for sub-agents too."""
         engine = self._session.engine

@@ -1,0 +1,34 @@
+"""What a front end with a person behind it brings into a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from mainspring.extensions.ui import UserInterface
+from mainspring.models import ModelProvider
+from mainspring.policies.permissions import Ask
+
+
+class Front(Struct, frozen=True, kw_only=True):
+    """What a front end with a person behind it brings into a conversation.
+
+    Attributes:
+        ask: Asks about calls.
+        ui: Asks and tells for extensions.
+        extra: What tools find in their context, as somebody to talk to.
+        reserved: Names of commands that extensions do not get.
+        tools: Names of further tools that are offered, since somebody can answer.
+        model: A model in place of the one that would be chosen.
+        wrap: Makes the model that the agent asks of the one that was chosen.
+    """
+
+    ask: Ask | None = None
+    ui: UserInterface | None = None
+    extra: Mapping[str, Any] = {}
+    reserved: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    model: ModelProvider | None = None
+    wrap: Callable[[ModelProvider], ModelProvider] | None = None
