@@ -26,6 +26,7 @@ from mainspring.models.providers import local, openai
 from mainspring.models.providers.common import given_key
 from mainspring.models.providers.openai_style import chat_model
 from mainspring.runtime.environ import env_str
+from mainspring.runtime.key_sources import key_of
 from mainspring.runtime.outcome import ModelName
 from mainspring.runtime.settings import AppConfig, ProviderSettings, Settings
 
@@ -44,6 +45,9 @@ _ADDRESSES = {openai.NAME: openai.URL_VARIABLE, local.NAME: local.URL_VARIABLE}
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 """Parts of the names of models that cannot answer."""
 
+
+_OF_OURS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
+"""Settings of a provider that it need not know: they are looked at here."""
 
 Servers = Callable[[], Awaitable[Sequence[local.LocalServer]]]
 """Finds the model servers that run on this machine."""
@@ -126,7 +130,7 @@ async def _set(settings: Settings, registry: ProviderRegistry, servers: Servers)
 def _named(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
     """The provider that something is set for: a section of the settings, a key or an address in the environment."""
     for name, section in config.providers.sections.items():
-        if section.api_key or section.base_url or section.model or section.extra:
+        if key_of(name, section) or section.base_url or section.model or section.extra:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
     for name in (*_PREFERRED, local.NAME):
         variables = (*KEY_VARIABLES.get(name, ()), *([_ADDRESSES[name]] if name in _ADDRESSES else []))
@@ -202,8 +206,8 @@ def _meant(spec: str, registry: ProviderRegistry) -> str:
 def provider_config(name: str, config: AppConfig) -> ProviderConfig:
     """What the settings say of a provider."""
     section = config.providers.get(name)
-    given: dict[str, Any] = {field: getattr(section, field) for field in ProviderSettings.__struct_fields__}
-    return as_config({**given, "provider": name})
+    given: dict[str, Any] = {f: getattr(section, f) for f in ProviderSettings.__struct_fields__ if f not in _OF_OURS}
+    return as_config({**given, "api_key": key_of(name, section), "provider": name})
 
 
 def _compatible(config: ProviderConfig) -> HttpModel:

@@ -68,7 +68,8 @@ def hosted_model(
     """A model at one host that wants a key: of the settings, or of the environment.
 
     Args:
-        config: The settings; ``base_url`` may name another address of the host.
+        config: The settings; ``base_url`` may name another address of the host, and so may the environment variable
+            ``<PROVIDER>_BASE_URL``, where the key of the environment goes to as well.
         provider: Name of the provider.
         model: The model where the settings name none.
         home: The host's own base URL.
@@ -78,6 +79,7 @@ def hosted_model(
     Raises:
         ProviderConfigError: If there is no key, or a setting is wrong.
     """
+    home = setting(None, f"{provider.upper()}_BASE_URL") or home
     base_url = setting(config.base_url) or home
     return chat_model(
         config,
