@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from mainspring.env import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.models.scripted import ScriptedModel
+from mainspring.testing.tape import Tape, TapeMode
 
 
 @pytest.fixture
@@ -26,3 +28,31 @@ def scripted_agent(memory_env: MemoryEnv) -> Callable[..., CoreAgent]:
         return CoreAgent(ScriptedModel(*script), env=options.pop("env", memory_env), **options)
 
     return make
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--tapes``."""
+    parser.getgroup("mainspring").addoption(
+        "--tapes",
+        choices=("replay", "once", "record"),
+        default="replay",
+        help="tapes of real runs: play them (default), record those that are missing, or record all anew; recording asks the real "
+        "model and runs the real tools",
+    )
+
+
+@pytest.fixture
+def tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
+    """The tape of this test: ``tapes/<file>/<test>.jsonl`` beside its file. Give ``tape.model(...)`` and ``tape.steps`` to an agent.
+
+    It is played; with ``--tapes=once`` or ``--tapes=record`` the run is a real one and is written down. A test that fails leaves
+    the tape as it was.
+    """
+    file = request.path
+    name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
+    mode: TapeMode = request.config.getoption("--tapes") or "replay"
+    with Tape(file.parent / "tapes" / file.stem / f"{name}.jsonl", mode) as made:
+        failed = request.session.testsfailed
+        yield made
+        if request.session.testsfailed > failed:
+            made.drop()

@@ -121,7 +121,7 @@ class RecordedSteps:
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         step = self._next(f"tool:{call.id}")
         if step.error is not None:
-            raise _tool_failure(step.error["type"], step.error["message"])
+            raise recorded_failure(step.error["type"], step.error["message"])
         return step.value
 
     async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
@@ -139,7 +139,7 @@ _TOOL_FAILURES: dict[str, type[Exception]] = {
 }
 
 
-def _tool_failure(kind: str, message: str) -> Exception:
+def recorded_failure(kind: str, message: str) -> Exception:
     """An exception of the recorded name: the known class, or one that only looks like it."""
     return _TOOL_FAILURES.get(kind, type(kind, (Exception,), {}))(message)
 

@@ -1,0 +1,251 @@
+"""A real run on a file: what the model was asked and answered, and what each tool gave; played again without network or tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+import msgspec
+
+from mainspring.errors import ConfigError, MainspringError
+from mainspring.events import CancelToken
+from mainspring.loop import LiveSteps, Steps
+from mainspring.messages import ToolUseBlock
+from mainspring.models import HttpModel, ModelProvider, RecordingTransport, ReplayTransport, create_model
+from mainspring.models.transport import Timeouts, TransportResponse
+from mainspring.redact import redact_keys
+from mainspring.testing.record import ReplayError, recorded_failure
+from mainspring.tools import ToolResult
+
+VERSION = 1
+"""Of the form of tapes."""
+
+TapeMode = Literal["replay", "once", "record"]
+
+
+class Tape:
+    """One real run, written down or played again.
+
+    ```python
+    with Tape("tapes/weather.jsonl", "once") as tape:
+        agent = Agent(tape.model("openai:gpt-5-mini"), tools=[forecast], steps=tape.steps)
+        result = await agent.run("What should I pack for Oslo?")
+    ```
+
+    A tape is JSON, one line each: a head, then every exchange with the model's host in its recorded form, then every call of a tool
+    with its result. Keys are left out or masked. A new tape is written when the block ends without an exception, and replaces an
+    old one as a whole.
+
+    Args:
+        path: The file.
+        mode: ``replay`` plays and never records; ``once`` plays where there is a file and records where there is none; ``record``
+            makes it anew.
+        tools: When playing, ``recorded`` gives back what the tools gave and runs none; ``live`` runs them.
+        secrets: Values to mask wherever they stand, beside the keys that were sent and whatever has the shape of a key.
+
+    Attributes:
+        path: The file.
+        recording: Whether a tape is made here, rather than played.
+        steps: For ``Agent(steps=...)``.
+
+    Raises:
+        ReplayError: If there is no tape to play, or it is none; at the end of the block, if the run asked a tool for something
+            that was never recorded, or did not ask for all that was.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: TapeMode = "replay",
+        *,
+        tools: Literal["recorded", "live"] = "recorded",
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self.path = Path(path)
+        self.recording = mode == "record" or (mode == "once" and not self.path.exists())
+        self._secrets = tuple(secrets)
+        self._calls: list[dict[str, Any]] = []
+        self._dropped = False
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.steps: Steps
+        if self.recording:
+            self._folder = tempfile.TemporaryDirectory(prefix="mainspring-tape-")
+            self.steps = _Recorder(self._write_call)
+        else:
+            exchanges, self._calls = _read(self.path)
+            self._replay = ReplayTransport(exchanges)
+            self._player = _Player(self._calls, self._masked, live=tools == "live")
+            self.steps = self._player
+
+    def model(self, model: ModelProvider | str, **settings: Any) -> ModelProvider:
+        """The model to give to the agent. To play a tape no key is needed.
+
+        Args:
+            model: A model, or ``provider:model``.
+            settings: Settings of the provider, as `create_model` takes them.
+
+        Raises:
+            ConfigError: If this model is not asked over HTTP; `RecordingSteps` records any.
+        """
+        if isinstance(model, str):
+            if not self.recording:
+                settings = {"api_key": _NO_KEY, **settings}
+            model = create_model(model, **settings)
+        if not isinstance(model, HttpModel):
+            raise ConfigError(
+                f"{model!r} is not asked over HTTP, so there is no traffic to put on a tape; RecordingSteps records any model"
+            )
+        if self._folder is None:
+            return model.through(_Masking(self._replay, self._masked))
+        return model.through(RecordingTransport(self._folder.name, provider=model.provider))
+
+    def drop(self) -> None:
+        """Neither write the tape nor check it: what ran was no success."""
+        self._dropped = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            with self._folder:
+                if error is None and not self._dropped:
+                    self._save(Path(self._folder.name))
+        elif self._player.misses and isinstance(error, MainspringError):
+            raise ReplayError(f"{self.path}: {self._player.misses[0]}. {_AGAIN}") from error  # the rest follows from it
+        elif error is None and not self._dropped:
+            self._check()
+
+    def _check(self) -> None:
+        if self._player.misses:
+            raise ReplayError(f"{self.path}: {self._player.misses[0]}. {_AGAIN}")
+        left = [f"{e['request'].get('method')} {e['request'].get('path')}" for e in self._replay.unused]
+        left += [f"a call of {call['name']}" for call in self._player.unused]
+        if left:
+            raise ReplayError(f"{self.path}: the run was over before {left[0]} ({len(left)} left in all). {_AGAIN}")
+
+    def _write_call(self, call: ToolUseBlock, outcome: dict[str, Any]) -> None:
+        self._calls.append({"tool": self._masked({"name": call.name, "input": dict(call.input), **outcome})})
+
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case str():
+                return redact_keys(value, *self._secrets)
+            case dict():
+                return {k: self._masked(v) for k, v in cast("dict[str, Any]", value).items()}
+            case list() | tuple():
+                return [self._masked(v) for v in cast("list[Any]", value)]
+            case _:
+                return value
+
+    def _save(self, folder: Path) -> None:
+        exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
+        lines = [{"tape": VERSION}, *({"exchange": self._masked(e)} for e in exchanges), *self._calls]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+        part.replace(self.path)
+
+
+_NO_KEY = "none-is-sent-to-anybody"
+_AGAIN = "If the change is meant, record it again (mode 'record', or pytest --tapes=record)"
+
+
+class _Recorder(LiveSteps):
+    """The world itself, with every call of a tool written down."""
+
+    __slots__ = ("_write",)
+
+    def __init__(self, write: Callable[[ToolUseBlock, dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        try:
+            result = await run()
+        except Exception as error:
+            self._write(call, {"error": {"type": type(error).__name__, "message": str(error)}})
+            raise
+        plain = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
+        self._write(call, {"result": {k: v for k, v in plain.items() if v or k == "output"}})
+        return result
+
+
+class _Masking:
+    """A `Transport` that masks what is asked as the tape masks it, so that the two can be compared."""
+
+    def __init__(self, replay: ReplayTransport, masked: Callable[[Any], Any]) -> None:
+        self._replay = replay
+        self._masked = masked
+
+    def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AbstractAsyncContextManager[TransportResponse]:
+        if body:
+            body = json.dumps(self._masked(json.loads(body))).encode()
+        return self._replay.open(method, url, headers, body, timeouts)
+
+    async def aclose(self) -> None:
+        await self._replay.aclose()
+
+
+class _Player(LiveSteps):
+    """Tools from the tape, and no waiting."""
+
+    __slots__ = ("_live", "_masked", "misses", "unused")
+
+    def __init__(self, calls: Iterable[Mapping[str, Any]], masked: Callable[[Any], Any], *, live: bool) -> None:
+        super().__init__()
+        self.unused = [] if live else [call["tool"] for call in calls]
+        self.misses: list[str] = []
+        self._masked = masked
+        self._live = live
+
+    async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
+        return not (signal is not None and signal.cancelled)
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        if self._live:
+            return await run()
+        asked = self._masked(dict(call.input))
+        for at, made in enumerate(self.unused):
+            if (made["name"], made["input"]) == (call.name, asked):
+                return _outcome(self.unused.pop(at))
+        same = [made["input"] for made in self.unused if made["name"] == call.name]
+        text = f"{call.name} was called with {json.dumps(asked)[:200]}, and recorded is " + (
+            f"{json.dumps(same[0])[:200]}" if same else "no further call of it"
+        )
+        self.misses.append(text)
+        raise ReplayError(text)
+
+
+def _outcome(made: Mapping[str, Any]) -> ToolResult:
+    if "error" in made:
+        raise recorded_failure(made["error"]["type"], made["error"]["message"])
+    return msgspec.convert(made["result"], ToolResult)
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The exchanges and the calls of a tape.
+
+    Raises:
+        ReplayError: If it is none.
+    """
+    if not path.exists():
+        raise ReplayError(f"there is no tape {path}; record it (mode 'once', or pytest --tapes=once)")
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        version = lines[0].get("tape") if lines else None
+    except (ValueError, AttributeError) as error:
+        raise ReplayError(f"{path} is no tape: {error}") from None
+    if version != VERSION:
+        raise ReplayError(f"{path} is no tape of version {VERSION}: its first line says {version!r}. Record it again")
+    return [line["exchange"] for line in lines if "exchange" in line], [line for line in lines if "tool" in line]
