@@ -1,0 +1,77 @@
+"""What a chat tells beside answers and tools, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mainspring.app.tui.figures import tokens
+from mainspring.app.tui.folds import Folds, output_rows
+from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.plain import one_row
+from mainspring.app.tui.shown import shown_rows
+from mainspring.runtime.chat import events as told
+
+_SUMMARY_ROWS = 12
+_LEVELS = {"info": "faint", "warn": "warn", "error": "bad"}
+
+
+def aside_rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: Folds) -> list[Row]:
+    """What to print for an event.
+
+    Args:
+        event: The event.
+        columns: How wide the screen is.
+        markdown: Makes rows of Markdown.
+        folds: Keeps what is too long.
+    """
+    match event:
+        case told.QuestionAsked():
+            return _question(event, columns, markdown)
+        case told.QuestionSettled(outcome=outcome):
+            return _line("faint", f"    {outcome}")
+        case told.Retrying(attempt=attempt, max_retries=most, delay=delay, reason=reason):
+            return _line("warn", f"trying again in {delay:.0f} s ({attempt} of {most}): {reason}")
+        case told.Compacted():
+            return _compacted(event, folds)
+        case told.SessionChanged():
+            return _session(event)
+        case told.CommandDone():
+            return _command(event, columns, markdown)
+        case told.Refused(reason=reason):
+            return _line("warn", reason)
+        case _:
+            return _line(_LEVELS[event.level], event.text) if isinstance(event, told.Notice) else []
+
+
+def _line(style: str, text: str) -> list[Row]:
+    return output_rows(text, style, "")
+
+
+def _question(event: told.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+    head = [row(("heading", one_row(event.title, columns - 1)))] if event.title else []
+    return head + (markdown(event.text) if event.kind == "plan" else _line("", event.text))
+
+
+def _command(event: told.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+    if event.error:
+        return _line("bad", f"/{event.name}: {event.error}" if event.name else event.error)
+    return shown_rows(event.shown, columns, markdown) if event.shown is not None else []
+
+
+def _compacted(event: told.Compacted, folds: Folds) -> list[Row]:
+    figures = f" from {tokens(event.before)} to {tokens(event.after)} tokens" if event.before else ""
+    summary = folds.fold("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
+    return [*_line("warn", f"the conversation was summed up{figures} ({event.reason})"), *summary]
+
+
+def _session(event: told.SessionChanged) -> list[Row]:
+    name = event.title or event.id
+    words = {
+        "opened": "",
+        "resumed": f"goes on with {name} ({event.messages} messages)",
+        "new": "a new conversation",
+        "forked": f"goes on in a copy: {name}",
+        "rewound": f"taken back; {event.messages} messages are left",
+        "renamed": f"is called {name} now",
+    }
+    return _line("faint", words[event.reason])

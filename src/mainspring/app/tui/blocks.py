@@ -1,0 +1,177 @@
+"""Markdown that still streams, cut into top-level blocks: what is finished never changes again, the rest is the open tail."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+_FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?:\s|$)")
+_RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
+_UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
+_WORD = re.compile(r"[\w+#.-]+")
+
+
+class Block(Struct, frozen=True):
+    """A piece of an answer that is shown on its own.
+
+    Attributes:
+        text: Its Markdown; of code, the lines alone.
+        code: The language where it is code (may be empty), else ``None``.
+        begins: Whether it is the first part of its block.
+        ends: Whether it is the last.
+    """
+
+    text: str
+    code: str | None = None
+    begins: bool = True
+    ends: bool = True
+
+
+class Blocks:
+    """Takes text as it comes and gives blocks as they end. Costs what the new text costs, however long the answer is."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._rest = ""
+        self._fence = ""
+        self._language = ""
+        self._inner = ""
+        self._list = False
+        self._blank = False
+        self._begun = False
+
+    def feed(self, text: str) -> list[Block]:
+        """Add text; the blocks that it finished."""
+        *lines, self._rest = (self._rest + text).split("\n") if "\n" in text else [self._rest + text]
+        done: list[Block] = []
+        for line in lines:
+            self._take(line, done)
+        return done
+
+    def close(self) -> list[Block]:
+        """The answer is over: what is still open."""
+        done: list[Block] = []
+        if self._rest:
+            rest, self._rest = self._rest, ""
+            self._take(rest, done)
+        self._end(done)
+        return done
+
+    def relieve(self, most: int) -> list[Block]:
+        """Give parts of an open block that has more than ``most`` lines: of code whole lines, of a list whole items."""
+        if len(self._lines) <= most:
+            return []
+        at = self._code_cut(most) if self._fence else self._item_cut()
+        if not at:
+            return []
+        head, self._lines = self._lines[:at], self._lines[at:]
+        block = Block("\n".join(head), self._language if self._fence else None, not self._begun, False)
+        self._begun = True
+        return [block]
+
+    @property
+    def tail(self) -> Block | None:
+        """What is open, with the line that is being written."""
+        lines = [*self._lines, self._rest] if self._rest else self._lines
+        if self._fence:
+            closing = self._closes(self._rest)
+            return Block("\n".join(self._lines if closing else lines), self._language, not self._begun, False)
+        return Block("\n".join(lines), None, not self._begun, False) if any(lines) else None
+
+    def _take(self, line: str, done: list[Block]) -> None:
+        if self._fence:
+            if self._closes(line):
+                self._end(done)
+            else:
+                self._lines.append(line)
+            return
+        if self._inner:
+            self._lines.append(line)
+            if line.strip() and not line.strip().strip(self._inner[0]) and len(line.strip()) >= len(self._inner):
+                self._inner = ""
+            return
+        self._outside(line, done)
+
+    def _outside(self, line: str, done: list[Block]) -> None:
+        """A line that stands in no fence."""
+        if not line.strip():
+            if self._list:
+                self._blank = True
+                self._lines.append(line)
+            else:
+                self._end(done)
+            return
+        fence = _FENCE.match(line)
+        indented = line[0] in " \t"
+        if self._list:
+            self._lists(line, indented, fence, done)
+            if self._list:
+                return
+        if fence and len(fence[1]) < 4 and not (fence[2][0] == "`" and "`" in fence[3]):
+            self._end(done)
+            self._fence = fence[2]
+            word = _WORD.match(fence[3].strip())
+            self._language = word[0] if word else ""
+        elif _HEADING.match(line) or (_RULE.match(line) and not (self._lines and _UNDERLINE.match(line))):
+            self._end(done)
+            self._lines.append(line)
+            self._end(done)
+        elif _ITEM.match(line):
+            self._end(done)
+            self._list, self._blank = True, False
+            self._lines.append(line)
+        else:
+            self._lines.append(line)
+            if len(self._lines) > 1 and _UNDERLINE.match(line):
+                self._end(done)
+
+    def _lists(self, line: str, indented: bool, fence: re.Match[str] | None, done: list[Block]) -> None:
+        """A line after the start of a list: part of it, or its end."""
+        leaves = not indented and not _ITEM.match(line) and (self._blank or fence or _HEADING.match(line))
+        if leaves or (_RULE.match(line) and not indented):
+            self._end(done)
+            return
+        self._blank = False
+        self._lines.append(line)
+        if fence and indented:
+            self._inner = fence[2]
+
+    def _closes(self, line: str) -> bool:
+        stripped = line.strip()
+        return (
+            bool(stripped)
+            and len(line) - len(line.lstrip(" ")) < 4
+            and len(stripped) >= len(self._fence)
+            and not stripped.strip(self._fence[0])
+        )
+
+    def _end(self, done: list[Block]) -> None:
+        text = "\n".join(self._lines)
+        if self._fence:
+            done.append(Block(text, self._language, not self._begun))
+        elif text.strip():
+            done.append(Block(text.rstrip(), None, not self._begun))
+        self._lines = []
+        self._fence = self._language = self._inner = ""
+        self._list = self._blank = self._begun = False
+
+    def _code_cut(self, most: int) -> int:
+        """Where code is parted: before a line that begins something, so that its colours come out right."""
+        half = most // 2
+        for at in range(len(self._lines) - 1, half, -1):
+            line = self._lines[at]
+            if line and line[0] not in " \t)]}" and not self._lines[at - 1].strip():
+                return at
+        return len(self._lines) - half if len(self._lines) > 2 * most else 0
+
+    def _item_cut(self) -> int:
+        """Where a list is parted: before its last item."""
+        if not self._list or self._inner:
+            return 0
+        for at in range(len(self._lines) - 1, 0, -1):
+            if _ITEM.match(self._lines[at]) and self._lines[at][0] not in " \t":
+                return at
+        return 0

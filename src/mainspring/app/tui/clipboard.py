@@ -1,0 +1,65 @@
+"""The clipboard: text to it through the terminal, images from it through the desktop's own tools."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import shutil
+from collections.abc import Mapping
+
+_MOST_TEXT = 74_000
+"""Terminals drop longer sequences."""
+
+_SECONDS = 3.0
+_MOST_IMAGE = 10 << 20
+_PNG = "image/png"
+
+
+def copy_sequence(text: str, environ: Mapping[str, str]) -> str | None:
+    """What to write so that the terminal copies a text (OSC 52); ``None`` if it is too long for that."""
+    data = base64.b64encode(text.encode()).decode()
+    if len(data) > _MOST_TEXT:
+        return None
+    sequence = f"\x1b]52;c;{data}\a"
+    if environ.get("STY"):
+        return f"\x1bP{sequence}\x1b\\"  # screen hands on what is wrapped
+    return sequence
+
+
+async def clipboard_image(environ: Mapping[str, str]) -> bytes | None:
+    """The PNG image in the clipboard, if there is one and a tool that hands it out."""
+    for command in _commands(environ):
+        if shutil.which(command[0], path=environ.get("PATH")):
+            data = await _output(command, environ)
+            if data and data.startswith(b"\x89PNG"):
+                return data
+    return None
+
+
+def _commands(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
+    commands: list[tuple[str, ...]] = []
+    if environ.get("WAYLAND_DISPLAY"):
+        commands.append(("wl-paste", "--no-newline", "--type", _PNG))
+    if environ.get("DISPLAY"):
+        commands.append(("xclip", "-selection", "clipboard", "-target", _PNG, "-out"))
+    return [*commands, ("pngpaste", "-")]
+
+
+async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes | None:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=dict(environ),
+    )
+    try:
+        async with asyncio.timeout(_SECONDS):
+            data, _ = await process.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return data if process.returncode == 0 and len(data) <= _MOST_IMAGE else None

@@ -1,0 +1,33 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_DAY = 24 * 3600
+
+
+def seconds(value: float) -> str:
+    """A time: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = int(value)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def tokens(value: int) -> str:
+    """A number of tokens: ``950``, ``12.3k``, ``1.2M``."""
+    if value < 1_000:
+        return str(value)
+    if value < 999_950:
+        return f"{value / 1_000:.1f}k" if value < 100_000 else f"{value // 1_000}k"
+    return f"{value / 1_000_000:.1f}M"
+
+
+def dollars(value: float | None) -> str:
+    """An amount of money: ``$0.0042``, ``$1.25``; ``$?`` where a price is unknown."""
+    if value is None:
+        return "$?"
+    return f"${value:.2f}" if value >= 0.1 or not value else f"${value:.4f}"

@@ -1,0 +1,52 @@
+"""Long outputs that are shown in part, and can be seen in full afterwards."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.plain import plain, steady, untabbed
+
+_MOST_KEPT = 50
+_MOST_LINES = 5_000
+
+
+class Folds:
+    """Keeps what was folded lately, the newest first to be unfolded."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MOST_KEPT)
+
+    def fold(self, title: str, rows: list[Row], most: int, *, at_end: bool = False) -> list[Row]:
+        """At most ``most`` of the rows, and one that says what is left out and how to see it.
+
+        Args:
+            title: What they belong to.
+            rows: The rows.
+            most: How many to show.
+            at_end: Whether the last ones matter more than the first.
+        """
+        if len(rows) <= most + 1:
+            return rows
+        self.keep(title, rows)
+        told = row(("faint", f"  ... {len(rows) - most} more lines (Ctrl-O shows them)"))
+        if not most:
+            return [told]
+        return [told, *rows[-most:]] if at_end else [*rows[:most], told]
+
+    def keep(self, title: str, rows: list[Row]) -> None:
+        """Have rows at hand that are not shown at all."""
+        self._kept.append((title, rows[:_MOST_LINES]))
+
+    def unfold(self) -> list[Row]:
+        """What was folded last and not seen since, in full; nothing if there is none."""
+        if not self._kept:
+            return []
+        title, rows = self._kept.pop()
+        return [row(("faint", f"--- {title}")), *rows, row(("faint", "---"))]
+
+
+def output_rows(text: str, style: str = "faint", indent: str = "    ") -> list[Row]:
+    """Foreign output as rows; long lines go on in the next row of the terminal."""
+    lines = untabbed(steady(plain(text))).rstrip("\n").split("\n")
+    return [row((style, f"{indent}{line}")) for line in lines] if text.strip() else []

@@ -1,0 +1,139 @@
+"""What the terminal can show, and the colours to show it in."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+Colors = Literal["none", "16", "256", "truecolor"]
+ThemeName = Literal["auto", "dark", "light", "none"]
+THEMES: tuple[ThemeName, ...] = ("auto", "dark", "light", "none")
+
+_NARROW = 40
+_LIGHT_GROUNDS = {"7", "15"}
+
+_DARK = {
+    "user": "bold",
+    "prompt": "bold ansicyan",
+    "faint": "ansibrightblack",
+    "accent": "ansicyan",
+    "good": "ansigreen",
+    "warn": "ansiyellow",
+    "bad": "ansired",
+    "tool": "bold",
+    "heading": "bold ansicyan",
+    "code": "ansicyan",
+    "link": "ansiblue underline",
+    "added": "ansigreen",
+    "removed": "ansired",
+    "hunk": "ansicyan",
+    "mark": "ansimagenta",
+    "chosen": "bold ansicyan",
+    "status": "ansibrightblack",
+}
+_LIGHT = _DARK | {
+    "prompt": "bold ansiblue",
+    "accent": "ansiblue",
+    "warn": "ansimagenta",
+    "heading": "bold ansiblue",
+    "code": "ansiblue",
+    "hunk": "ansiblue",
+    "chosen": "bold ansiblue",
+}
+_NONE = dict.fromkeys(_DARK, "") | dict.fromkeys(("user", "prompt", "tool", "heading"), "bold") | {"chosen": "reverse"}
+
+
+_CODE_THEMES = {"dark": "ansi_dark", "light": "ansi_light"}
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """How things are shown.
+
+    Attributes:
+        colors: How many colours there are.
+        theme: ``dark``, ``light`` or ``none``.
+        utf8: Whether characters beyond ASCII can be shown; the others get a likeness.
+        dumb: Whether the terminal only writes lines: no cursor movement, no keys.
+    """
+
+    colors: Colors = "256"
+    theme: Literal["dark", "light", "none"] = "dark"
+    utf8: bool = True
+    dumb: bool = False
+
+    @property
+    def styles(self) -> Mapping[str, str]:
+        """The style of each kind of text, in the words of prompt-toolkit."""
+        if self.colors == "none" or self.theme == "none":
+            return _NONE
+        return _LIGHT if self.theme == "light" else _DARK
+
+    @property
+    def code_theme(self) -> str | None:
+        """The colours of code; ``None`` for none."""
+        return None if self.colors == "none" else _CODE_THEMES.get(self.theme)
+
+    def sign(self, pretty: str, ascii_form: str) -> str:
+        """An ornament, where it can be shown."""
+        return pretty if self.utf8 else ascii_form
+
+
+def look_of(environ: Mapping[str, str], encoding: str, theme: ThemeName = "auto") -> Look:
+    """What an environment says about its terminal.
+
+    Args:
+        environ: Environment variables: ``TERM``, ``COLORTERM``, ``NO_COLOR``, ``CLICOLOR``, ``COLORFGBG``.
+        encoding: What the terminal's bytes mean, by the locale.
+        theme: Which colours the user wants; ``auto`` looks whether the ground is said to be light.
+    """
+    term = environ.get("TERM", "")
+    colors = _colors(environ, term)
+    if theme == "auto":
+        light = environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_GROUNDS
+        chosen = "light" if light else "dark"
+    else:
+        chosen = theme
+    return Look(colors=colors, theme=chosen, utf8=_is_utf8(encoding), dumb=term in {"", "dumb", "unknown"})
+
+
+def is_narrow(columns: int) -> bool:
+    """Whether a screen is so narrow that what is only helpful is left out."""
+    return columns < _NARROW
+
+
+def _colors(environ: Mapping[str, str], term: str) -> Colors:
+    forced = environ.get("CLICOLOR_FORCE", "0") not in {"", "0"}
+    if environ.get("NO_COLOR") or (environ.get("CLICOLOR") == "0" and not forced):
+        return "none"
+    if term in {"", "dumb", "unknown"} or term.endswith("-m") or term.startswith(("vt1", "vt2")):
+        return "16" if forced else "none"
+    if environ.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:
+        return "truecolor"
+    return "256" if "256" in term or "kitty" in term or "direct" in term else "16"
+
+
+def _is_utf8(encoding: str) -> bool:
+    try:
+        return codecs.lookup(encoding).name == "utf-8"
+    except LookupError:
+        return False
+
+
+def locale_encoding(environ: Mapping[str, str]) -> str:
+    """The character encoding that the locale names; UTF-8 where it names none."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        value = environ.get(name)
+        if value:
+            break
+    else:
+        return "utf-8"
+    if value in {"C", "POSIX"}:
+        return "ascii"
+    encoding = value.partition(".")[2].partition("@")[0]
+    try:
+        return codecs.lookup(encoding).name if encoding else "utf-8"
+    except LookupError:
+        return "ascii"

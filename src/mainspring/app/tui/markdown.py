@@ -1,0 +1,199 @@
+"""Blocks of an answer as rows. Loads rich, and so is loaded itself, when the first block is shown."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import ClassVar
+
+from rich.color import Color, ColorType
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, HorizontalRule, ImageItem, Markdown, MarkdownElement
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
+
+from mainspring.app.tui.blocks import Block
+from mainspring.app.tui.fragments import Row
+from mainspring.app.tui.look import Look
+from mainspring.app.tui.plain import plain, steady
+
+_STANDARD = (
+    *("ansiblack", "ansired", "ansigreen", "ansiyellow", "ansiblue", "ansimagenta", "ansicyan", "ansigray"),
+    *("ansibrightblack", "ansibrightred", "ansibrightgreen", "ansibrightyellow"),
+    *("ansibrightblue", "ansibrightmagenta", "ansibrightcyan", "ansiwhite"),
+)
+_COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor"}
+_WORDS = re.compile(r"ansi(?=\w)")
+_ORNAMENT = re.compile("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
+_ORNAMENTS = str.maketrans({"\u2022": "-", "\u258c": "|", **dict.fromkeys("\u2500\u2501\u257a\u2578", "-")})
+_MOST_COLUMNS = 120
+"""Longer lines of prose are hard to read."""
+
+
+class _LeftHeading(Heading):
+    """Headings as the theme has them, at the left."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _ShortRule(HorizontalRule):
+    """A rule that does not break when the window gets narrower."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("-" * min(options.max_width, 20), style="markdown.hr")
+
+
+class _NamedImage(ImageItem):
+    """An image as its words: nothing is fetched."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        words = self.text.plain or "image"
+        yield Text(f"[{words}] ({self.destination})", end="")
+
+
+class _Answer(Markdown):
+    """Markdown in which HTML is text, since a screen has no other use for it."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _LeftHeading,
+        "hr": _ShortRule,
+        "image": _NamedImage,
+    }
+
+    def __init__(self, markup: str, code_theme: str) -> None:
+        super().__init__(markup, code_theme=code_theme, hyperlinks=False)
+        for token in self.parsed:
+            if token.type == "html_block":
+                token.type, token.tag, token.info = "code_block", "code", ""
+            for child in token.children or ():
+                if child.type == "html_inline":
+                    child.type = "text"
+
+
+class MarkdownPainter:
+    """Makes rows of blocks.
+
+    Args:
+        look: How things are shown.
+        columns: How wide the screen is.
+    """
+
+    def __init__(self, look: Look, columns: int) -> None:
+        self._look = look
+        self._columns = max(columns, 4)
+        styles = {f"markdown.{name}": _rich_words(style) for name, style in _markdown_styles(look).items()}
+        self._console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system=_COLOR_SYSTEMS.get(look.colors),  # pyright: ignore[reportArgumentType]
+            no_color=look.colors == "none",
+            width=self._columns,
+            legacy_windows=False,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            theme=Theme(styles),
+            safe_box=True,
+            _environ={},
+        )
+
+    def rows(self, block: Block, last: int | None = None) -> list[Row]:
+        """A block as rows; at most the ``last`` ones, of which only those are made where that is possible."""
+        text = steady(plain(block.text))
+        if block.code is not None:
+            lines = text.split("\n")
+            return self._code("\n".join(lines if last is None else lines[-last:]), block.code)
+        rows = self._rendered(_Answer(text, self._look.code_theme or "default"), min(self._columns, _MOST_COLUMNS))
+        return rows if last is None else rows[-last:]
+
+    def _code(self, code: str, language: str) -> list[Row]:
+        theme = self._look.code_theme
+        if theme is None or not language:
+            return [[("class:code" if theme else "", f"  {line.expandtabs(4)}")] for line in code.split("\n")]
+        shown = Syntax(code, language, theme=theme, background_color="default", tab_size=4).highlight(code)
+        shown.rstrip()
+        lines = shown.split("\n", allow_blank=True)
+        return [[("", "  "), *_fragments(line.render(self._console, ""))] for line in lines]
+
+    def _rendered(self, content: Markdown, columns: int) -> list[Row]:
+        options = self._console.options.update(width=columns)
+        lines = self._console.render_lines(content, options, pad=False)
+        rows = [_trimmed(_fragments(line)) for line in lines]
+        while rows and not rows[0]:
+            del rows[0]
+        while rows and not rows[-1]:
+            rows.pop()
+        return rows
+
+
+def _fragments(segments: Iterable[Segment]) -> Row:
+    return [(_words(s.style), _ornament(s.text)) for s in segments if s.text and not s.control]
+
+
+def _ornament(text: str) -> str:
+    """Ornaments of rich in characters that are one column wide everywhere."""
+    if text.isascii():
+        return text
+    return text.translate(_ORNAMENTS) if _ORNAMENT.fullmatch(text) else text
+
+
+def _trimmed(given: Row) -> Row:
+    """The row without the blanks that only fill it, so that what is copied from the screen has none."""
+    while given and not given[-1][1].strip():
+        given.pop()
+    if given:
+        style, text = given[-1]
+        given[-1] = (style, text.rstrip())
+    return given
+
+
+@lru_cache(512)
+def _words(style: Style | None) -> str:
+    """A style of rich in the words of prompt-toolkit."""
+    if style is None:
+        return ""
+    words = [name for name in ("bold", "italic", "underline", "strike", "reverse", "dim") if getattr(style, name)]
+    for ground, color in (("fg", style.color), ("bg", style.bgcolor)):
+        named = _color(color) if color else ""
+        if named:
+            words.append(f"{ground}:{named}")
+    return " ".join(words)
+
+
+def _color(color: Color) -> str:
+    if color.type == ColorType.DEFAULT:
+        return ""
+    if color.type == ColorType.STANDARD and color.number is not None:
+        return _STANDARD[color.number]
+    return color.get_truecolor().hex
+
+
+def _rich_words(style: str) -> str:
+    """A style of the theme in the words of rich."""
+    words = style.replace("ansibright", "ansibright_").replace("ansigray", "white")
+    return _WORDS.sub("", words) or "none"
+
+
+def _markdown_styles(look: Look) -> dict[str, str]:
+    styles = look.styles
+    headings = {f"h{level}": styles["heading"] for level in range(1, 8)}
+    return {
+        **headings,
+        "code": styles["code"] or "bold",
+        "item.bullet": styles["accent"],
+        "item.number": styles["accent"],
+        "block_quote": styles["faint"] or "italic",
+        "hr": styles["faint"],
+        "link": "underline",
+        "link_url": styles["faint"],
+        "table.border": styles["faint"],
+        "table.header": "bold",
+    }

@@ -1,0 +1,53 @@
+"""Shell commands of the user's own."""
+
+from __future__ import annotations
+
+from mainspring.app.tui.folds import Folds, output_rows
+from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.plain import one_row
+from mainspring.runtime.chat.events import ShellFinished, ShellOutput, ShellStarted
+
+_ROWS = 30
+_LIVE_ROWS = 5
+_MOST = 4_000
+
+
+class OwnShell:
+    """The one that runs, if one does.
+
+    Args:
+        folds: Keeps what is too long.
+    """
+
+    def __init__(self, folds: Folds) -> None:
+        self._folds = folds
+        self._started: ShellStarted | None = None
+        self._output = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether one runs."""
+        return self._started is not None
+
+    def show(self, event: ShellStarted | ShellOutput | ShellFinished, columns: int) -> list[Row]:
+        """What to print."""
+        match event:
+            case ShellStarted():
+                self._started, self._output = event, ""
+                return []
+            case ShellOutput(text=text):
+                self._output = (self._output + text)[-_MOST:]
+                return []
+            case ShellFinished(exit_code=code, output=output):
+                line = self._started.line if self._started else ""
+                self._started = None
+                rows = self._folds.fold(line, output_rows(output, "", "  "), _ROWS, at_end=True)
+                ended = [row(("bad", f"  exit code {code}"))] if code else []
+                return [row(("accent", "! "), one_row(line, columns - 4)), *rows, *ended]
+
+    def live(self, columns: int, spinner: str) -> list[Row]:
+        """The command and the last of what it printed."""
+        if self._started is None:
+            return []
+        head = row(("accent", f"{spinner} ! "), one_row(self._started.line, columns - 6))
+        return [head, *output_rows(self._output, "faint", "  ")[-_LIVE_ROWS:]]

@@ -1,0 +1,93 @@
+"""Foreign text made fit for a terminal: nothing in it steers, every character has a width that all terminals agree on."""
+
+from __future__ import annotations
+
+import re
+
+from prompt_toolkit.utils import get_cwidth
+
+from mainspring.app.cli.console import visible
+
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS and other strings, where they end
+    r"|\x1b[ -/]*[0-Z\\^-~]"  # short ones
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
+_JOINED = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
+_TAB = 4
+
+_LIKENESS = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\u2500\u2501\u2504", "-"),
+        **dict.fromkeys("\u2018\u2019\u201a\u2032", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
+        **dict.fromkeys("\u2022\u00b7\u25cf\u25e6\u2219", "*"),
+        **dict.fromkeys("\u2502\u2503\u258c\u2590", "|"),
+        **dict.fromkeys(
+            "\u250c\u2510\u2514\u2518\u251c\u2524\u252c\u2534\u253c\u2554\u2557\u255a\u255d\u256d\u256e\u256f\u2570\u253f\u2542\u257c\u257e",
+            "+",
+        ),
+        "\u2026": "...",
+        "\u2192": "->",
+        "\u2190": "<-",
+        "\u2713": "v",
+        "\u2717": "x",
+        "\u00a0": " ",
+    }
+)
+
+
+def plain(text: str) -> str:
+    """The text without terminal sequences; what is left of control and invisible characters is spelled out.
+
+    A line that is written over after a carriage return shows what a terminal would show.
+    """
+    if "\x1b" in text or "\x9b" in text:
+        text = _SEQUENCE.sub("", text)
+    if "\r" in text:
+        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n"))
+    return visible(text)
+
+
+def steady(text: str) -> str:
+    """The text without what joins or varies emoji, since terminals disagree about how wide the result is."""
+    return text if text.isascii() else _JOINED.sub("", text)
+
+
+def ascii_like(text: str, encoding: str = "ascii") -> str:
+    """The text in what an encoding can say; ornaments become a likeness, the rest a question mark."""
+    if text.isascii():
+        return text
+    return text.translate(_LIKENESS).encode(encoding, "replace").decode(encoding)
+
+
+def untabbed(text: str) -> str:
+    """The text with tabs as blanks."""
+    return text.expandtabs(_TAB) if "\t" in text else text
+
+
+def width(text: str) -> int:
+    """How many columns a line takes."""
+    return get_cwidth(text)
+
+
+def cut(text: str, columns: int, ellipsis: str = "...") -> str:
+    """The line in at most so many columns, never cut within a character."""
+    if width(text) <= columns:
+        return text
+    room = columns - width(ellipsis)
+    if room <= 0:
+        ellipsis, room = "", columns
+    taken = 0
+    for place, character in enumerate(text):
+        taken += width(character)
+        if taken > room:
+            return text[:place] + ellipsis
+    return text
+
+
+def one_row(text: str, columns: int, ellipsis: str = "...") -> str:
+    """Foreign text on one row."""
+    return cut(steady(plain(" ".join(text.split()))), max(columns, 1), ellipsis)

@@ -1,0 +1,117 @@
+"""Tool calls: a row or two while they run, their result when they are done."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mainspring.app.tui.diffs import diff_rows
+from mainspring.app.tui.figures import seconds
+from mainspring.app.tui.folds import Folds, output_rows
+from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.plain import cut, one_row, plain, steady, untabbed, width
+from mainspring.runtime.chat.events import ToolFinished, ToolProgress, ToolStarted
+
+_PROGRESS_ROWS = 3
+_MOST_PROGRESS = 4_000
+_OUTPUT_ROWS = 5
+_ERROR_ROWS = 8
+_DIFF_ROWS = 40
+_SLOW = 1.0
+
+
+class Running(Struct):
+    """A call that runs."""
+
+    started: ToolStarted
+    since: float
+    title: str = ""
+    output: str = ""
+
+
+class Tools:
+    """The calls of one agent.
+
+    Args:
+        folds: Keeps what is too long.
+    """
+
+    def __init__(self, folds: Folds) -> None:
+        self._folds = folds
+        self._running: dict[str, Running] = {}
+        self._seen: dict[str, tuple[object, ...]] = {}
+
+    def started(self, event: ToolStarted, now: float) -> None:
+        """A call is taken up."""
+        self._running[event.id] = Running(event, now)
+
+    def progress(self, event: ToolProgress) -> None:
+        """A call tells how far it is."""
+        if running := self._running.get(event.id):
+            running.title = event.title or running.title
+            running.output = (running.output + event.output)[-_MOST_PROGRESS:]
+
+    def seen(self, call_id: str, diffs: tuple[object, ...]) -> None:
+        """The changes of a call have been shown already, with the question whether to make them."""
+        self._seen[call_id] = diffs
+
+    def finished(self, event: ToolFinished, columns: int) -> list[Row]:
+        """A call is over: what to print."""
+        running = self._running.pop(event.id, None)
+        about = (running.started.summary if running else "") or ""
+        rows = [_head(event, about, columns)]
+        for edit in event.edits:
+            if edit.denied or edit.failed:
+                told = f"    {edit.path}: {edit.applied} of {edit.total} changes applied"
+                reason = f"; {edit.reason}" if edit.reason else ""
+                rows.append(row(("warn", one_row(told + reason, columns - 1))))
+        if event.diffs and self._seen.pop(event.id, None) != event.diffs:
+            rows += self._folds.fold(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
+        return rows + self._output(event)
+
+    def _output(self, event: ToolFinished) -> list[Row]:
+        if event.diffs and not event.is_error:
+            return []
+        rows = output_rows(event.output, "bad" if event.is_error and not event.denied else "faint")
+        if event.hidden_lines:
+            rows.append(row(("faint", f"    ({event.hidden_lines} lines are left out of what the model sees)")))
+        most = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
+        return self._folds.fold(f"{event.display} {event.summary}", rows, most, at_end=event.name == "shell")
+
+    def live(self, columns: int, now: float, spinner: str) -> list[Row]:
+        """The calls that run."""
+        rows: list[Row] = []
+        for running in self._running.values():
+            started = running.started
+            took = f" {seconds(now - running.since)}" if now - running.since >= _SLOW else ""
+            name = one_row(started.display, 30)
+            room = columns - width(name) - len(took) - 5
+            summary = one_row(running.title or started.summary, room)
+            rows.append(row(("accent", f"{spinner} "), ("tool", name), " ", summary, ("faint", took)))
+            lines = [line for line in untabbed(steady(plain(running.output))).split("\n") if line.strip()]
+            rows += [row(("faint", f"    {cut(line, columns - 5)}")) for line in lines[-_PROGRESS_ROWS:]]
+        return rows
+
+    def stop(self) -> None:
+        """Nothing runs any more."""
+        self._running.clear()
+        self._seen.clear()
+
+    @property
+    def running(self) -> list[Running]:
+        """The calls that run, in the order in which they began."""
+        return list(self._running.values())
+
+
+def _head(event: ToolFinished, about: str, columns: int) -> Row:
+    if event.denied:
+        sign, style, state = "-", "warn", " not permitted"
+    elif event.is_error:
+        sign, style, state = "x", "bad", " failed"
+    else:
+        sign, style, state = "*", "good", ""
+    took = f" {seconds(event.seconds)}" if event.seconds >= _SLOW else ""
+    images = f" {event.images} image{'s' * (event.images > 1)}" if event.images else ""
+    name = one_row(event.display, 30)
+    room = columns - width(name) - len(took) - len(state) - len(images) - 4
+    summary = one_row(event.summary or about, room)
+    return row((style, f"{sign} "), ("tool", name), " ", summary, (style, state), ("faint", images + took))
