@@ -82,21 +82,27 @@ def create_tool_search(
 
 
 class ToolSearch:
-    """The plug that gives an agent with a `Disclosure` the tool `tool_search`, unless it has one of that name."""
+    """The plug that gives an agent with a `Disclosure` the tool `tool_search`, unless it has one of that name.
+
+    Attributes:
+        tool: The tool that it gave; it is for this agent alone.
+    """
+
+    def __init__(self) -> None:
+        self.tool: Tool | None = None
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
         disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
         if disclosure is None or not disclosure.wanted or not disclosure.tool or SEARCH in agent.tools:
             return
-        agent.tools.add(
-            create_tool_search(
-                lambda: disclosure.lazy_tools,
-                disclosure.unlock,
-                limit=disclosure.limit,
-                wire_name=disclosure.wire_name,
-            )
+        self.tool = create_tool_search(
+            lambda: disclosure.lazy_tools,
+            disclosure.unlock,
+            limit=disclosure.limit,
+            wire_name=disclosure.wire_name,
         )
+        agent.tools.add(self.tool)
 
     def for_child(self) -> ToolSearch:
         """A sub-agent searches for itself."""

@@ -26,6 +26,7 @@ from mainspring.runtime.assist import Assistance
 from mainspring.runtime.behavior_checks import check_behavior
 from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
+from mainspring.runtime.disclosing import DisclosureOption, disclosing, own_search
 from mainspring.runtime.entrance import Entered, Entrance
 from mainspring.runtime.policies import RunPolicies
 from mainspring.runtime.token_notices import TokenNotices
@@ -64,6 +65,8 @@ class Agent(CoreAgent):
         session: Where the conversation is kept. Default: only in memory.
         permissions: What tools may do.
         memory: What it knows from earlier conversations, and whether it may add to it; see `Memory`.
+        tool_disclosure: Whether the model gets tools of MCP servers at once (``eager``) or by name, until it looks for them (``lazy``);
+            or a `Disclosure` with further options. What a server's own entry says goes first. Default: eager.
         subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
         extensions: Functions that extend it, or an `Extensions` with further options.
         callbacks: Functions to tell what it does.
@@ -94,6 +97,7 @@ class Agent(CoreAgent):
         session: Session | None = None,
         permissions: Permissions | None = None,
         memory: Memory | None = None,
+        tool_disclosure: DisclosureOption | None = None,
         subagents: SubagentsOption | None = None,
         extensions: Extensions | Iterable[Extension] | None = None,
         callbacks: AgentCallbacks | None = None,
@@ -115,6 +119,7 @@ class Agent(CoreAgent):
         if memory is not None:
             installed.append(_plug(memory, "memory=Memory(...)"))
         installed += [_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs]
+        installed += disclosing(tool_disclosure, installed)
         spawning = as_plug(subagents)
         if spawning is not None:
             installed.append(spawning)
@@ -275,11 +280,11 @@ class Agent(CoreAgent):
 
     def _inherited(self) -> Inherited:
         """What a sub-agent that is started now gets, unless it is restricted."""
-        tools = self._current.tools
+        tools, own = self._current.tools, own_search(self.plugs)
         return Inherited(
             model=self._asked or self.model,
             system=self._current.system,
-            tools=[t for name in tools.active if (t := tools.get(name)) is not None],
+            tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
             behavior=Behavior(**asdict(self._config.behavior)) if self._config else self.behavior,
         )
 

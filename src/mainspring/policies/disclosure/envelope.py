@@ -1,0 +1,48 @@
+"""Names and schemas that others wrote, put between marks that they cannot close and in characters that all can be seen."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+# What turns, hides or joins text: soft hyphen, line and paragraph separators, bidi and zero-width marks, fillers, variation
+# selectors, tags; and surrogates that stand alone, which no encoding takes.
+_HIDDEN = (
+    "\\x7f-\\x9f\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f"
+    "\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000e0000-\\U000e0fff\\ud800-\\udfff"
+)
+_IN_TEXT = re.compile(f"[&<>\"'\\x00-\\x1f{_HIDDEN}]")
+_IN_JSON = re.compile(f"[<{_HIDDEN}]")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
+
+
+def escaped(text: str) -> str:
+    """Text for between marks: markup as entities; control, bidi and invisible characters as numbers. Always one line."""
+    return _IN_TEXT.sub(lambda found: _ENTITIES.get(found[0]) or f"&#x{ord(found[0]):x};", text)
+
+
+def escaped_json(value: Any) -> str:
+    """JSON on one line, in which ``<`` and what cannot be seen are escapes: it closes no mark, and reads back the same.
+
+    Raises:
+        ValueError: If it is no JSON, or nested too deep to be written.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"cannot be written as JSON: {error}") from None
+    return _IN_JSON.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def named(mark: str, names: Iterable[str]) -> str:
+    """Names between marks, one a line, in alphabetical order."""
+    return "\n".join((f"<{mark}>", *(escaped(name) for name in sorted(names)), f"</{mark}>"))
+
+
+def _escape(code: int) -> str:
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
