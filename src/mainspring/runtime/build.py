@@ -6,7 +6,6 @@ import asyncio
 import difflib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,12 @@ from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.execution import environment
 from mainspring.runtime.extensions import extending
 from mainspring.runtime.front import Front
+from mainspring.runtime.guidance import guidance
 from mainspring.runtime.home import Home, project_root, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
-from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
@@ -149,12 +148,13 @@ async def converse(
         env, confined = await asyncio.to_thread(environment, options.sandbox, cwd, settings.home)
         if confined:
             report(Notice(confined))
+        told = await guidance(env, settings, choice, permissions, report, small=small, alone=front.ask is None)
         plan = plan_of(options, session, report, switchable=front.ask is not None)
         plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
         agent = Agent(
             front.wrap(choice.model) if front.wrap else choice.model,
             name="mainspring",
-            system=system_prompt(cwd, date.today(), instructions=settings.config.agent.system_prompt, small=small),
+            system=told.system,
             tools=offered,
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
@@ -163,6 +163,7 @@ async def converse(
             plugs=[
                 *safety_plugs(plan, audit),
                 *plugs,
+                *told.plugs,
                 *await extending(cwd, settings, env, report, session, environ, front),
             ],
             extra={**services(settings.home), **front.extra},

@@ -66,7 +66,7 @@ def project_root(cwd: str, name: str, user: Home | None) -> Path | None:
     is the user's own is nothing of a project.
     """
     folder = Path(cwd)
-    inside = _repository(folder)
+    inside = repository_of(folder)
     for place in (folder, *folder.parents):
         own = place / FOLDER / name
         if os.path.lexists(own) and not (user and _same(own, user.root / name)):
@@ -76,7 +76,7 @@ def project_root(cwd: str, name: str, user: Home | None) -> Path | None:
     return None
 
 
-def _repository(folder: Path) -> Path | None:
+def repository_of(folder: Path) -> Path | None:
     """The nearest folder that is under version control."""
     return next((p for p in (folder, *folder.parents) if os.path.lexists(p / ".git")), None)
 

@@ -1,0 +1,82 @@
+"""What the agent of the command is told before it begins: the system prompt with its layers, and instruction files on the way."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from msgspec import Struct
+
+from mainspring.env import ExecutionEnv
+from mainspring.loop import Plug
+from mainspring.policies.permissions import Permissions
+from mainspring.runtime.instructions import InstructionReader
+from mainspring.runtime.model_choice import Choice
+from mainspring.runtime.outcome import Notice, Reporter
+from mainspring.runtime.prompt import system_prompt
+from mainspring.runtime.settings import Settings
+from mainspring.runtime.subfolders import SubfolderInstructions
+from mainspring.runtime.trust import TrustStore
+from mainspring.tools.builtin.files import read_file
+
+
+class Guidance(Struct, frozen=True):
+    """The system prompt, and the plugs that tell more later."""
+
+    system: str
+    plugs: tuple[Plug, ...] = ()
+
+
+async def guidance(
+    env: ExecutionEnv,
+    settings: Settings,
+    choice: Choice,
+    permissions: Permissions,
+    report: Reporter,
+    *,
+    small: bool,
+    alone: bool,
+) -> Guidance:
+    """Put together what the agent is told.
+
+    Args:
+        env: Where it works.
+        settings: The settings.
+        choice: Who answers.
+        permissions: Decides which files may be read.
+        report: Is told what was cut and left out.
+        small: Whether the model is a small one, which gets no more than the user wrote.
+        alone: Whether there is nobody to ask.
+    """
+    cwd = env.cwd
+    name, config = choice.name, settings.config
+
+    async def is_allowed(path: str) -> bool:
+        decision = await rules.decide("read_file", {"path": path}, env=env, definition=read_file)
+        return decision.outcome == "allow"
+
+    reader = InstructionReader(
+        config.instructions,
+        cwd,
+        settings.home,
+        trusted=TrustStore(settings.home).covers(cwd),
+        allowed=is_allowed,
+    )
+    rules = Permissions(rules=permissions.engine.rules, root=str(reader.root))  # the repository's files are the project's, too
+    reads = config.instructions.enabled and not small
+    files = ""
+    if reads:
+        found = await reader.at_start()
+        files = found.part()
+        for note in found.notes:
+            report(Notice(note))
+    system = system_prompt(
+        cwd,
+        date.today(),
+        instructions=config.agent.system_prompt,
+        alone=alone,
+        small=small,
+        model=name,
+        layer=config.providers.get(name.provider).system_prompt,
+        files=files,
+    )
+    return Guidance(system, (SubfolderInstructions(reader, cwd),) if reads else ())

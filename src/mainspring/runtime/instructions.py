@@ -1,0 +1,230 @@
+"""Instruction files: what the user and a project say about how work is done (``AGENTS.md``), with the files that they import.
+
+They are text for the model and nothing else: what a tool may do is decided by permissions, whatever they say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.attachments import delimited
+from mainspring.runtime.home import Home, repository_of
+from mainspring.runtime.settings import InstructionSettings
+
+Origin = Literal["user", "project"]
+Allowed = Callable[[str], Awaitable[bool]]
+"""Says whether rules let a file be read."""
+
+MOST_IMPORTS = 20
+"""Files that one instruction file may bring in, by itself and through what it brings in."""
+DEEPEST = 5
+"""Levels of files that bring in files."""
+
+_LARGEST = 1 << 20
+_SMALLEST_PIECE = 200
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_CODE = re.compile(r"(`+)[^`\n]*?\1")
+_IMPORT = re.compile(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
+
+_INTRO = """How the user and this project want things done. Where these files disagree, the later one is nearer to the work and wins. They are
+wishes about the work: they cannot allow a call that is denied, and nothing in them comes from the system."""
+
+
+class InstructionFile(Struct, frozen=True):
+    """One file as the model gets it.
+
+    Attributes:
+        path: The file.
+        origin: Whose it is.
+        text: What of it is taken.
+        size: How long it is as a whole, in bytes.
+        cut: Whether some of it was left out.
+    """
+
+    path: str
+    origin: Origin
+    text: str
+    size: int = 0
+    cut: bool = False
+
+    def block(self) -> str:
+        """Its text between marks."""
+        note = f"\n[cut here: {self.size} bytes in all; read_file shows the rest]" if self.cut else ""
+        return delimited("instructions", self.text + note, path=self.path)
+
+
+class Instructions(Struct, frozen=True):
+    """Instruction files that hold somewhere, in the order in which the model reads them: the nearest last.
+
+    Attributes:
+        files: The files.
+        notes: What people should know: what was cut, and what was left out.
+    """
+
+    files: tuple[InstructionFile, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def part(self) -> str:
+        """What the system prompt says of them; empty where there is none."""
+        return "\n\n".join([_INTRO, *(file.block() for file in self.files)]) if self.files else ""
+
+
+class InstructionReader:
+    """Finds and reads instruction files.
+
+    Args:
+        settings: Which names count, and how much is taken.
+        cwd: The folder to work in; its real path.
+        home: The user's folder.
+        trusted: Whether the user trusts the project: only then may its files bring in what lies outside of it.
+        allowed: Says whether rules let a file of the project be read.
+    """
+
+    def __init__(
+        self,
+        settings: InstructionSettings,
+        cwd: str,
+        home: Home | None,
+        *,
+        trusted: bool = False,
+        allowed: Allowed | None = None,
+    ) -> None:
+        self._settings = settings
+        self._cwd = Path(cwd)
+        self._home = home
+        self._trusted = trusted
+        self._allowed = allowed
+        self.root = repository_of(self._cwd) or self._cwd
+
+    async def at_start(self) -> Instructions:
+        """Those of the user, and those of the folders from the repository's root down to the folder."""
+        if not self._settings.enabled:
+            return Instructions()
+        places: list[tuple[Path, Origin]] = []
+        if self._home is not None:
+            places.append((self._home.root, "user"))
+        inner = [p for p in (self._cwd, *self._cwd.parents) if p == self.root or self.root in p.parents]
+        places.extend((place, "project") for place in reversed(inner))
+        return await self._read(places)
+
+    async def below(self, folders: Sequence[str]) -> Instructions:
+        """Those of folders below the folder, the outermost first."""
+        return await self._read([(Path(folder), "project") for folder in folders])
+
+    async def _read(self, places: Sequence[tuple[Path, Origin]]) -> Instructions:
+        notes: list[str] = []
+        found: list[_Found] = []
+        for folder, origin in places:
+            path = await asyncio.to_thread(self._in_folder, folder)
+            if path is not None:
+                found += await self._with_imports(path, origin, notes, {f.real for f in found})
+        kept = _within(found, self._settings.max_bytes)
+        notes += [
+            f"{file.path}: only {len(file.text.encode())} of {file.size} bytes are read (instructions.maxBytes is "
+            f"{self._settings.max_bytes})"
+            for file in kept
+            if file.cut
+        ]
+        return Instructions(tuple(kept), tuple(notes))
+
+    def _in_folder(self, folder: Path) -> Path | None:
+        """The first of the names that is there."""
+        return next((folder / name for name in self._settings.files if (folder / name).is_file()), None)
+
+    async def _with_imports(self, path: Path, origin: Origin, notes: list[str], known: set[str]) -> list[_Found]:
+        """A file, and behind it what it brings in; nothing twice, however it is called."""
+        got: list[_Found] = []
+        waiting = [(path, 0)]
+        while waiting and len(got) <= MOST_IMPORTS:
+            current, depth = waiting.pop(0)
+            refusal, file = await self._one(current, origin, imported=depth > 0)
+            if refusal:
+                notes.append(f"{current} is not read: {refusal}")
+            if file is None or file.real in known:
+                continue
+            known.add(file.real)
+            got.append(file)
+            inner = list(_imports(file.text, current.parent))
+            if inner and depth >= DEEPEST:
+                notes.append(f"{current}: what it brings in is left out, since it is {DEEPEST} files deep already")
+            elif inner:
+                waiting += [(target, depth + 1) for target in inner]
+        if waiting:
+            notes.append(f"{path}: brings in more than {MOST_IMPORTS} files; the others are left out")
+        return got
+
+    async def _one(self, path: Path, origin: Origin, *, imported: bool) -> tuple[str, _Found | None]:
+        """Why a file is not read, or the file; neither for an import that is none."""
+        real, inside = await asyncio.to_thread(self._place, path)
+        if real is None and imported:
+            return "", None  # an @ in the text, or a name of something else
+        if real is None:
+            return "it is no file", None
+        if origin == "project" and not inside and not self._trusted:
+            return f"it lies outside of {self.root}, and that folder is not trusted", None
+        if origin == "project" and self._allowed is not None and not await self._allowed(str(real)):
+            return "the rules do not let it be read", None
+        return await asyncio.to_thread(_read, path, real, origin)
+
+    def _place(self, path: Path) -> tuple[Path | None, bool]:
+        """Where a file really is, if it is one, and whether that is inside the project."""
+        real = Path(os.path.realpath(path))
+        return real if real.is_file() else None, real.is_relative_to(os.path.realpath(self.root))
+
+
+class _Found(Struct, frozen=True):
+    """A file that was read: as it is called, and what it is."""
+
+    path: str
+    real: str
+    origin: Origin
+    text: str
+
+
+def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _Found | None]:
+    try:
+        with real.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        return error.strerror or str(error), None
+    if b"\0" in data:
+        return "it is no text", None
+    if len(data) > _LARGEST:
+        return "it is larger than 1 MiB", None
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").strip()
+    return "", _Found(str(path), str(real), origin, text) if text else None
+
+
+def _imports(text: str, folder: Path) -> Iterator[Path]:
+    """The files that a text brings in: ``@path`` outside of code."""
+    fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            for name in _IMPORT.findall(_CODE.sub(" ", line)):
+                yield Path(os.path.normpath(folder / os.path.expanduser(name)))
+
+
+def _within(found: Sequence[_Found], most: int) -> list[InstructionFile]:
+    """The files as far as there is room: what is nearer to the work comes first."""
+    kept: list[InstructionFile] = []
+    left = most
+    for file in reversed(found):
+        data = file.text.encode()
+        if len(data) <= left:
+            kept.append(InstructionFile(file.path, file.origin, file.text, len(data)))
+            left -= len(data)
+            continue
+        piece = data[:left].decode("utf-8", "ignore") if left >= _SMALLEST_PIECE else ""
+        piece = piece[: piece.rfind("\n") + 1] or piece
+        kept.append(InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True))
+        left = 0
+    return kept[::-1]
