@@ -14,7 +14,7 @@ PYTEST ?=
 ASK ?= What is in this folder? Look, then answer in two sentences.
 PYTHONS ?= 3.11 3.12 3.13
 
-.PHONY: help setup test check requirements agent bench soak matrix typecheck-314 format clean
+.PHONY: help setup test check requirements agent bench soak matrix typecheck-314 docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
@@ -53,8 +53,11 @@ matrix: ## the tests under each Python of PYTHONS that this machine has
 typecheck-314: $(DEV) ## the types as Python 3.14 sees them
 	@$(BIN)/pyright --pythonversion 3.14
 
+docs: ## build the documentation site into site/
+	@scripts/make_docs .venv-docs
+
 format: $(DEV) ## format the code and apply safe fixes
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean: ## remove environments and caches
-	@rm -rf .venv* .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	@rm -rf .venv* site docs/reference .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build

@@ -1,0 +1,66 @@
+"""The site: every page can be reached, and the reference has every public name."""
+
+import re
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import make_reference
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCS = REPOSITORY / "docs"
+
+
+def pages_of(nav: list[Any]) -> list[str]:
+    found: list[str] = []
+    for entry in nav:
+        for value in entry.values() if isinstance(entry, dict) else [entry]:
+            found += pages_of(value) if isinstance(value, list) else [value]
+    return found
+
+
+@pytest.mark.covers("PKG-16")
+def test_every_page_is_in_the_navigation_once() -> None:
+    config = tomllib.loads((REPOSITORY / "zensical.toml").read_text(encoding="utf-8"))
+    listed = [page for page in pages_of(config["project"]["nav"]) if not page.startswith("reference/")]
+    there = [str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md") if "reference" not in p.parts]
+    assert sorted(listed) == sorted(there)
+
+
+@pytest.mark.covers("PKG-16")
+def test_the_reference_has_every_public_name_and_its_docstring(tmp_path: Path) -> None:
+    make_reference.main(tmp_path)
+    assert (tmp_path / "mainspring.md").exists()
+    without: list[str] = []
+    for page in tmp_path.glob("mainspring*.md"):
+        directives = re.findall(r"^::: (\S+)\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert [name for _, name in directives] == make_reference.names_of(page.stem)
+        for module, name in directives:
+            value = getattr(import_module(module), name)
+            if isinstance(value, type) and not value.__doc__:
+                without.append(f"{module}.{name}")
+    assert without == []
+
+
+def test_no_public_package_is_left_out() -> None:
+    root = REPOSITORY / "src" / "mainspring"
+    plugs = [
+        "models",
+        "tools",
+        "env",
+        "messages",
+        "events",
+        "loop",
+        "sessions",
+        "memory",
+        "subagents",
+        "skills",
+        "mcp",
+        "telemetry",
+    ]
+    plugs += ["extensions", "presets", "durable", "testing"]
+    there = {f"mainspring.{name}" for name in plugs if (root / name / "__init__.py").exists()}
+    assert there <= set(make_reference.PACKAGES)
