@@ -1,0 +1,23 @@
+"""Telemetry: spans, metrics and events of agents by OpenTelemetry. Opt-in; OpenTelemetry itself is imported when one is made."""
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.telemetry.helpers import TelemetryHelpers
+    from mainspring.telemetry.options import TelemetryOptions
+    from mainspring.telemetry.plug import Tracing, install_tracing
+    from mainspring.telemetry.telemetry import Telemetry
+
+__all__ = ["Telemetry", "TelemetryHelpers", "TelemetryOptions", "Tracing", "install_tracing"]
+
+_, __getattr__ = exports(
+    __name__,
+    {
+        "helpers": "TelemetryHelpers",
+        "options": "TelemetryOptions",
+        "plug": "Tracing install_tracing",
+        "telemetry": "Telemetry",
+    },
+)

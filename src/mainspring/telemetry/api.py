@@ -1,0 +1,134 @@
+"""What we use of OpenTelemetry's API. The one place that imports it, when an object of this class is made."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from mainspring.events import SpanContext
+from mainspring.telemetry.attributes import Attributes
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, Span, Tracer
+
+
+class Api:
+    """Spans, contexts and events, as far as they are needed here."""
+
+    def __init__(self) -> None:
+        from opentelemetry import _logs, context, metrics, trace
+
+        self.trace = trace
+        self.metrics = metrics
+        self.logs = _logs
+        self._context = context
+        self.internal = trace.SpanKind.INTERNAL
+        self.client = trace.SpanKind.CLIENT
+
+    def within(self, span: Span, context: Context | None = None) -> Context:
+        """A context in which ``span`` is the current one."""
+        return self.trace.set_span_in_context(span, context)
+
+    def current(self) -> Span | None:
+        """The current span, if there is one."""
+        span = self.trace.get_current_span()
+        return span if span.get_span_context().is_valid else None
+
+    def link(self, span: Span) -> Link:
+        """A reference to a span of another trace."""
+        return self.trace.Link(span.get_span_context())
+
+    def fail(self, span: Span, kind: str, text: str) -> None:
+        """Mark an operation as failed. ``text`` must be free of secrets."""
+        span.set_attribute("error.type", kind)
+        span.set_status(self.trace.Status(self.trace.StatusCode.ERROR, text))
+
+    def record(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> Any:
+        """An event, to be emitted."""
+        severity = self.logs.SeverityNumber.WARN if warn else self.logs.SeverityNumber.INFO
+        return self.logs.LogRecord(
+            event_name=name, attributes=dict(attributes), context=context, severity_number=severity
+        )
+
+    def attach(self, context: Context) -> Token[Context]:
+        """Make a context the current one of this task."""
+        return self._context.attach(context)
+
+    def detach(self, token: Token[Context]) -> None:
+        """Go back to the one before."""
+        self._context.detach(token)
+
+    def ids(self, span: Span) -> SpanContext:
+        """The ids of a span, and of its parent where that can be known."""
+        own = span.get_span_context()
+        parent = getattr(span, "parent", None)
+        trace_id, span_id = f"{own.trace_id:032x}", f"{own.span_id:016x}"
+        return SpanContext(trace_id, span_id, f"{parent.span_id:016x}" if parent is not None else None)
+
+
+class Scope:
+    """Makes a span the current one of a task while it is open, so that what the task does meanwhile is within it."""
+
+    __slots__ = ("_api", "_task", "_token")
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._token: Token[Context] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def enter(self, context: Context) -> None:
+        """Begin, in this task."""
+        self._task = asyncio.current_task()
+        self._token = self._api.attach(context)
+
+    def leave(self) -> None:
+        """End. Another task has a context of its own, which is left alone."""
+        token, self._token = self._token, None
+        if token is not None and asyncio.current_task() is self._task:
+            self._api.detach(token)
+
+
+class ReservedIds:
+    """Stands before the generator of ids of our tracer: a span can be given an id that was told of before it was made."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._next = threading.local()
+
+    @classmethod
+    def before(cls, tracer: Tracer) -> ReservedIds | None:
+        """Put one in place; ``None`` where the tracer is of a kind that has no generator."""
+        inner = getattr(tracer, "id_generator", None)
+        if inner is None:
+            return None
+        if isinstance(inner, ReservedIds):
+            return inner
+        made = cls(inner)
+        cast("Any", tracer).id_generator = made
+        return made
+
+    def reserve(self) -> int:
+        """An id."""
+        return self._inner.generate_span_id()
+
+    def use(self, span_id: int) -> None:
+        """Give this one to the next span of this thread."""
+        self._next.id = span_id
+
+    def generate_span_id(self) -> int:
+        """See `use`."""
+        given = getattr(self._next, "id", None)
+        self._next.id = None
+        return self._inner.generate_span_id() if given is None else given
+
+    def generate_trace_id(self) -> int:
+        """As before."""
+        return self._inner.generate_trace_id()
+
+    def is_trace_id_random(self) -> bool:
+        """As before."""
+        return self._inner.is_trace_id_random()

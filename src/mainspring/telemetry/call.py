@@ -1,0 +1,171 @@
+"""One tool call: its span, which the tool itself sees as the current one, and what is measured of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from mainspring.events import McpToolBefore, SpanContext, ToolAfter, ToolErrorHook, ToolExecutionEnd, ToolStart
+from mainspring.messages import ToolUseBlock
+from mainspring.telemetry import conventions as c
+from mainspring.telemetry.api import Scope
+from mainspring.telemetry.attributes import Attributes, result_error
+from mainspring.telemetry.content import Content
+from mainspring.telemetry.signals import Signals
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
+
+    from mainspring.loop import CoreAgent
+    from mainspring.tools import Tool
+
+
+class CallTrace:
+    """A tool call from where it is taken up to its result. Its span is as long as the tool ran; one that never ran has a span from
+    the moment on at which it was taken up, since what refused it took that long.
+
+    Args:
+        signals: What spans and the like are made with.
+        content: Converts arguments.
+        run: The span of the run.
+        context: That of the run.
+        call: The call.
+        tool: The tool, where there is one of that name.
+    """
+
+    def __init__(
+        self, signals: Signals, content: Content, run: Span, context: Context, call: ToolUseBlock, tool: Tool | None
+    ) -> None:
+        self._signals = signals
+        self._convert = content
+        self._parent = context
+        self._taken = time.time_ns()
+        self._input: dict[str, Any] = call.input
+        self._scope = Scope(signals.api)
+        self._id = signals.ids.reserve() if signals.ids is not None else None
+        self._run = run
+        source = tool.source if tool is not None else ""
+        self._server = source.removeprefix("mcp:") if source.startswith("mcp:") else ""
+        self._attributes: Attributes = {
+            c.OPERATION: c.EXECUTE_TOOL,
+            c.TOOL_NAME: call.name,
+            c.TOOL_CALL_ID: call.id,
+            c.TOOL_TYPE: "extension" if self._server else "function",
+        }
+        if tool is not None and tool.description:
+            self._attributes[c.TOOL_DESCRIPTION] = tool.description[:500]
+        if self._server:
+            self._attributes |= {c.MCP_METHOD: "tools/call", c.MCP_SERVER: self._server}
+        self.span: Span | None = None
+        self.error: BaseException | None = None
+        self.seconds: float | None = None
+
+    @property
+    def ids(self) -> SpanContext | None:
+        """The ids of the span, also before there is one."""
+        if self.span is not None:
+            return self._signals.api.ids(self.span)
+        if self._id is None:
+            return None
+        run = self._signals.api.ids(self._run)
+        return SpanContext(run.trace_id, f"{self._id:016x}", run.span_id)
+
+    def of_server(self, server: str) -> None:
+        """The tool is one of an MCP server."""
+        self._server = server
+        self._attributes |= {c.TOOL_TYPE: "extension", c.MCP_METHOD: "tools/call", c.MCP_SERVER: server}
+
+    def start(self, arguments: dict[str, Any]) -> None:
+        """The tool runs from here on, in this task."""
+        self._input = arguments
+        self.span = self._made()
+        self._scope.enter(self._signals.api.within(self.span))
+
+    def end(self, event: ToolExecutionEnd) -> None:
+        """It has its result."""
+        signals, result = self._signals, event.result
+        self._scope.leave()
+        ran = self.span is not None
+        span = self.span or self._made(self._taken)
+        seconds = event.seconds if self.seconds is None else self.seconds
+        span.set_attributes({c.TOOL_SUCCESS: not result.is_error, c.TOOL_SECONDS: seconds})
+        kind = ""
+        if result.is_error:
+            kind = result_error(result, self.error)
+            signals.api.fail(span, kind, signals.cleaner.line(result.text) if signals.options.sensitive else kind)
+        if signals.options.sensitive and span.is_recording():
+            made: Attributes = {
+                c.TOOL_ARGUMENTS: self._convert.value(self._input),
+                c.TOOL_RESULT: signals.cleaner.text(result.text),
+            }
+            signals.put_content(span, signals.api.within(span), self._attributes, made)
+        span.end()
+        if ran:
+            signals.instruments.tool(event.call.name, seconds, kind, self._server)
+
+    def give_up(self) -> None:
+        """The run is over, and nobody told what became of the call."""
+        self._scope.leave()
+        if self.span is not None:
+            self._signals.api.fail(self.span, "aborted", "the run ended before the call did")
+            self.span.end()
+
+    def _made(self, began: int | None = None) -> Span:
+        signals = self._signals
+        if self._id is not None and signals.ids is not None:
+            signals.ids.use(self._id)
+        name = signals.span_name(c.EXECUTE_TOOL, str(self._attributes[c.TOOL_NAME]))
+        return signals.tracer.start_span(name, self._parent, signals.api.internal, self._attributes, start_time=began)
+
+
+class Calls:
+    """The tool calls of one run that go on."""
+
+    def __init__(self, signals: Signals, content: Content, agent: CoreAgent, run: Span, context: Context) -> None:
+        self._made_with = signals, content
+        self._agent = agent
+        self._within = run, context
+        self._open: dict[str, CallTrace] = {}
+
+    def ids(self, call_id: str) -> SpanContext | None:
+        """Of the span of a call."""
+        call = self._open.get(call_id)
+        return None if call is None else call.ids
+
+    def taken(self, call: ToolUseBlock) -> None:
+        """A call is taken up."""
+        tool = self._agent.tools.get(call.name)
+        self._open[call.id] = CallTrace(*self._made_with, *self._within, call, tool)
+
+    def of_server(self, hook: McpToolBefore) -> None:
+        """A call goes to an MCP server."""
+        if hook.call_id in self._open:
+            self._open[hook.call_id].of_server(hook.server)
+
+    def starts(self, hook: ToolStart) -> None:
+        """A tool runs."""
+        if hook.call_id in self._open and not hook.block:
+            self._open[hook.call_id].start(hook.input)
+
+    def failed(self, hook: ToolErrorHook) -> None:
+        """A tool raised."""
+        if hook.call_id in self._open:
+            self._open[hook.call_id].error = hook.error
+
+    def took(self, hook: ToolAfter) -> None:
+        """A tool's own time."""
+        if hook.call_id in self._open:
+            self._open[hook.call_id].seconds = hook.seconds
+
+    def ends(self, event: ToolExecutionEnd) -> None:
+        """A call has its result; one that was never taken up has no span."""
+        call = self._open.pop(event.call.id, None)
+        if call is not None:
+            call.end(event)
+
+    def give_up(self) -> None:
+        """The run is over, and so is every call."""
+        for call in self._open.values():
+            call.give_up()
+        self._open.clear()

@@ -1,0 +1,267 @@
+"""The plug that traces an agent. It knows the hook bus and nothing else of a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mainspring.errors import ConfigError
+from mainspring.events import (
+    AgentDone,
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    ContextCompacted,
+    McpBootstrapEnd,
+    McpBootstrapStart,
+    McpConnect,
+    McpError,
+    McpToolBefore,
+    MessageEnd,
+    MessageStart,
+    ModelErrorHook,
+    ModelRetry,
+    SpanContext,
+    SpawnBefore,
+    StreamError,
+    TextDelta,
+    ThinkingDelta,
+    ToolAfter,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolErrorHook,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolStart,
+    TurnBefore,
+    UsageUpdate,
+)
+from mainspring.loop import Plug
+from mainspring.telemetry.attributes import Attributes
+from mainspring.telemetry.bootstrap import Bootstrap
+from mainspring.telemetry.call import Calls
+from mainspring.telemetry.conventions import MCP_BOOTSTRAP
+from mainspring.telemetry.run import Named, RunTrace
+from mainspring.telemetry.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring.telemetry")
+logger.addHandler(logging.NullHandler())
+
+_FIRST, _LAST = -10_000, 10_000  # before a handler that settles the matter; behind everybody who changes something
+_CHUNKS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart)
+SUBAGENT = "subagent"
+
+
+class Tracing(Plug):
+    """Traces what an agent and its sub-agents do. Each agent has one of its own.
+
+    Whatever fails in here is logged once, the tracing of this agent is off from there on, and the run goes on.
+
+    Args:
+        telemetry: Where to; many agents may share it.
+
+    Attributes:
+        named: What the agent is called in its spans.
+        run: The trace of the run that goes on.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.telemetry = telemetry
+        self._above: Tracing | None = None
+        self._agent: CoreAgent | None = None
+        self.named = Named("")
+        self.run: RunTrace | None = None
+        self._heard: AgentEvent | None = None
+        self._bootstrap: Bootstrap | None = None
+        self._broken = False
+
+    def install(self, agent: CoreAgent) -> None:
+        """Listen; where telemetry is off, to nothing."""
+        if self._agent is not None:
+            raise ConfigError("this Tracing belongs to another agent; make one for each: Tracing(telemetry)")
+        self._agent = agent
+        self.named = self.named if self.named.name else Named(agent.name)
+        signals = self.telemetry.signals
+        if signals is None:
+            return
+        self._bootstrap = bootstrap = Bootstrap(signals, agent)
+        agent.bus.observe(self._hear)
+        agent.on(TurnBefore, self._of_run(RunTrace.turn), order=_LAST)
+        agent.on(ModelErrorHook, self._of_run(RunTrace.model_failed), order=_FIRST)
+        agent.on(UsageUpdate, self._of_run(RunTrace.side_call), order=_LAST)
+        agent.on(ContextCompacted, self._of_run(RunTrace.compacted), order=_LAST)
+        agent.on(ToolStart, self._of_calls(Calls.starts), order=_LAST)
+        agent.on(ToolErrorHook, self._of_calls(Calls.failed), order=_FIRST)
+        agent.on(ToolAfter, self._of_calls(Calls.took), order=_LAST)
+        agent.on(McpToolBefore, self._of_calls(Calls.of_server), order=_LAST)
+        agent.on(McpBootstrapStart, self._safe(lambda hook: bootstrap.start(hook, self._context())), order=_LAST)
+        agent.on(McpConnect, self._safe(bootstrap.connected), order=_LAST)
+        agent.on(McpError, self._safe(bootstrap.failed), order=_LAST)
+        agent.on(McpBootstrapEnd, self._safe(bootstrap.end), order=_LAST)
+        agent.on(SpawnBefore, self._safe(_name), order=_LAST)
+        agent.on(AgentDone, self._of_run(RunTrace.done), order=_LAST)
+
+    def for_child(self) -> Plug:
+        """The same for a sub-agent, whose spans are within the call that started it."""
+        child = Tracing(self.telemetry)
+        child._above = self
+        child.named = Named(SUBAGENT)
+        return child
+
+    def span_of(self, event: AgentEvent) -> SpanContext | None:
+        """The ids of the span in which an event happens, for whoever joins what it hears to the trace: those of the run, of a model
+        call, or of a tool call. ``None`` where there is none. Asked while the event is told.
+        """
+        self._hear(event)
+        run = self.run
+        if run is None:
+            return None
+        match event:
+            case AgentStart():
+                return run.ids
+            case MessageStart():
+                return run.chat_ids()
+            case ToolExecutionStart():
+                return run.calls.ids(event.call.id)
+            case _:
+                return None
+
+    # --- what is heard ----------------------------------------------------------------------------------------------
+
+    def _hear(self, event: AgentEvent) -> None:
+        """Take in an event, once."""
+        if event is self._heard or self._broken:
+            return
+        self._heard = event
+        self._safely(self._take, event)
+
+    def _take(self, event: AgentEvent) -> None:
+        run = self.run
+        if isinstance(event, AgentStart):
+            self._begin(event)
+        elif run is None:
+            return
+        elif isinstance(event, _CHUNKS):
+            run.chunk()
+        else:
+            self._tell(run, event)
+
+    def _tell(self, run: RunTrace, event: AgentEvent) -> None:
+        match event:
+            case MessageStart():
+                run.message_starts(event.message)
+            case MessageEnd():
+                run.message_ends(event.message)
+            case StreamError():
+                run.broke_off(event)
+            case ModelRetry():
+                run.retry(event)
+            case ToolExecutionStart():
+                run.calls.taken(event.call)
+            case ToolExecutionEnd():
+                run.calls.ends(event)
+            case AgentEnd():
+                self.run = None
+                run.end(event)
+            case _:
+                pass
+
+    def _begin(self, event: AgentStart) -> None:
+        signals, agent = self.telemetry.signals, self._agent
+        assert signals is not None
+        assert agent is not None
+        if self.run is not None:
+            self.run.end(None)
+        booted = self._bootstrap.taken() if self._bootstrap is not None else None
+        extra: Attributes = {MCP_BOOTSTRAP: booted.seconds} if booted is not None else {}
+        self.run = RunTrace(
+            signals,
+            agent,
+            self.named,
+            event.run_id,
+            parent=self._parent(),
+            links=[signals.api.link(booted.span)] if booted is not None else [],
+            extra=extra,
+        )
+
+    def _parent(self) -> Context | None:
+        """The context in which a run happens: the current one, which in a sub-agent is that of the call that started it. Where a
+        sub-agent was started from elsewhere, that of its parent's run.
+        """
+        above = self._above.run if self._above is not None else None
+        signals = self.telemetry.signals
+        if above is None or signals is None:
+            return None
+        current = signals.api.current()
+        same = current is not None and current.get_span_context().trace_id == above.span.get_span_context().trace_id
+        return None if same else above.context
+
+    def _context(self) -> Context | None:
+        return self.run.context if self.run is not None else None
+
+    # --- whatever fails ---------------------------------------------------------------------------------------------
+
+    def _of_run(self, work: Callable[[RunTrace, Any], None]) -> Callable[[Any], None]:
+        return self._safe(lambda hook: work(self.run, hook) if self.run is not None else None)
+
+    def _of_calls(self, work: Callable[[Calls, Any], None]) -> Callable[[Any], None]:
+        return self._safe(lambda hook: work(self.run.calls, hook) if self.run is not None else None)
+
+    def _safe(self, work: Callable[[Any], None]) -> Callable[[Any], None]:
+        return partial(self._safely, work)
+
+    def _safely(self, work: Callable[[Any], None], told: Any) -> None:
+        if self._broken:
+            return
+        try:
+            work(told)
+        except Exception:
+            self._broken = True
+            logger.warning("tracing failed and is off from here on; the run goes on", exc_info=True)
+            run, self.run = self.run, None
+            if run is not None:
+                self._let_go(run)
+
+    def _let_go(self, run: RunTrace) -> None:
+        try:
+            run.end(None)
+        except Exception:
+            logger.debug("the trace of a run could not be ended", exc_info=True)
+
+
+def _name(hook: SpawnBefore) -> None:
+    """A sub-agent is called by its kind."""
+    child = next((p for p in getattr(hook.agent, "plugs", ()) if isinstance(p, Tracing)), None)
+    if child is not None:
+        child.named = Named(hook.child or SUBAGENT, hook.child_id)
+
+
+def install_tracing(agent: CoreAgent, telemetry: Telemetry | None = None, **options: Any) -> Tracing:
+    """Trace an agent that was made already.
+
+    Args:
+        agent: The agent; no run may be going on.
+        telemetry: Where to. Made from ``options`` where none is given; the caller closes it: ``tracing.telemetry.close()``.
+        **options: See `TelemetryOptions`.
+
+    Returns:
+        The plug that was installed.
+
+    Raises:
+        ConfigError: If the agent is traced already, or runs.
+    """
+    if any(isinstance(p, Tracing) for p in agent.plugs):
+        raise ConfigError("this agent is traced already")
+    if agent.running:
+        raise ConfigError("this agent is running; install tracing before")
+    tracing = Tracing(telemetry or Telemetry(**options))
+    tracing.install(agent)
+    agent.plugs = (*agent.plugs, tracing)
+    return tracing

@@ -1,0 +1,225 @@
+"""One run: its span, and the model and tool calls within it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from mainspring.events import (
+    AgentDone,
+    AgentEnd,
+    ContextCompacted,
+    ModelErrorHook,
+    ModelRetry,
+    SpanContext,
+    StreamError,
+    TurnBefore,
+    UsageUpdate,
+)
+from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.telemetry import conventions as c
+from mainspring.telemetry.api import Scope
+from mainspring.telemetry.attributes import Attributes, error_type, of_model, of_server, of_usage
+from mainspring.telemetry.call import Calls
+from mainspring.telemetry.chat import ChatTrace
+from mainspring.telemetry.content import Content
+from mainspring.telemetry.signals import Signals
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link
+
+    from mainspring.loop import CoreAgent
+    from mainspring.models import ModelRequest
+
+
+class Named:
+    """What an agent is called in its span: a sub-agent is called by its kind, of which there are few, and has an id beside it."""
+
+    def __init__(self, name: str, id: str = "") -> None:
+        self.name = name
+        self.id = id
+
+
+class RunTrace:
+    """The trace of one run.
+
+    Args:
+        signals: What spans and the like are made with.
+        agent: Whose run it is.
+        named: What it is called.
+        run_id: Its id.
+        parent: The context in which it happens; ``None`` is the current one.
+        links: Spans of other traces that belong to it.
+        extra: Further attributes.
+
+    Attributes:
+        span: Its span.
+        context: A context in which that is the current one.
+        calls: The tool calls that go on.
+    """
+
+    def __init__(
+        self,
+        signals: Signals,
+        agent: CoreAgent,
+        named: Named,
+        run_id: str,
+        *,
+        parent: Context | None,
+        links: list[Link],
+        extra: Attributes,
+    ) -> None:
+        self._signals = signals
+        self._agent = agent
+        self._content = Content(signals.cleaner)
+        self._started = time.perf_counter()
+        self._attributes: Attributes = {
+            c.OPERATION: c.INVOKE_AGENT,
+            **of_model(agent.model.provider, agent.model.model),
+        }
+        given: Attributes = {**self._attributes, c.AGENT_NAME: named.name, c.RUN_ID: run_id, **extra}
+        if named.id:
+            given[c.AGENT_ID] = named.id
+        if agent.session_id:
+            given[c.CONVERSATION_ID] = agent.session_id
+        name = signals.span_name(c.INVOKE_AGENT, named.name)
+        self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, links=links)
+        self.context = signals.api.within(self.span, parent)
+        self._scope = Scope(signals.api)
+        self._scope.enter(self.context)
+        self._server = of_server(agent.model)
+        self._chat: ChatTrace | None = None
+        self.calls = Calls(signals, self._content, agent, self.span, self.context)
+        self._turn = 0
+        self._request: ModelRequest | None = None
+        self._prompts: list[Message] = []
+        self._done: AgentDone | None = None
+
+    # --- ids --------------------------------------------------------------------------------------------------------
+
+    @property
+    def ids(self) -> SpanContext:
+        """Of the run."""
+        return self._signals.api.ids(self.span)
+
+    def chat_ids(self) -> SpanContext | None:
+        """Of the model call that goes on."""
+        return None if self._chat is None else self._signals.api.ids(self._chat.span)
+
+    # --- model calls ------------------------------------------------------------------------------------------------
+
+    def turn(self, hook: TurnBefore) -> None:
+        """A request is complete."""
+        self._turn, self._request = hook.turn, hook.request
+
+    def message_starts(self, message: AgentMessage) -> None:
+        """The prompt joins, or an answer is asked for."""
+        if not isinstance(message, Message):
+            return
+        if message.role != "assistant":
+            if not self._turn:
+                self._prompts.append(message)
+            return
+        self._end_chat(None)
+        provider = message.provider or self._agent.model.provider
+        model = message.model or self._agent.model.model
+        asked = of_model(provider, model)
+        if asked.items() - self._attributes.items():  # a run may ask another model than its agent's own
+            self._attributes |= asked
+            self.span.set_attributes(asked)
+        own = (provider, model) == (self._agent.model.provider, self._agent.model.model)
+        self._chat = ChatTrace(
+            self._signals,
+            self._content,
+            self.context,
+            provider,
+            model,
+            turn=self._turn,
+            request=self._request,
+            server=self._server if own else {},
+        )
+
+    def chunk(self) -> None:
+        """A piece of an answer arrived."""
+        if self._chat is not None:
+            self._chat.chunk()
+
+    def retry(self, event: ModelRetry) -> None:
+        """A model call is tried again."""
+        if self._chat is not None:
+            self._chat.retry(event)
+
+    def model_failed(self, hook: ModelErrorHook) -> None:
+        """A model call failed for good; a handler may ask again."""
+        self._end_chat(hook.error.partial, hook.error)
+
+    def broke_off(self, event: StreamError) -> None:
+        """A model call broke off."""
+        self._end_chat(event.message, event.error, aborted=event.reason == "aborted")
+
+    def message_ends(self, message: AgentMessage) -> None:
+        """An answer is complete."""
+        if isinstance(message, Message) and message.role == "assistant":
+            self._end_chat(message)
+
+    def _end_chat(self, message: Message | None, error: BaseException | None = None, *, aborted: bool = False) -> None:
+        chat, self._chat = self._chat, None
+        if chat is not None:
+            chat.end(message, error, aborted=aborted)
+
+    def side_call(self, hook: UsageUpdate) -> None:
+        """A model was asked beside the conversation; which one, and for how long, is not told."""
+        if not hook.purpose:
+            return
+        attributes: Attributes = {c.PURPOSE: hook.purpose, **of_usage(hook.usage)}
+        self.span.add_event(c.SIDE_CALL_EVENT, attributes)
+        self._signals.instruments.usage(hook.usage, {c.OPERATION: c.CHAT, c.PROVIDER: self._attributes[c.PROVIDER]})
+
+    def compacted(self, hook: ContextCompacted) -> None:
+        """The history was replaced by a shorter one."""
+        self.span.add_event(
+            c.COMPACTED_EVENT, {"reason": hook.reason, "before": len(hook.before), "after": len(hook.after)}
+        )
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def done(self, hook: AgentDone) -> None:
+        """All is known about the run."""
+        self._done = hook
+
+    def end(self, event: AgentEnd | None) -> None:
+        """The run is over; everything that is still open is closed."""
+        self._end_chat(None, aborted=True)
+        self.calls.give_up()
+        self._scope.leave()
+        signals, span = self._signals, self.span
+        done = self._done
+        status = event.status if event is not None else "error"
+        usage = done.usage if done is not None else Usage.zero()
+        span.set_attributes({c.RUN_STATUS: status, c.TURNS: done.turns if done is not None else 0, **of_usage(usage)})
+        error = (done.error if done is not None else None) or (event.error if event is not None else None)
+        kind = ""
+        if status == "aborted":
+            kind = "aborted"
+            signals.api.fail(span, kind, "the run was stopped")
+        elif error is not None or status == "error":
+            kind = error_type(error) if error is not None else "error"
+            signals.api.fail(span, kind, signals.cleaner.line(str(error)) if error is not None else kind)
+        answers = [m for m in (event.messages if event is not None else ()) if isinstance(m, Message)]
+        answer = next((m for m in reversed(answers) if m.role == "assistant"), None)
+        if answer is not None and answer.stop_reason:
+            span.set_attribute(c.FINISH_REASONS, (c.STOP_REASONS.get(answer.stop_reason, answer.stop_reason),))
+        if signals.options.sensitive and span.is_recording():
+            self._put_content(answer)
+        span.end()
+        signals.instruments.duration(time.perf_counter() - self._started, self._attributes, kind)
+
+    def _put_content(self, answer: Message | None) -> None:
+        made: Attributes = {}
+        if self._prompts:
+            made[c.INPUT_MESSAGES] = self._content.messages(self._prompts)
+        if answer is not None and answer.content:
+            made[c.OUTPUT_MESSAGES] = self._content.answer(answer)
+        if made and self._signals.options.content != "events":
+            self.span.set_attributes(made)
