@@ -95,7 +95,7 @@ from mainspring.events.model import (
 )
 from mainspring.events.oauth_hook import OAuthRefresh
 from mainspring.events.output_hook import OutputHook
-from mainspring.events.span import RandomBytes, SpanContext
+from mainspring.events.span import RandomBytes, SpanContext, SpanSource
 from mainspring.events.stream import EventStream
 from mainspring.events.tool_hooks import (
     CallHook,
@@ -173,6 +173,7 @@ __all__ = [
     "SessionTurns",
     "SideCall",
     "SpanContext",
+    "SpanSource",
     "SpawnBefore",
     "SpawnComplete",
     "SpawnError",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from mainspring.events.agent import AgentEvent
 
 RandomBytes = Callable[[int], bytes]
 """Gives so many random bytes; `os.urandom` is one."""
@@ -31,3 +35,12 @@ class SpanContext(Struct, frozen=True):
     def child(self, random: RandomBytes) -> SpanContext:
         """A new span within this one."""
         return SpanContext(self.trace_id, random(8).hex(), self.span_id)
+
+
+@runtime_checkable
+class SpanSource(Protocol):
+    """A plug that makes real spans, so that others need not make up ids of their own."""
+
+    def span_of(self, event: AgentEvent) -> SpanContext | None:
+        """The ids of the span that begins with an event, asked while the event is told; ``None`` where there is none."""
+        ...

@@ -7,6 +7,7 @@ import difflib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,13 @@ from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
+from mainspring.runtime.tracing import telemetry_of, tracing_of
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug, find_session, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
+from mainspring.telemetry import Telemetry
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
@@ -64,6 +67,7 @@ class Conversation(Struct, eq=False):
     session: Session | None = None
     outputs: ContextOutputs | None = None
     plan: PlanMode | None = None
+    telemetry: Telemetry | None = None
 
     async def aclose(self) -> None:
         """Tell that it is over, end programs, close connections, finish the session; what does not end in time is left."""
@@ -74,6 +78,8 @@ class Conversation(Struct, eq=False):
         if self.session is not None:
             session = self.session
             closing.append(lambda: asyncio.to_thread(session.close))
+        if self.telemetry is not None:
+            closing.append(partial(asyncio.to_thread, self.telemetry.close))
         await asyncio.wait([asyncio.ensure_future(_quiet(close)) for close in closing], timeout=_CLOSE_SECONDS)
 
 
@@ -149,6 +155,7 @@ async def converse(
         if confined:
             report(Notice(confined))
         told = await guidance(env, settings, choice, permissions, report, small=small, alone=front.ask is None)
+        telemetry = await telemetry_of(settings, environ, report)
         plan = plan_of(options, session, report, switchable=front.ask is not None)
         plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
         agent = Agent(
@@ -161,6 +168,7 @@ async def converse(
             permissions=permissions,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[
+                *tracing_of(telemetry),
                 *safety_plugs(plan, audit),
                 *plugs,
                 *told.plugs,
@@ -178,7 +186,7 @@ async def converse(
         gone = missing_outputs(agent.messages, outputs.store) if outputs else 0
         if gone:
             report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
-    return Conversation(agent, choice, env, permissions, settings, session, outputs, plan)
+    return Conversation(agent, choice, env, permissions, settings, session, outputs, plan, telemetry)
 
 
 def plugs_of(

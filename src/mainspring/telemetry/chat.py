@@ -55,7 +55,7 @@ class ChatTrace:
         self._scope = Scope(signals.api)
         self._scope.enter(self._context)
         self._request = request
-        self._asked = self._last = time.perf_counter()
+        self._began = self._asked = self._last = time.perf_counter()
         self._first = 0.0
         self._chunks = 0
         self._retries = 0
@@ -104,7 +104,7 @@ class ChatTrace:
 
     def _measure(self, message: Message | None, kind: str) -> None:
         measured = self._signals.instruments
-        measured.duration(time.perf_counter() - self._asked, self._attributes, kind)
+        measured.duration(time.perf_counter() - self._began, self._attributes, kind)
         measured.usage((message and message.usage) or Usage.zero(), self._attributes)
         if self._chunks:
             between = (self._last - self._asked - self._first) / (self._chunks - 1) if self._chunks > 1 else None

@@ -23,7 +23,7 @@ from mainspring.events import (
     TurnBefore,
     TurnStart,
 )
-from mainspring.events.span import RandomBytes, SpanContext
+from mainspring.events.span import RandomBytes, SpanContext, SpanSource
 from mainspring.loop import Plug
 from mainspring.messages import Message, ToolResultBlock, Usage
 from mainspring.policies.permissions import Permissions
@@ -57,6 +57,7 @@ class CallbacksPlug(Plug):
         self.callbacks = callbacks
         self._random = random
         self._parent = parent
+        self._agent: CoreAgent | None = None
         self._run: _Heard | None = None
 
     def install(self, agent: CoreAgent) -> None:
@@ -69,6 +70,7 @@ class CallbacksPlug(Plug):
         others = (n for n in told.__struct_fields__ if n != "on_permission_request")
         if not any(getattr(told, n) is not None for n in others):
             return
+        self._agent = agent
         agent.bus.observe(self._event)
         if told.on_llm_start is not None:
             agent.on(TurnBefore, self._request, order=_LAST)
@@ -83,8 +85,12 @@ class CallbacksPlug(Plug):
 
     def _event(self, event: AgentEvent) -> None:
         if isinstance(event, AgentStart):
-            span = self._parent.child(self._random) if self._parent else SpanContext.root(self._random)
-            self._run = _Heard(self.callbacks, span, self._random)
+            plugs = self._agent.plugs if self._agent is not None else ()
+            spans = next((p for p in plugs if isinstance(p, SpanSource)), None)
+            span = spans.span_of(event) if spans is not None else None
+            if span is None:
+                span = self._parent.child(self._random) if self._parent else SpanContext.root(self._random)
+            self._run = _Heard(self.callbacks, span, self._random, spans)
         if self._run is not None:
             self._run.event(event)
 
@@ -104,9 +110,12 @@ class CallbacksPlug(Plug):
 class _Heard:
     """What has been heard of one run."""
 
-    def __init__(self, told: AgentCallbacks, span: SpanContext, random: RandomBytes) -> None:
+    def __init__(
+        self, told: AgentCallbacks, span: SpanContext, random: RandomBytes, spans: SpanSource | None = None
+    ) -> None:
         self.told = told
         self.span = span
+        self._spans = spans
         self.results: dict[str, ToolResult] = {}
         self.request: Sequence[Message] = ()
         self._random = random
@@ -127,8 +136,10 @@ class _Heard:
                 self._tool_start(event)
             case ToolExecutionEnd():
                 self._tool_end(event)
-            case MessageStart() | MessageEnd() if isinstance(event.message, Message):
-                self._message(event.message, begins=isinstance(event, MessageStart))
+            case MessageStart() if isinstance(event.message, Message):
+                self._message_start(event, event.message)
+            case MessageEnd() if isinstance(event.message, Message):
+                self._message_end(event.message)
             case AgentEnd():
                 self._end(event)
             case TurnStart():
@@ -154,15 +165,21 @@ class _Heard:
             _call(self.told.on_agent_start, self.span, "\n".join(self._query))
             _call(self.told.on_spinner_start, WAITING)
 
-    def _message(self, message: Message, *, begins: bool) -> None:
-        if message.role != "assistant":
-            if begins and not self._started and message.text:
-                self._query.append(message.text)
-        elif begins:
-            self._llm = self.span.child(self._random)
+    def _span(self, event: AgentEvent) -> SpanContext:
+        """The span that begins with an event: a real one, or one of our own within the run's."""
+        real = self._spans.span_of(event) if self._spans is not None else None
+        return real or self.span.child(self._random)
+
+    def _message_start(self, event: AgentEvent, message: Message) -> None:
+        if message.role == "assistant":
+            self._llm = self._span(event)
             model = f"{message.provider}:{message.model}"
             _call(self.told.on_llm_start, self._llm, model, self.request)
-        else:
+        elif not self._started and message.text:
+            self._query.append(message.text)
+
+    def _message_end(self, message: Message) -> None:
+        if message.role == "assistant":
             self._end_answer()
             llm, self._llm = self._llm or self.span, None
             if message.error is None:
@@ -184,7 +201,7 @@ class _Heard:
 
     def _tool_start(self, event: ToolExecutionStart) -> None:
         self._begin()
-        self._tools[event.call.id] = span = self.span.child(self._random)
+        self._tools[event.call.id] = span = self._span(event)
         _call(self.told.on_tool_start, span, event.call.name, event.call.input)
 
     def _tool_end(self, event: ToolExecutionEnd) -> None:

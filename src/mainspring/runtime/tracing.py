@@ -1,0 +1,30 @@
+"""Telemetry as the settings want it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from mainspring.loop import Plug
+from mainspring.runtime.outcome import Notice, Reporter
+from mainspring.runtime.settings import Settings
+from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
+
+
+async def telemetry_of(settings: Settings, environ: Mapping[str, str], report: Reporter) -> Telemetry | None:
+    """What the settings switch on; ``None`` where they do not, and then nothing of it is imported."""
+    wanted = settings.config.telemetry
+    if not wanted.enabled:
+        return None
+    options = TelemetryOptions(
+        endpoint=wanted.endpoint, sensitive=wanted.enable_sensitive_data, span_names=wanted.span_names
+    )
+    telemetry = await asyncio.to_thread(Telemetry, options, environ=environ)
+    if telemetry.problem:
+        report(Notice(f"telemetry is enabled, but nothing is sent: {telemetry.problem}"))
+    return telemetry
+
+
+def tracing_of(telemetry: Telemetry | None) -> list[Plug]:
+    """The plug that traces an agent, where there is telemetry."""
+    return [Tracing(telemetry)] if telemetry is not None and telemetry.on else []
