@@ -42,8 +42,8 @@ from mainspring.sessions import Session, SessionPlug, find_session, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
-from mainspring.telemetry import Telemetry
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
+from mainspring.telemetry import Telemetry
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 
