@@ -20,13 +20,24 @@ class Head(Struct, frozen=True):
         fields: Its fields; scalars are text whatever YAML takes them for (``no``, ``1.10``).
         body: The text behind it.
         lines: The line of the file in which each field begins, from 1 on.
-        mended: Names of fields that are no valid YAML, or all of them where their order is none, and were read as plain text.
+        mended: Names of fields that are no valid YAML and were read as plain text.
+        flaw: Why the head as a whole is no valid YAML; empty if it is.
+        flaw_line: The line of the file where that shows.
+        twice: Names of fields that are there more than once; the last counts.
     """
 
     fields: dict[str, Any]
     body: str
     lines: dict[str, int] = {}
     mended: tuple[str, ...] = ()
+    flaw: str = ""
+    flaw_line: int = 0
+    twice: tuple[str, ...] = ()
+
+
+class _Flaw(Struct, frozen=True):
+    reason: str
+    line: int = 0
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
@@ -45,26 +56,33 @@ def read_head(text: str) -> Head | None:
         return None
     raw, first = found[1], text.count("\n", 0, found.start(1)) + 1
     lines: dict[str, int] = {}
+    twice: list[str] = []
     for number, line in enumerate(raw.split("\n"), first):
         if (key := _LINE.fullmatch(line.rstrip("\r"))) is not None:
-            lines.setdefault(key[1], number)
-    fields, mended = _yaml(raw), ()
-    if fields is None:
-        fields, mended = _by_field(raw)
-    return Head(fields, text[found.end() :], lines, mended)
+            if key[1] in lines and key[1] not in twice:
+                twice.append(key[1])
+            lines[key[1]] = number
+    read, body, again = _yaml(raw), text[found.end() :], tuple(twice)
+    if not isinstance(read, _Flaw):
+        return Head(read, body, lines, twice=again)
+    fields, mended = _by_field(raw)
+    return Head(fields, body, lines, mended, read.reason, first + read.line, again)
 
 
-def _yaml(text: str) -> dict[str, Any] | None:
-    """The fields of valid YAML; ``None`` for anything else."""
+def _yaml(text: str) -> dict[str, Any] | _Flaw:
+    """The fields of valid YAML, or why it gives none."""
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the base loader makes text of all scalars
     try:
         fields = yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        return _Flaw(error.problem or error.context or "it cannot be read", mark.line if mark else 0)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return _Flaw(" ".join(str(error).split())[:200])
     if not isinstance(fields, dict):
-        return {} if fields in (None, "") else None
+        return {} if fields in (None, "") else _Flaw("it is no map of fields")
     return {str(k): v for k, v in cast("dict[Any, Any]", fields).items()}
 
 
@@ -74,8 +92,10 @@ def _by_field(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     mended: list[str] = []
     for key, rest, more in _parts(text):
         whole = "\n".join((f"{key}: {rest}", *more))
-        read = _yaml(whole) or _yaml(_TABS.sub("  ", whole))
-        if read is not None and list(read) == [key]:
+        read = _yaml(whole)
+        if isinstance(read, _Flaw):
+            read = _yaml(_TABS.sub("  ", whole))
+        if not isinstance(read, _Flaw) and list(read) == [key]:
             fields[key] = read[key]
         else:
             mended.append(key)

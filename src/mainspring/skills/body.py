@@ -18,7 +18,7 @@ _SHELL = re.compile(r"!`([^`\n]+)`")
 
 
 def read_text(path: Path) -> str:
-    """The text of a skill's file, its lines ending with ``\\n``. Blocks.
+    """The text of a skill's file, with a line feed alone as its end of line. Blocks.
 
     Raises:
         SkillError: If it is too large, or no text.

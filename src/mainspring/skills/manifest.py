@@ -1,0 +1,297 @@
+"""A skill's file as a `Skill`: the fields of the Agent Skills format, those of Mainspring, and what other programs write.
+
+Whatever can be understood is taken, with a warning for what is odd. No skill is made where nobody could tell what it is or when to use
+it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from mainspring.frontmatter import Head, read_head
+from mainspring.skills.fields import (
+    first_sentence,
+    flag_of,
+    map_of,
+    name_of,
+    note_of,
+    rules_of,
+    snake,
+    text_of,
+    texts_of,
+)
+from mainspring.skills.skill import Script, Skill, SkillError, Source, Triggers
+
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 1024
+ADVISED_DESCRIPTION = 500
+MOST_SECONDS = 60.0
+
+SPEC_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed_tools"})
+OWN_FIELDS = frozenset(
+    "version author brief_description tools toolsets scripts triggers requires default_enabled disable_model_invocation "
+    "user_invocable invocable argument_hint".split()
+)
+_ELSEWHERE = frozenset(
+    "model context agent hooks tags dependencies category keywords effort paths shell when_to_use".split()
+)
+"""Fields that other programs know and that change nothing here."""
+
+_LINK = re.compile(r"\.{1,2}/[^\s]+\.md")
+_TOOLSET = re.compile(r"[^\s:]+:[A-Za-z_]\w*")
+
+
+def parse_skill(
+    text: str,
+    *,
+    fallback: str = "",
+    source: Source = "inline",
+    trusted: bool = False,
+    directory: str | None = None,
+    path: str | None = None,
+) -> Skill:
+    """The skill that a file's text gives.
+
+    Args:
+        text: The text.
+        fallback: The name to take where the head has none: that of the folder.
+        source: Where it comes from.
+        trusted: Whether its code may run.
+        directory: The real path of its folder, if it has one of its own.
+        path: Its file; without one the instructions are kept in the skill.
+
+    Raises:
+        SkillError: If it gives none; the text says why, and what to do.
+    """
+    head = _head_of(text)
+    given: dict[str, Any] = {}
+    for key, value in head.fields.items():
+        given.setdefault(snake(key), value)
+    warnings = _odd(head, given)
+    name = _name(given, fallback, head, warnings)
+    description = _description(given, head, warnings)
+    metadata = _metadata(given, warnings)
+    compatibility = text_of(given.get("compatibility")) or None
+    if compatibility and len(compatibility) > 500:
+        warnings.append(f"its compatibility has {len(compatibility)} characters; 500 are the most")
+    allowed = rules_of(given["allowed_tools"]) if given.get("allowed_tools") not in (None, "") else None
+    toggled = {key: _flag(given, key, warnings) for key in ("default_enabled", "disable_model_invocation")}
+    people = _flag(given, "user_invocable", warnings)
+    return Skill(
+        name=name,
+        description=description,
+        brief=first_sentence(text_of(given.get("brief_description")) or description),
+        source=source,
+        trusted=trusted,
+        directory=directory,
+        path=path,
+        text=None if path is not None else head.body,
+        version=text_of(given.get("version")) or metadata.get("version") or None,
+        license=text_of(given.get("license")) or None,
+        compatibility=compatibility,
+        metadata=metadata,
+        tools=rules_of(given.get("tools")),
+        allowed_tools=allowed,
+        triggers=_triggers(given.get("triggers"), warnings),
+        scripts=_scripts(given.get("scripts"), warnings),
+        toolsets=_toolsets(given.get("toolsets"), warnings),
+        requires=texts_of(given.get("requires")),
+        default_enabled=toggled["default_enabled"] is not False,
+        model_invocable=toggled["disable_model_invocation"] is not True,
+        user_invocable=(_flag(given, "invocable", warnings) if people is None else people) is not False,
+        argument_hint=text_of(given.get("argument_hint"))[:200],
+        warnings=tuple(warnings),
+    )
+
+
+def _head_of(text: str) -> Head:
+    head = read_head(text)
+    if head is not None:
+        return head
+    plain = text.strip().removeprefix("\ufeff")
+    if not plain:
+        raise SkillError("the file is empty; it needs a head with name and description, and instructions behind it")
+    if _LINK.fullmatch(plain):
+        raise SkillError(
+            f"it holds nothing but the path {plain[:200]}: it is a link that was checked out as a file. "
+            "Switch links on (git config core.symlinks true) and check it out again, or use the file that it names"
+        )
+    if plain.startswith("---"):
+        raise SkillError("its head has no end: behind the fields there must be a line with nothing but ---", line=1)
+    raise SkillError("it has no head: it must begin with ---, then name: and description:, then ---", line=1)
+
+
+def _odd(head: Head, given: Mapping[str, Any]) -> list[str]:
+    """What is odd about the fields as such."""
+    odd: list[str] = []
+    for key in head.mended:
+        at = f"line {head.lines[key]}: " if key in head.lines else ""
+        odd.append(f"{at}{key} is no valid YAML and was read as plain text; put its value in quotes")
+    if head.flaw and not head.mended:
+        odd.append(f"line {head.flaw_line}: its head is no valid YAML ({head.flaw}); its fields were read one by one")
+    odd += [f"line {head.lines[key]}: {key} is there twice; the last counts" for key in head.twice]
+    if not given:
+        raise SkillError("its head has no fields; it needs name: and description:", line=1)
+    for key in sorted(head.fields):
+        name = snake(key)
+        if name in _ELSEWHERE:
+            odd.append(f"{text_of(key)} is known to other programs, and does nothing here")
+        elif name not in SPEC_FIELDS and name not in OWN_FIELDS:
+            odd.append(f"{text_of(key)[:80]} is no field of a skill; move it below metadata")
+    return odd
+
+
+def _name(given: Mapping[str, Any], fallback: str, head: Head, warnings: list[str]) -> str:
+    written, line = text_of(given.get("name")), head.lines.get("name", 1)
+    spare = name_of(fallback)
+    spare = spare if len(spare) <= LONGEST_NAME else ""
+    if not written:
+        if not spare:
+            raise SkillError("it has no name; add name: to its head", line=line)
+        warnings.append(f"it has no name, so it is called {spare!r} after its folder or file")
+        return spare
+    name = name_of(written)
+    if not name or len(name) > LONGEST_NAME:
+        why = f"has {len(name)} characters, and {LONGEST_NAME} are the most" if name else "has no letter or digit in it"
+        if not spare:
+            raise SkillError(f"its name {why}", line=line)
+        warnings.append(f"its name {why}; it is called {spare!r} after its folder or file")
+        return spare
+    if name != written:
+        warnings.append(
+            f"its name {written[:100]!r} should have lower-case letters, digits and single hyphens only; it is {name!r}"
+        )
+    elif fallback and name != spare:
+        warnings.append(f"its name is not that of its folder or file, {fallback[:100]!r}")
+    return name
+
+
+def _description(given: Mapping[str, Any], head: Head, warnings: list[str]) -> str:
+    description = text_of(given.get("description"))
+    if not description:
+        line = head.lines.get("description", 1)
+        raise SkillError(
+            "it has no description, so nobody could tell when to use it; add description: to its head", line=line
+        )
+    if len(description) > LONGEST_DESCRIPTION:
+        warnings.append(f"its description has {len(description)} characters and is cut at {LONGEST_DESCRIPTION}")
+        return f"{description[: LONGEST_DESCRIPTION - 1].rstrip()}…"
+    if len(description) > ADVISED_DESCRIPTION:
+        warnings.append(
+            f"its description has {len(description)} characters; every prompt carries them, and {ADVISED_DESCRIPTION} are plenty"
+        )
+    return description
+
+
+def _metadata(given: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
+    value = given.get("metadata")
+    if value not in (None, "") and not isinstance(value, dict):
+        warnings.append("metadata must be a map of names and texts; it is left out")
+    notes: dict[str, str] = {}
+    for key, each in map_of(value).items():
+        note = note_of(each)
+        if note is None:
+            warnings.append(f"metadata.{key[:80]} is no text, and is left out")
+        else:
+            notes[key] = note
+    author = text_of(given.get("author"))
+    return {**({"author": author} if author else {}), **notes}
+
+
+def _flag(given: Mapping[str, Any], key: str, warnings: list[str]) -> bool | None:
+    value = given.get(key)
+    if value in (None, ""):
+        return None
+    flag = flag_of(value)
+    if flag is None:
+        warnings.append(f"{key} must be true or false; it is left out")
+    return flag
+
+
+def _triggers(value: Any, warnings: list[str]) -> Triggers:
+    """A map of keywords, verbs and patterns; a list alone is one of keywords."""
+    if not isinstance(value, dict):
+        return Triggers(keywords=texts_of(value))
+    given = {snake(key): each for key, each in map_of(cast("Any", value)).items()}
+    unknown = sorted(set(given) - {"keywords", "verbs", "patterns"})
+    warnings += [f"triggers has no {key[:80]}; there are keywords, verbs and patterns" for key in unknown]
+    patterns: list[str] = []
+    listed = given.get("patterns")
+    for text in cast("list[Any]", listed) if isinstance(listed, list) else [listed] if listed else []:
+        try:
+            if isinstance(text, str) and text:
+                re.compile(text)
+                patterns.append(text)
+        except (re.error, RecursionError, OverflowError) as error:
+            warnings.append(f"the trigger pattern {text_of(text)[:80]!r} is none ({error}), and is left out")
+    return Triggers(
+        keywords=texts_of(given.get("keywords")), verbs=texts_of(given.get("verbs")), patterns=tuple(patterns)
+    )
+
+
+def _scripts(value: Any, warnings: list[str]) -> tuple[Script, ...]:
+    """A list of paths or of maps, or a map of names and either."""
+    rows: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        rows = list(map_of(cast("Any", value)).items())
+    elif isinstance(value, list):
+        rows = [("", each) for each in cast("list[Any]", value)]
+    else:
+        rows = [("", each) for each in texts_of(value)]
+    found: dict[str, Script] = {}
+    for name, row in rows:
+        script = _script(name, row, warnings)
+        if script is not None and found.setdefault(script.name, script) is not script:
+            warnings.append(f"there are two scripts {script.name!r}; the first counts")
+    return tuple(found.values())
+
+
+def _script(name: str, row: Any, warnings: list[str]) -> Script | None:
+    given = {snake(k): v for k, v in map_of(row).items()} if isinstance(row, dict) else {"path": row}
+    path = text_of(given.get("path") or given.get("file") or given.get("script")).removeprefix("./")
+    called = name or text_of(given.get("name")) or path
+    if not stays_inside(path):
+        warnings.append(f"the script {called[:80]!r} has no path inside the skill's folder, and is left out")
+        return None
+    seconds = MOST_SECONDS
+    if given.get("timeout") not in (None, ""):
+        try:
+            seconds = float(text_of(given["timeout"]).removesuffix("s"))
+        except ValueError:
+            seconds = -1.0
+        if not 0 < seconds <= MOST_SECONDS:
+            warnings.append(
+                f"the timeout of {called[:80]!r} must be more than 0 and at most {MOST_SECONDS:g} seconds; it is {MOST_SECONDS:g}"
+            )
+            seconds = MOST_SECONDS
+    return Script(name=called, path=path, description=text_of(given.get("description"))[:500], timeout=seconds)
+
+
+def stays_inside(path: str) -> bool:
+    """Whether a path as a file of a skill has it names something inside the folder."""
+    pure = PurePosixPath(path.replace("\\", "/"))
+    return (
+        bool(path)
+        and not pure.is_absolute()
+        and ".." not in pure.parts
+        and ":" not in path.split("/")[0]
+        and path[0] != "~"
+    )
+
+
+def _toolsets(value: Any, warnings: list[str]) -> tuple[str, ...]:
+    """``path:Class`` or ``module:Class``; a list of these, or of maps that have one as ``class`` or ``path``."""
+    rows = cast("list[Any]", value) if isinstance(value, list) else list(texts_of(value))
+    found: list[str] = []
+    for row in rows:
+        given = map_of(row)
+        text = text_of(given.get("class") or given.get("path") or given.get("toolset")) if given else text_of(row)
+        place = text.rpartition(":")[0]
+        if not _TOOLSET.fullmatch(text) or not stays_inside(place):
+            warnings.append(f"the toolset {text[:80]!r} is none: it is written as tools.py:Class or module:Class")
+        elif text not in found:
+            found.append(text)
+    return tuple(found)
