@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from mainspring.events.checked import checked, text
 from mainspring.events.hooks import Hook
 from mainspring.events.tool_hooks import ToolAfter, ToolBefore, ToolGate, ToolTransform
 
@@ -120,32 +121,43 @@ class SkillsCatalog(Hook):
     event = "skills:catalog"
     mutable = ("catalog",)
     when = "At warm-up or the first run, after `skills:resolve`."
-    __slots__ = ("catalog", "skills")
+    __slots__ = ("_catalog", "skills")
+    catalog: str = checked("_catalog", text)
 
     def __init__(self, catalog: str, skills: Sequence[Any]) -> None:
-        self.catalog = catalog
+        self._catalog = catalog
         self.skills = skills
 
 
+SkillVia = Literal["model", "explicit", "trigger", "resume"]
+"""By what a skill becomes active: the model used it, the host or a person asked for it, a prompt called for it, or the conversation was
+taken up again.
+"""
+
+SkillReason = Literal["run-end", "explicit", "reset"]
+"""Why a skill is no longer active: the run is over, the host said so, or the conversation was forgotten."""
+
+
 class SkillsActivate(Hook):
-    """A skill becomes active; ``via`` says how: asked for by the model, by the user, by a trigger, or on resuming."""
+    """A skill becomes active; ``via`` says by what: the ``model``, the host (``explicit``), a ``trigger``, or on ``resume``."""
 
     event = "skills:activate"
     when = "When a skill becomes active."
     __slots__ = ("name", "via")
 
-    def __init__(self, name: str, via: Literal["model", "user", "trigger", "resume"]) -> None:
+    def __init__(self, name: str, via: SkillVia) -> None:
         self.name = name
         self.via = via
 
 
 class SkillsDeactivate(Hook):
-    """A skill is no longer active."""
+    """A skill is no longer active; ``reason`` says why: ``run-end``, ``explicit`` or ``reset``."""
 
     event = "skills:deactivate"
-    when = "When a skill is no longer active: told so, or forgotten by `reset`."
+    kept = True
+    when = "When a skill is no longer active: at the end of the run, told so, or forgotten by `reset`."
     __slots__ = ("name", "reason")
 
-    def __init__(self, name: str, reason: str = "") -> None:
+    def __init__(self, name: str, reason: SkillReason) -> None:
         self.name = name
         self.reason = reason

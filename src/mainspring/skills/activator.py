@@ -1,0 +1,241 @@
+"""Takes skills up and lets them go: their text, their tools, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainspring.env import ExecutionEnv, LocalEnv
+from mainspring.errors import ConfigError
+from mainspring.events import CancelToken, SkillsActivate, SkillsDeactivate
+from mainspring.events.feature_hooks import SkillReason, SkillVia
+from mainspring.skills.active import Activation, ActiveSkills
+from mainspring.skills.body import read_body
+from mainspring.skills.delivery import wrapped
+from mainspring.skills.interpolate import Commands, has_commands, interpolate
+from mainspring.skills.locks import LoopLock
+from mainspring.skills.resources import listed, within
+from mainspring.skills.skill import Skill, SkillError
+from mainspring.skills.toolsets import Dependencies, Toolset, ToolsetError, close_toolset, load_toolset, tools_of
+from mainspring.tools import Tool
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+    from mainspring.skills.plug import Skills
+
+logger = logging.getLogger("mainspring.skills")
+logger.addHandler(logging.NullHandler())
+
+ALIAS = "load_skill"
+"""Another name for ``skills_use``, understood where a model calls it so."""
+
+
+class Usage(Protocol):
+    """Remembers when skills were used. Both block."""
+
+    def last_used(self) -> Mapping[str, float]:
+        """When each was used last, by name; a greater number is later."""
+        ...
+
+    def note_use(self, name: str) -> None:
+        """Note that one is used now."""
+        ...
+
+
+class Activator:
+    """Makes skills of one agent active and inactive.
+
+    Args:
+        skills: The plug that it works for.
+        active: The active skills.
+        usage: Remembers when skills were used.
+        toolsets: Makers of toolsets that stand for those of a skill, by the skill's name.
+
+    Attributes:
+        problems: What went wrong on the way, for people.
+    """
+
+    def __init__(
+        self, skills: Skills, active: ActiveSkills, usage: Usage | None, toolsets: Mapping[str, Sequence[Toolset]]
+    ) -> None:
+        self.active = active
+        self.problems: list[str] = []
+        self._skills = skills
+        self._usage = usage
+        self._toolsets = toolsets
+        self._owed: list[tuple[SkillsDeactivate, list[Any]]] = []
+        self._host: LocalEnv | None = None
+        self._lock = LoopLock()
+
+    @property
+    def agent(self) -> CoreAgent:
+        """The agent."""
+        return self._skills.agent
+
+    async def take_up(
+        self, skill: Skill, via: SkillVia, *, signal: CancelToken | None = None
+    ) -> tuple[Activation, bool]:
+        """Make a skill active.
+
+        Args:
+            skill: The skill.
+            via: Who wants it.
+            signal: Ends its commands when set.
+
+        Returns:
+            How it is active, and whether it was not before.
+
+        Raises:
+            SkillError: If it cannot be read, or too many are active.
+        """
+        async with self._lock.here():
+            found = self.active.get(skill.name)
+            if found is not None:
+                if found.skill is not skill:
+                    raise SkillError(f"the {found.skill.source} skill of that name is active")
+                found.restricts = found.restricts or via != "trigger"
+                found.asserted = found.asserted or via == "explicit"
+                return found, False
+            if self.active.full:
+                raise SkillError(
+                    f"{self.active.most} skills are active ({', '.join(self.active.names)}), and that is the most"
+                )
+            activation = Activation(skill, via, "", restricts=via != "trigger")
+            tools, notes = await self._load(activation)
+            try:
+                activation.text = await self._text(skill, notes, signal)
+            except BaseException:
+                await _close(activation.toolsets)
+                raise
+            activation.look_for(self.agent.context.messages)
+            activation.lost = False  # it is only about to join
+            activation.pending = activation.carrier is None and via in ("explicit", "trigger")
+            self._offer(activation, tools)
+            self.active.add(activation)
+        await self._activated(skill.name, via)
+        return activation, True
+
+    async def take_up_again(self, skill: Skill, activation: Activation) -> None:
+        """Make active what the conversation had active."""
+        self._offer(activation, (await self._load(activation))[0])
+        self.active.add(activation)
+        await self._activated(skill.name, activation.via)
+
+    async def _activated(self, name: str, via: SkillVia) -> None:
+        if self._usage is not None and via != "resume":
+            try:
+                await asyncio.to_thread(self._usage.note_use, name)
+            except (OSError, ConfigError) as error:
+                self.note(f"the use of {name} was not noted: {error}")
+        if self.agent.bus.has(SkillsActivate):
+            await self.agent.bus.emit(SkillsActivate(name, via))
+
+    async def leave(self, name: str, reason: SkillReason) -> bool:
+        """Make a skill inactive; says whether it was active."""
+        activation = self.active.get(name)
+        if activation is None:
+            return False
+        self._drop(activation)
+        await _close(activation.toolsets)
+        if self.agent.bus.has(SkillsDeactivate):
+            await self.agent.bus.emit(SkillsDeactivate(name, reason))
+        return True
+
+    def _drop(self, activation: Activation) -> None:
+        self.active.remove(activation.skill.name)
+        for name in activation.tools:
+            self.agent.tools.remove(name)
+
+    def forget(self) -> None:
+        """Make all of them inactive at once. What has to be awaited for that is done by `finish`."""
+        for activation in self.active:
+            self._drop(activation)
+            hook = SkillsDeactivate(activation.skill.name, "reset")
+            rest = self.agent.bus.start(hook, only=lambda order, handler: not inspect.iscoroutinefunction(handler))
+            if rest is not None:
+                rest.close()
+            self._owed.append((hook, activation.toolsets))
+
+    async def finish(self) -> None:
+        """Do what `forget` left: close toolsets, tell async handlers."""
+        while self._owed:
+            hook, toolsets = self._owed.pop(0)
+            await _close(toolsets)
+            await self.agent.bus.emit(hook, only=lambda order, handler: inspect.iscoroutinefunction(handler))
+
+    async def _text(self, skill: Skill, notes: Sequence[str], signal: CancelToken | None) -> str:
+        body = await self.body(skill)
+        env = self.agent.env
+        if skill.trusted and has_commands(body):
+            body = await interpolate(body, Commands(skill.name, env, self.agent.bus, signal))
+        files, count = (await listed(await self.reader(skill), skill.directory)) if skill.directory else ((), 0)
+        return wrapped(skill, "\n\n".join([*notes, body]), files, count)
+
+    async def _load(self, activation: Activation) -> tuple[list[Tool], list[str]]:
+        """Make the toolsets of a skill: their tools, and what the model is told of those that cannot be had."""
+        skill, tools = activation.skill, list[Tool]()
+        given = self._toolsets.get(skill.name)
+        if given is None and not skill.toolsets:
+            return tools, []
+        dependencies = Dependencies(self.agent.env, self.agent.extra, self.agent.name, skill, self._skills)
+        try:
+            if given is None:
+                given = [await asyncio.to_thread(load_toolset, skill, spec) for spec in skill.toolsets]
+            for maker in given:
+                toolset, made = tools_of(maker, dependencies)
+                activation.toolsets.append(toolset)
+                tools += made
+        except ToolsetError as error:
+            await _close(activation.toolsets)
+            activation.toolsets.clear()
+            self.note(str(error))
+            return [], [f"[The tools of this skill are not there: {error}]"]
+        return tools, []
+
+    def _offer(self, activation: Activation, tools: Sequence[Tool]) -> None:
+        """Let the model call the tools of a skill's toolsets. A name that is taken stays with whoever has it."""
+        taken = {*self.agent.tool_aliases.values(), ALIAS}
+        for tool in tools:
+            if self.add_tool(tool, taken, f"the skill {activation.skill.name}"):
+                activation.tools.append(tool.name)
+
+    def add_tool(self, tool: Tool, taken: set[str], whose: str) -> bool:
+        """Let the model call a tool, unless its name is taken; says whether it may."""
+        if tool.name in self.agent.tools or tool.name in taken:
+            self.note(f"{whose} has a tool {tool.name}, and there is one of that name; it is left out")
+            return False
+        try:
+            self.agent.tools.add(tool)
+        except ConfigError as error:
+            self.note(f"{whose}: {error}")
+            return False
+        return True
+
+    def note(self, text: str) -> None:
+        """Note what went wrong."""
+        logger.warning("%s", text)
+        self.problems.append(text)
+
+    async def body(self, skill: Skill) -> str:
+        """The instructions of a skill.
+
+        Raises:
+            SkillError: If its file cannot be read any more.
+        """
+        return await asyncio.to_thread(read_body, skill)
+
+    async def reader(self, skill: Skill) -> ExecutionEnv:
+        """Where the files of a skill are read: with the project's, or, as its own text is, on this machine."""
+        env = self.agent.env
+        if type(env) is LocalEnv or (skill.directory and within(skill.directory, env.cwd)):
+            return env
+        self._host = self._host or await asyncio.to_thread(LocalEnv, skill.directory or ".")
+        return self._host
+
+
+async def _close(toolsets: Sequence[Any]) -> None:
+    for toolset in toolsets:
+        await close_toolset(toolset)

@@ -1,0 +1,185 @@
+"""Writing a skill from what was just done: the toolset of the bundled skill ``create-skill``. A person confirms each file."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from mainspring.env.replacing import replace_text
+from mainspring.redact import redact
+from mainspring.skills.envelope import clean
+from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+
+if TYPE_CHECKING:
+    from mainspring.skills.plug import Skills
+    from mainspring.skills.toolsets import Dependencies
+
+Where = Literal["project", "user"]
+"""Whose skill: this project's, or the user's own in every folder."""
+
+MOST = 60_000
+"""Characters of the instructions of a skill that is written here."""
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+class Written(Struct, frozen=True):
+    """A skill that is about to be written.
+
+    Attributes:
+        name: Its name.
+        description: What it is for.
+        text: The whole file.
+        path: The file.
+        replaces: Whether there is one already.
+    """
+
+    name: str
+    description: str
+    text: str
+    path: str
+    replaces: bool
+
+
+Confirm = Callable[[Written], "bool | Awaitable[bool]"]
+"""Asks a person whether to keep a skill. Sync or async; a sync one runs in a thread, so that it may wait."""
+
+_DESCRIPTION = (
+    "Write a skill: the file SKILL.md in a folder of its name. The user sees it and confirms it first. Use it once the user has asked for "
+    "a skill, with what was found to work and what the user corrected."
+)
+
+
+def skill_text(name: str, description: str, instructions: str) -> str:
+    """The file of a skill.
+
+    Raises:
+        ValueError: If it would be none; the text says what to change.
+    """
+    if not _NAME.fullmatch(name) or len(name) > 64:
+        raise ValueError(f"{name!r} is no name for a skill; use 1 to 64 lower-case letters, digits and single hyphens")
+    description = " ".join(description.split())
+    if not description or len(description) > 1024:
+        raise ValueError(
+            f"the description has {len(description)} characters; it needs 1 to 1024, and says when the skill is to be used"
+        )
+    body = instructions.strip()
+    if not body or len(body) > MOST:
+        raise ValueError(f"the instructions have {len(body)} characters; they need 1 to {MOST}")
+    for told in (description, body):
+        if clean(told) != told.replace("\r\n", "\n"):
+            raise ValueError("the text holds characters that people cannot see; leave them out")
+        if redact(told) != told:
+            raise ValueError("the text looks like it holds a key or password; say where it is kept in place of it")
+    return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{body}\n"
+
+
+class CreateSkill:
+    """The tool ``skills_create``."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        assert dependencies.skills is not None
+        self._skills: Skills = dependencies.skills
+
+    def tools(self) -> list[Tool]:
+        """The tool."""
+        properties: dict[str, Any] = {
+            "name": {"type": "string", "description": "Lower-case letters, digits, hyphens: release-notes."},
+            "description": {
+                "type": "string",
+                "description": "What it does and when to use it, in one or two sentences.",
+            },
+            "instructions": {"type": "string", "description": "The steps, in Markdown; no front matter."},
+            "where": {"type": "string", "enum": ["project", "user"], "default": "project"},
+            "replace": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether it may replace a skill of that name.",
+            },
+        }
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": ["name", "description", "instructions"],
+            "additionalProperties": False,
+        }
+        return [
+            define_tool(
+                "skills_create",
+                description=_DESCRIPTION,
+                parameters=schema,
+                execute=self._create,
+                concurrency_safe=False,
+                access=self._access,
+            )
+        ]
+
+    def place(self, where: str) -> Path | None:
+        """The folder of skills to write to; ``None`` if there is none."""
+        config = self._skills.config
+        project = None if config.project is None else Path(config.project) / ".agent" / "skills"
+        user = Path(config.user[0]) if config.user else None
+        return (user or project) if where == "user" else (project or user)
+
+    async def _create(self, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        del ctx
+        name = arguments["name"].strip()
+        try:
+            text = skill_text(name, arguments["description"], arguments["instructions"])
+        except ValueError as error:
+            return _not(ToolErrorCode.VALIDATION_ERROR, str(error))
+        folder = self.place(arguments.get("where", "project"))
+        if folder is None:
+            return _not(
+                ToolErrorCode.CONFIG_ERROR, "there is no folder for skills: neither a project nor a home folder"
+            )
+        path = folder / name / "SKILL.md"
+        there = await asyncio.to_thread(os.path.lexists, path.parent)
+        if there and not arguments.get("replace"):
+            return _not(
+                ToolErrorCode.VALIDATION_ERROR, f"{path.parent} is there already; take another name, or set replace"
+            )
+        if not await self._confirmed(Written(name, arguments["description"], text, str(path), there)):
+            return _not(
+                ToolErrorCode.PERMISSION_DENIED,
+                "the user did not confirm it, or nobody could be asked. Do not try again unasked",
+            )
+        try:
+            await asyncio.to_thread(_write, folder, path, text)
+        except OSError as error:
+            return _not(ToolErrorCode.IO_ERROR, f"{path}: {error.strerror or error}")
+        return ToolResult(output=f"Written: {path}. It is offered from the next conversation on.", title=str(path))
+
+    async def _confirmed(self, written: Written) -> bool:
+        confirm = self._skills.confirm
+        if confirm is None:
+            return False
+        answer = confirm(written) if inspect.iscoroutinefunction(confirm) else await asyncio.to_thread(confirm, written)
+        return (await answer if inspect.isawaitable(answer) else answer) is True
+
+    def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:
+        folder = self.place(str(arguments.get("where", "project")))
+        return (
+            () if folder is None else (Access("fs-write", str(folder / str(arguments.get("name", "")) / "SKILL.md")),)
+        )
+
+
+def _write(folder: Path, path: Path, text: str) -> None:
+    """Write the file, whole or not at all. A link that leads elsewhere is not followed."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.parent.is_symlink() or path.is_symlink():
+        raise PermissionError(1, "it is a link", str(path))
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    replace_text(path, text)
+
+
+def _not(code: ToolErrorCode, why: str) -> ToolResult:
+    return ToolResult(output=f"No skill was written: {why}", is_error=True, code=code)

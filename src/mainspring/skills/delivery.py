@@ -1,0 +1,126 @@
+"""How the text of a skill reaches the model: in an envelope, once, and for as long as the skill is active."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainspring.events import AgentBefore, ContextTransform, SteerInject, ToolResultsAfter
+from mainspring.messages import AgentMessage, Message
+from mainspring.skills.active import ActiveSkills, restored
+from mainspring.skills.envelope import CONTENT, inside, line, value
+from mainspring.skills.skill import Skill
+
+MAX_BODY = 64 * 1024
+"""Characters of a body that are delivered at once; the rest is read with ``skills_read``."""
+
+OWN_FILE = "SKILL.md"
+"""The path under which ``skills_read`` gives the body itself."""
+
+_OPENING = re.compile(rf'<{CONTENT} name="([^"\n]+)"')
+
+
+def wrapped(skill: Skill, body: str, files: Sequence[str] = (), count: int = 0) -> str:
+    """The body of a skill in its envelope, with what is to be known about it: folder, files, scripts, what it needs and allows.
+
+    Args:
+        skill: The skill.
+        body: Its instructions, as they are to be read now.
+        files: Files beside them.
+        count: How many files there are.
+    """
+    folder = f' directory="{value(skill.directory)}"' if skill.directory else ""
+    head: list[str] = []
+    if skill.compatibility:
+        head.append(f"Compatibility: {line(skill.compatibility, 500)}")
+    if skill.allowed_tools is not None:
+        head.append(f"Allowed tools: {line(', '.join(skill.allowed_tools) or 'none', 1000)}")
+    if files:
+        more = f", and {count - len(files)} more" if count > len(files) else ""
+        head.append(f"Files, for skills_read: {', '.join(line(f, 200) for f in files)}{more}")
+    if skill.scripts:
+        named = "; ".join(line(f"{s.name}: {s.description}" if s.description else s.name, 200) for s in skill.scripts)
+        head.append(f"Scripts, for skills_run_script: {named}")
+    if not skill.trusted:
+        head.append("Nobody has said that this skill is to be trusted: its scripts and commands do not run.")
+    text = inside(body).strip("\n")
+    if len(text) > MAX_BODY:
+        shown = text[:MAX_BODY]
+        shown = shown[: shown.rfind("\n") + 1] or shown
+        lines = shown.count("\n")
+        text = f"{shown.rstrip()}\n\n[The text goes on: read it with skills_read, path {OWN_FILE}, offset {lines + 1}]"
+    return "\n".join([f'<{CONTENT} name="{value(skill.name)}"{folder}>', *head, "", text, f"</{CONTENT}>"])
+
+
+def delivered_name(text: str) -> str:
+    """The name of the skill whose envelope a text is; empty if it is none."""
+    opening = _OPENING.match(text)
+    return opening[1] if opening is not None and text.endswith(f"</{CONTENT}>") else ""
+
+
+class Delivery:
+    """Puts the texts of active skills before the model and keeps them there.
+
+    A text joins the history once: as the result of a call, or as a message of its own. Where something leaves it out of a request
+    (old results that are stubbed, a summary that takes the place of the history, a limit on results), it is put back for as long as the
+    skill is active: where it stood, or else at the very beginning, so that it stays in one place from turn to turn.
+
+    Args:
+        active: The active skills.
+    """
+
+    def __init__(self, active: ActiveSkills) -> None:
+        self._active = active
+
+    def take(self) -> list[Message]:
+        """The texts that are still to join; they count as delivered then."""
+        messages: list[Message] = []
+        for each in self._active:
+            if each.pending:
+                each.pending = False
+                messages.append(each.message)
+        return messages
+
+    def before(self, hook: AgentBefore) -> None:
+        """The part of `agent:before`."""
+        hook.messages = [*hook.messages, *self.take()]
+
+    def follow(self, hook: ToolResultsAfter) -> None:
+        """The part of `tool-results:after`: what became active meanwhile joins behind the results."""
+        if any(each.pending for each in self._active):
+            hook.follow = [*hook.follow, *self.take()]
+
+    def steer(self, hook: SteerInject) -> None:
+        """The part of `steer:inject`."""
+        hook.messages = [*hook.messages, *self.take()]
+
+    def transform(self, hook: ContextTransform) -> None:
+        """The part of `context:transform`; behind whatever shortens, before an application's own."""
+        if not len(self._active):
+            return
+        messages = hook.messages
+        there = {id(m) for m in messages}
+        first: list[AgentMessage] = []
+        last: list[AgentMessage] = []
+        for each in self._active:
+            each.shown = True
+            if each.pending:
+                last.append(each.message)
+                continue
+            if each.carrier is None and not each.lost:
+                each.look_for(messages)
+            if each.carrier is None:
+                first.append(each.message)
+            elif id(each.carrier) not in there and not _put_back(messages, each.carrier, each.text):
+                first.append(each.message)
+        if first or last:
+            hook.messages = [*first, *messages, *last]
+
+
+def _put_back(messages: list[AgentMessage], carrier: Message, text: str) -> bool:
+    """Restore what stands in the place of a message; says whether something does."""
+    for i, message in enumerate(messages):
+        if isinstance(message, Message) and message.id and message.id == carrier.id:
+            messages[i] = restored(message, carrier, text)
+            return True
+    return False

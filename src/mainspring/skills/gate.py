@@ -1,0 +1,170 @@
+"""``allowed-tools``: while skills with such a list are active, only what one of them names may be called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.events import ToolGate, ToolPermit
+from mainspring.policies.permissions import Call, Engine, Rule, RuleSet, parse_rule
+from mainspring.policies.permissions.paths import Place
+from mainspring.policies.permissions.sensitive import PathGroup, SensitivePaths
+from mainspring.skills.active import Activation, ActiveSkills
+from mainspring.tools.builtin import CLASSIC_ALIASES
+
+SKILL_TOOLS = ("skills_use", "skills_read", "skills_run_script")
+"""What every skill allows."""
+
+_OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    **{name: (own,) for name, own in CLASSIC_ALIASES.items()},
+    "bash": ("shell", "jobs"),
+    "shell": ("shell", "jobs"),
+    "bashoutput": ("jobs",),
+    "killshell": ("jobs",),
+    "edit": ("edit", "multi_edit", "apply_patch"),
+    "multiedit": ("multi_edit",),
+    "ls": ("list_files",),
+    "agent": ("spawn",),
+    "askuserquestion": ("ask_user",),
+    "exitplanmode": ("present_plan",),
+    "skill": SKILL_TOOLS,
+}
+"""Names of tools in skills that were written for other programs, in lower case, with ours."""
+
+_ENTRY = re.compile(r"\s*([A-Za-z0-9_*][\w.:*/-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_NOTHING = PathGroup.of(())
+_ENGINE = Engine(mode="ask", sensitive=SensitivePaths(_NOTHING, _NOTHING, _NOTHING, _NOTHING), reads_free=False)
+
+
+class Allowance(Struct, frozen=True):
+    """What ``allowed-tools`` says, taken apart.
+
+    Attributes:
+        tools: Names of tools that may be called in any way, ``*`` standing for any characters.
+        rules: Rules for those of which only some calls are allowed.
+        odd: Entries that say nothing that is understood; they allow nothing.
+    """
+
+    tools: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    odd: tuple[str, ...] = ()
+
+    def names(self, tool: str) -> bool:
+        """Whether every call of a tool is allowed."""
+        return any(fnmatchcase(tool, name) for name in self.tools)
+
+
+@lru_cache(256)
+def read_allowance(entries: tuple[str, ...]) -> Allowance:
+    """Take ``allowed-tools`` apart: names of tools, ours or those that other programs use, and rules such as ``Bash(git:*)``."""
+    tools: list[str] = []
+    rules: list[Rule] = []
+    odd: list[str] = []
+    for entry in entries:
+        found = _ENTRY.fullmatch(entry)
+        if found is None:
+            odd.append(entry)
+            continue
+        names = _own_names(found[1])
+        pattern = (found[2] or "").strip()
+        if pattern in ("", "*", "**", ":*"):
+            tools += names
+            continue
+        try:
+            rules += [parse_rule(f"{name}({_own_pattern(name, pattern)})", "allow") for name in names if name != "jobs"]
+        except ConfigError:
+            odd.append(entry)
+            continue
+        tools += [name for name in names if name == "jobs"]  # it looks after what was started
+    return Allowance(tuple(dict.fromkeys(tools)), tuple(rules), tuple(odd))
+
+
+def _own_names(name: str) -> tuple[str, ...]:
+    return _OTHER_NAMES.get(name.lower().replace("_", ""), _OTHER_NAMES.get(name.lower(), (_lower(name),)))
+
+
+def _lower(name: str) -> str:
+    """The names of the built-in tools are in lower case; names of servers' tools stay as they are."""
+    return name.lower() if "__" not in name and name.isalpha() else name
+
+
+def _own_pattern(tool: str, pattern: str) -> str:
+    """A pattern as our rules have it: ``git:*`` is everything that begins with ``git``."""
+    if tool == "shell" and pattern.endswith(":*"):
+        return f"{pattern[:-2].rstrip()} *"
+    return pattern
+
+
+class Gate:
+    """Keeps calls to what the active skills allow. A skill without a list neither allows nor forbids.
+
+    Args:
+        active: The active skills.
+        above: The gate of the agent that started this one; what it forbids is forbidden here.
+    """
+
+    def __init__(self, active: ActiveSkills, above: Gate | None = None) -> None:
+        self._active = active
+        self._above = above
+
+    def levels(self) -> Iterator[list[Activation]]:
+        """For this agent and each above it, the skills that restrict."""
+        restricting = [a for a in self._active if a.restricts and a.skill.allowed_tools is not None]
+        if restricting:
+            yield restricting
+        if self._above is not None:
+            yield from self._above.levels()
+
+    def gate(self, hook: ToolGate) -> None:
+        """The handler of `tool:gate`: tools that no active skill names."""
+        if hook.name in SKILL_TOOLS or hook.block:
+            return
+        for active in self.levels():
+            if not any(a.names(hook.name) or _about(a.rules, hook.name) for a in _allowances(active, hook.name)):
+                hook.block = _reason(active, hook.display_name)
+                return
+
+    async def permit(self, hook: ToolPermit) -> None:
+        """The handler of `tool:permit`: calls that no active skill describes, on the final arguments."""
+        if hook.name in SKILL_TOOLS:
+            return
+        for active in self.levels():
+            allowances = list(_allowances(active, hook.name))
+            if any(a.names(hook.name) for a in allowances):
+                continue
+            if not await _described(RuleSet(tuple(r for a in allowances for r in a.rules)), hook):
+                hook.deny(_reason(active, hook.display_name))
+                return
+
+
+def _allowances(active: Iterable[Activation], tool: str) -> Iterator[Allowance]:
+    for each in active:
+        found = read_allowance(each.skill.allowed_tools or ())
+        yield Allowance((*found.tools, tool), found.rules) if tool in each.tools else found
+
+
+def _about(rules: Iterable[Rule], tool: str) -> bool:
+    return any(fnmatchcase(tool, rule.tool) for rule in rules)
+
+
+async def _described(rules: RuleSet, hook: ToolPermit) -> bool:
+    """Whether a rule allows the call, and nothing in it is left that none allows."""
+    if not rules:
+        return False
+    place = await Place.find(hook.env, root=None, home=None)
+    engine = Engine(rules=rules, mode=_ENGINE.mode, sensitive=_ENGINE.sensitive, reads_free=False)
+    call = Call(hook.name, hook.input, hook.tool)
+    return (await engine.decide(call, hook.env, place, original=hook.original)).outcome == "allow"
+
+
+def _reason(active: Iterable[Activation], tool: str) -> str:
+    listed = list(active)
+    names = ", ".join(a.skill.name for a in listed)
+    allowed = ", ".join(dict.fromkeys(t for a in listed for t in a.skill.allowed_tools or ())) or "no tools"
+    verb = "skill allows" if len(listed) == 1 else "skills allow"
+    return f"{tool} with these arguments is not what the active {verb} ({names}: {allowed[:500]}). Go on without it"

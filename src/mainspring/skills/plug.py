@@ -1,0 +1,355 @@
+"""The plug: finds skills, tells the model of them, and has those that it takes up at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from mainspring.attachments import own_words
+from mainspring.errors import ConfigError
+from mainspring.events import (
+    AgentBefore,
+    AgentDone,
+    ContextTransform,
+    SessionStart,
+    SkillsCatalog,
+    SkillsResolve,
+    SteerInject,
+    SystemTransform,
+    ToolGate,
+    ToolPermit,
+    ToolResultsAfter,
+    ToolUnknown,
+)
+from mainspring.loop import Plug
+from mainspring.messages import AgentMessage, Message, ToolUseBlock
+from mainspring.skills.activator import ALIAS, Activator, Usage
+from mainspring.skills.active import Activation, ActiveSkills
+from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.delivery import Delivery
+from mainspring.skills.gate import SKILL_TOOLS, Gate, read_allowance
+from mainspring.skills.locks import LoopLock
+from mainspring.skills.prompt import breadcrumb, catalog, registry
+from mainspring.skills.ranking import rank
+from mainspring.skills.resuming import delivered
+from mainspring.skills.skill import Skill, SkillError, SkillsConfig
+from mainspring.skills.sources import find_skills
+from mainspring.skills.tools import skill_tools, use_skill
+from mainspring.skills.toolsets import Toolset
+from mainspring.skills.triggers import Triggers, asks_for_list
+from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+    from mainspring.skills.creating import Confirm
+
+logger = logging.getLogger("mainspring.skills")
+
+Tell = Literal["catalog", "breadcrumb", "none"]
+"""What the system prompt says of skills: the list, their number alone, or nothing."""
+
+_ALLOWED_TOOLS = 10  # the gates of applications come first
+_PERMIT = -50  # nobody is asked about what a skill does not allow
+_SHORTENED = -150  # behind whatever leaves old messages out
+_LAST = 200
+
+
+class Skills(Plug):
+    """Gives an agent skills.
+
+    They are looked for once, by whichever comes first of `CoreAgent.warmup`, a run and `activate`. The model is told of them in the
+    system prompt, takes one up with ``skills_use``, and has its text until the end of the run.
+
+    Args:
+        config: Which skills there are, and how many at a time.
+        catalog: The skills themselves, in place of looking for them.
+        tell: What the system prompt says of them. ``breadcrumb`` says how many there are; the list then comes with a prompt that asks
+            for it, and stands in the system prompt where no skill has triggers.
+        usage: Remembers when skills were used, for their ranking.
+        toolsets: Makers of toolsets that stand for those of a skill, by the skill's name: for tests.
+        confirm: Asks a person whether to keep a skill that the model wrote; without it none can be written.
+    """
+
+    def __init__(
+        self,
+        config: SkillsConfig | None = None,
+        *,
+        catalog: SkillCatalog | None = None,
+        tell: Tell = "catalog",
+        usage: Usage | None = None,
+        toolsets: Mapping[str, Sequence[Toolset]] | None = None,
+        confirm: Confirm | None = None,
+    ) -> None:
+        self.config = config or SkillsConfig()
+        self.tell: Tell = tell
+        self.confirm = confirm
+        self.active = ActiveSkills(self.config.max_active)
+        self.activator = Activator(self, self.active, usage, toolsets or {})
+        self._catalog = catalog
+        self._usage = usage
+        self._toolsets = toolsets or {}
+        self._agent: CoreAgent | None = None
+        self._above: Skills | None = None
+        self._gate = Gate(self.active)
+        self._delivery = Delivery(self.active)
+        self._triggers = Triggers(())
+        self._prompt = ""
+        self._joined = ("", "")
+        self._ready = self._started = False
+        self._resolving = LoopLock()
+
+    # --- as a plug --------------------------------------------------------------------------------------------------
+
+    def install(self, agent: CoreAgent) -> None:
+        """See `Plug`. Until skills are found there is only a look at each prompt.
+
+        Raises:
+            ConfigError: If it is in another agent already.
+        """
+        if self._agent is not None:
+            raise ConfigError("these Skills belong to another agent; make one for each")
+        self._agent = agent
+        self._before_off = agent.bus.on(AgentBefore, self._before)
+        if self._above is not None:
+            self._guard(agent)
+
+    def for_child(self) -> Plug:
+        """The same skills, none of them active; what the active ones of the parent forbid is forbidden."""
+        child = Skills(self.config, catalog=self._catalog, tell=self.tell, usage=self._usage, toolsets=self._toolsets)
+        child._above, child._prompt, child._triggers = self, self._prompt, self._triggers
+        child._gate = Gate(child.active, self._gate)
+        return child
+
+    async def prepare(self) -> None:
+        """Find the skills, and offer them if there are any."""
+        await self.activator.finish()
+        if self._ready:
+            return
+        async with self._resolving.here():
+            if not self._ready:
+                await self._resolve()
+                self._ready = True
+
+    def reset(self) -> None:
+        """No skill is active any more. Async handlers of `skills:deactivate` are told with the next run."""
+        self.activator.forget()
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> CoreAgent:
+        """The agent that has them.
+
+        Raises:
+            ConfigError: If none has.
+        """
+        if self._agent is None:
+            raise ConfigError("these Skills are in no agent yet: Agent(..., skills=...)")
+        return self._agent
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong with skills in use; what is wrong with their files stands in the catalogue."""
+        return tuple(self.activator.problems)
+
+    @property
+    def catalog(self) -> SkillCatalog:
+        """The skills; none until they were looked for."""
+        return self._catalog or SkillCatalog()
+
+    def find(self, name: str) -> Skill | None:
+        """The skill that somebody means: by its name, or ``SOURCE:NAME``, whatever the case."""
+        wanted = name.strip().lstrip("/$")
+        found = self.catalog.get(wanted)
+        if found is None:
+            found = next((s for s in self.catalog.skills if s.name.casefold() == wanted.casefold()), None)
+        return found
+
+    def unknown(self, name: str) -> str:
+        """What is said of a skill that is not there."""
+        names = [s.name for s in self.catalog.skills if s.model_invocable]
+        near = difflib.get_close_matches(name, names, 3)
+        rest = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:20]) or 'none'}."
+        return f"Skill not found: {name[:100]}. {rest}"
+
+    def keeps(self, message: AgentMessage) -> bool:
+        """Whether a message holds the text of an active skill, so that no summary may take its place."""
+        return any(each.held_by(message) for each in self.active)
+
+    # --- by the host ------------------------------------------------------------------------------------------------
+
+    async def activate(self, name: str) -> None:
+        """Make a skill active: its text joins the next run, or the one that goes on. Where it is active already, it stays so beyond
+        the end of the run.
+
+        Raises:
+            SkillError: If there is no such skill, it cannot be read, or too many are active.
+        """
+        await self.prepare()
+        skill = self.find(name)
+        if skill is None:
+            raise SkillError(self.unknown(name))
+        await self.activator.take_up(skill, "explicit")
+
+    async def deactivate(self, name: str) -> bool:
+        """Make a skill inactive; says whether it was active."""
+        skill = self.find(name)
+        return await self.activator.leave(skill.name if skill else name, "explicit")
+
+    # --- while it runs ----------------------------------------------------------------------------------------------
+
+    async def _before(self, hook: AgentBefore) -> None:
+        await self.prepare()
+        if self.catalog.skills and self._offered():
+            added = await self._called_for(hook.prompt)
+            hook.messages = [*hook.messages, *added, *self._delivery.take()]
+
+    async def _steer(self, hook: SteerInject) -> None:
+        said = [m.text for m in hook.messages if isinstance(m, Message) and m.role == "user"]
+        if said and self._offered():
+            hook.messages = [*hook.messages, *await self._called_for("\n".join(said)), *self._delivery.take()]
+
+    async def _called_for(self, prompt: str) -> list[Message]:
+        """Take up the skills that a prompt calls for; the list of skills, where it asks for that and the model has none."""
+        words = own_words(prompt)
+        if self.tell == "none" or not words.strip():
+            return []
+        usable = [s for s in self.catalog.skills if s.model_invocable]
+        listing = [Message.user(registry(usable))] if self.tell == "breadcrumb" and asks_for_list(words) else []
+        hits = self._triggers.find(words)
+        used: Mapping[str, float] = {}
+        if self._usage is not None and len(hits) > 1:
+            used = await asyncio.to_thread(self._usage.last_used)
+        for skill in rank(hits, used, self.config.max_skills):
+            try:
+                await self.activator.take_up(skill, "trigger")
+            except SkillError as error:
+                logger.warning("the prompt calls for the skill %s, and it was not taken up: %s", skill.name, error)
+        return listing
+
+    def _system(self, hook: SystemTransform) -> None:
+        if not self._prompt or not self._offered():
+            return
+        if self._joined[0] != hook.system or not self._joined[1]:
+            self._joined = (hook.system, f"{hook.system}\n\n{self._prompt}".strip())
+        hook.system = self._joined[1]
+
+    def _offered(self) -> bool:
+        """Whether the run that goes on has the tools; it may have been given others."""
+        return SKILL_TOOLS[0] in self.agent.active_tools
+
+    async def _alias(self, hook: ToolUnknown) -> None:
+        """The handler of `tool:unknown`: ``load_skill`` is ``skills_use``, decided on like that."""
+        tool = self.agent.tools.get(SKILL_TOOLS[0])
+        if hook.name != ALIAS or tool is None:
+            return
+        given = next((hook.input[k] for k in ("name", "skill", "skill_name") if hook.input.get(k)), "")
+        arguments = {"name": str(given)}
+        permit = ToolPermit(
+            ToolUseBlock(hook.call_id, tool.name, arguments), hook.turn_id, arguments, tool, self.agent.env
+        )
+        await self.agent.bus.emit(permit)
+        hook.suppress_error = True
+        if permit.denied or permit.paused:
+            why = f"Permission denied: {'; '.join(permit.denied) or permit.paused}"
+            hook.result = ToolResult(output=why, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
+        else:
+            hook.result = await use_skill(self, arguments["name"], ToolContext(env=self.agent.env))
+
+    async def _begin(self, hook: SessionStart) -> None:
+        """The first run: what the conversation had active is active again."""
+        await self.activator.finish()
+        if self._started:
+            return
+        self._started = True
+        if not hook.resumed:
+            return
+        found = [d for d in delivered(self.agent.context.messages) if d.name not in self.active]
+        room = len(found) if self.active.most is None else max(self.active.most - len(self.active), 0)
+        for each in found[len(found) - room :]:
+            skill = self.find(each.name)
+            if skill is None:
+                self.activator.note(
+                    f"the conversation used the skill {each.name}, and there is none of that name any more"
+                )
+                continue
+            again = Activation(skill, "resume", each.text, restricts=each.broken_off, carrier=each.carrier)
+            await self.activator.take_up_again(skill, again)
+
+    async def _done(self, hook: AgentDone) -> None:
+        """The run is over, and so is what was active in it; a paused one goes on."""
+        if hook.status == "paused":
+            return
+        for each in self.active:
+            if each.asserted or (each.pending and not each.shown):
+                each.asserted = False
+            else:
+                await self.activator.leave(each.skill.name, "run-end")
+
+    # --- finding them -----------------------------------------------------------------------------------------------
+
+    async def _resolve(self) -> None:
+        agent = self.agent
+        if self._above is not None:
+            self._take_over(agent)
+            return
+        if self._catalog is None:
+            self._catalog = await asyncio.to_thread(find_skills, self.config)
+        skills = self._catalog.skills
+        if agent.bus.has(SkillsResolve):
+            await agent.bus.emit(SkillsResolve(skills))
+        if not skills:
+            self._before_off()
+            return
+        usable = [s for s in skills if s.model_invocable]
+        self._triggers = Triggers(usable)
+        for skill in skills:
+            for entry in read_allowance(skill.allowed_tools or ()).odd:
+                self.activator.note(f"{skill.name}: allowed-tools: {entry!r} is not understood and allows nothing")
+        for problem in self._triggers.problems:
+            self.activator.note(problem)
+        told = self._told(usable)
+        if agent.bus.has(SkillsCatalog):
+            told = (await agent.bus.emit(SkillsCatalog(told, skills))).catalog
+        self._prompt = told
+        self._guard(agent)
+        for tool in skill_tools(self):
+            self.activator.add_tool(
+                tool, {*agent.tool_aliases.values()} - {agent.tool_aliases.get(tool.name, "")}, "skills"
+            )
+        self._listen(agent)
+
+    def _told(self, usable: Sequence[Skill]) -> str:
+        if self.tell == "none" or not usable:
+            return ""
+        use = self.agent.tool_aliases.get(SKILL_TOOLS[0], SKILL_TOOLS[0])
+        if self.tell == "breadcrumb":
+            return breadcrumb(len(usable)) if self._triggers.any else registry(usable)
+        return catalog(usable, use=use)
+
+    def _take_over(self, agent: CoreAgent) -> None:
+        """A sub-agent has its parent's tools; those of skills must be about its own."""
+        if SKILL_TOOLS[0] not in agent.tools:
+            self._before_off()
+            return
+        for tool in skill_tools(self):
+            if tool.name in agent.tools:
+                agent.tools.remove(tool.name)
+                agent.tools.add(tool)
+        self._listen(agent)
+
+    def _guard(self, agent: CoreAgent) -> None:
+        agent.bus.on(ToolGate, self._gate.gate, order=_ALLOWED_TOOLS)
+        agent.bus.on(ToolPermit, self._gate.permit, order=_PERMIT)
+
+    def _listen(self, agent: CoreAgent) -> None:
+        agent.bus.on(SessionStart, self._begin)
+        agent.bus.on(SystemTransform, self._system, order=20)
+        agent.bus.on(ContextTransform, self._delivery.transform, order=_SHORTENED)
+        agent.bus.on(ToolResultsAfter, self._delivery.follow)
+        agent.bus.on(SteerInject, self._steer)
+        agent.bus.on(ToolUnknown, self._alias)
+        agent.bus.on(AgentDone, self._done, order=_LAST)

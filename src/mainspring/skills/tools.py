@@ -1,0 +1,270 @@
+"""The tools by which a model takes up skills: `skills_use`, `skills_read`, `skills_run_script`."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mainspring.env import explain
+from mainspring.skills.active import Activation
+from mainspring.skills.delivery import OWN_FILE
+from mainspring.skills.envelope import inside
+from mainspring.skills.resources import OutsideError, locate, within
+from mainspring.skills.scripts import ScriptError, check_arguments, command_line, find_script, run_script
+from mainspring.skills.skill import Skill, SkillError
+from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+
+if TYPE_CHECKING:
+    from mainspring.skills.plug import Skills
+
+MAX_FILE = 1 << 20
+"""Bytes of a file of a skill that are looked at."""
+
+MAX_SHOWN = 28_000
+"""Bytes of a file that one call gives."""
+
+_USE = (
+    "Take up a skill: its instructions come back and hold for this task. Do it before the work that it is about. A skill that is "
+    "active already need not be taken up again."
+)
+_READ = "Read a text file of an active skill: a guide, a template, the source of a script. Paths are relative to the skill's folder."
+_RUN = (
+    "Run a script of an active skill. It gets 60 seconds and no input; the result is JSON with exit_code, and result where it printed "
+    "JSON, else stdout and stderr. It runs in the project's folder unless run_in says otherwise."
+)
+
+
+def skill_tools(skills: Skills) -> tuple[Tool, Tool, Tool]:
+    """The three tools over the skills of an agent."""
+    return _use_tool(skills), _read_tool(skills), _run_tool(skills)
+
+
+def _use_tool(skills: Skills) -> Tool:
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        return await use_skill(skills, arguments["name"], ctx)
+
+    return define_tool(
+        "skills_use",
+        description=_USE,
+        parameters=_object({"name": {"type": "string", "description": "The skill's name."}}, "name"),
+        execute=execute,
+        label="Skill",
+        source="builtin",
+        concurrency_safe=False,
+        idempotent=True,
+        access=_nothing,
+    )
+
+
+async def use_skill(skills: Skills, name: str, ctx: ToolContext) -> ToolResult:
+    """Make a skill active for the model; what it is told."""
+    skill = skills.find(name)
+    if skill is None or not skill.model_invocable:
+        return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
+    try:
+        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal)
+    except SkillError as error:
+        return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not taken up: {error}")
+    facts = {"skill": skill.name}
+    if not new:
+        return ToolResult(
+            output=f"The skill {skill.name} is active already; its instructions stand above and still hold.",
+            title=skill.name,
+            metadata=facts,
+        )
+    if activation.carrier is not None:  # an earlier run had the very same text
+        return ToolResult(
+            output=f"The skill {skill.name} is active again; its instructions stand above, unchanged.",
+            title=skill.name,
+            metadata=facts,
+        )
+    return ToolResult(output=activation.text, title=skill.name, metadata=facts)
+
+
+def _read_tool(skills: Skills) -> Tool:
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        found = skills.active.get(arguments["skill"])
+        if found is None:
+            return _inactive(skills, arguments["skill"])
+        try:
+            text = await _text(skills, found, arguments["path"])
+        except OutsideError as error:
+            return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
+        except (SkillError, ValueError) as error:
+            return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
+        except OSError as error:
+            return _error(ToolErrorCode.NOT_FOUND, f"{arguments['path']}: {explain(error)}")
+        return ToolResult(output=_page(inside(text), arguments.get("offset", 1)), title=arguments["path"])
+
+    def access(arguments: Mapping[str, Any]) -> Sequence[Access]:
+        found = skills.active.get(str(arguments.get("skill")))
+        folder = found.skill.directory if found is not None else None
+        if found is None or folder is None or not within(folder, skills.agent.env.cwd):
+            return ()  # what the user installed for all projects is part of the skill's text
+        return (Access("fs-read", posixpath.join(folder, str(arguments.get("path", "")))),)
+
+    return define_tool(
+        "skills_read",
+        description=_READ,
+        parameters=_object(
+            {
+                "skill": {"type": "string", "description": "The skill's name."},
+                "path": {"type": "string", "description": "The file, as in references/guide.md."},
+                "offset": {"type": "integer", "minimum": 1, "default": 1, "description": "First line, from 1."},
+            },
+            "skill",
+            "path",
+        ),
+        execute=execute,
+        label="Skill file",
+        source="builtin",
+        idempotent=True,
+        access=access,
+    )
+
+
+async def _text(skills: Skills, found: Activation, path: str) -> str:
+    """The text of a file.
+
+    Raises:
+        OutsideError: If it is not in the skill's folder.
+        ValueError: If it is no text.
+        OSError: If it cannot be read.
+    """
+    skill = found.skill
+    own = posixpath.basename((skill.path or OWN_FILE).replace("\\", "/"))
+    if posixpath.normpath(path) in (OWN_FILE, own):
+        return await skills.activator.body(skill)
+    if skill.directory is None:
+        raise OutsideError(f"the skill {skill.name} has no files beside its own text")
+    env = await skills.activator.reader(skill)
+    real = await locate(env, skill.directory, path)
+    data = await env.read_bytes(real, limit=MAX_FILE + 1)
+    if b"\0" in data[:8192]:
+        raise ValueError(f"{path} is no text file")
+    return data[:MAX_FILE].decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _page(text: str, offset: int) -> str:
+    """The lines from ``offset`` on, as many as fit."""
+    lines = text.split("\n")
+    if offset > len(lines):
+        return f"(there are {len(lines)} lines)"
+    shown: list[str] = []
+    size = 0
+    for each in lines[offset - 1 :]:
+        size += len(each.encode("utf-8", "replace")) + 1
+        if size > MAX_SHOWN:
+            break
+        shown.append(each)
+    if not shown:  # one line that is longer than all that can be shown
+        return f"{lines[offset - 1][: MAX_SHOWN // 4]}…\n(line {offset} is cut; offset={offset + 1} goes on)"
+    last = offset + len(shown) - 1
+    end = "" if last >= len(lines) else f"\n(lines {offset} to {last} of {len(lines)}; offset={last + 1} goes on)"
+    return "\n".join(shown) + end
+
+
+def _run_tool(skills: Skills) -> Tool:
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        found = skills.active.get(arguments["skill"])
+        if found is None:
+            return _inactive(skills, arguments["skill"])
+        skill, given = found.skill, list(arguments.get("arguments", ()))
+        try:
+            _may_run(skill)
+            check_arguments(given)
+            script = find_script(skill, arguments["script"])
+            real = await locate(ctx.env, skill.directory or "", script.path)
+            await ctx.env.stat(real)
+            run_in = arguments.get("run_in", "project")
+            made = await run_script(ctx.env, skill, script, real, given, run_in=run_in, signal=ctx.signal)
+        except OutsideError as error:
+            return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
+        except PermissionError as error:
+            return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
+        except ScriptError as error:
+            return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
+        except OSError as error:
+            return _error(ToolErrorCode.IO_ERROR, f"{arguments['script']}: {explain(error)} where scripts run")
+        timed_out = not made["ok"] and "seconds" in made.get("problem", "")
+        code = None if made["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
+        return ToolResult(
+            output=json.dumps(made, ensure_ascii=False, indent=1),
+            title=f"{skill.name}: {script.name}",
+            is_error=not made["ok"],
+            code=code,
+            metadata={"skill": skill.name, "exit_code": made["exit_code"]},
+        )
+
+    def access(arguments: Mapping[str, Any]) -> Sequence[Access]:
+        return _run_access(skills, arguments)
+
+    return define_tool(
+        "skills_run_script",
+        description=_RUN,
+        parameters=_object(
+            {
+                "skill": {"type": "string", "description": "The skill's name."},
+                "script": {"type": "string", "description": "Its name, or its path as in scripts/check.py."},
+                "arguments": {"type": "array", "items": {"type": "string"}, "default": []},
+                "run_in": {"type": "string", "enum": ["project", "skill"], "default": "project"},
+            },
+            "skill",
+            "script",
+        ),
+        execute=execute,
+        label="Skill script",
+        source="builtin",
+        concurrency_safe=False,
+        access=access,
+    )
+
+
+def _may_run(skill: Skill) -> None:
+    if not skill.trusted:
+        raise PermissionError(
+            f"the scripts of {skill.name} do not run: nobody has said that it is to be trusted. Go on without it; the user can trust "
+            "the folder"
+        )
+    if skill.directory is None:
+        raise ScriptError(f"the skill {skill.name} has no scripts: it is a text alone")
+
+
+def _run_access(skills: Skills, arguments: Mapping[str, Any]) -> Sequence[Access]:
+    """The command that a call runs; nothing for a call that will be refused."""
+    found = skills.active.get(str(arguments.get("skill")))
+    given: Any = arguments.get("arguments") or ()
+    if found is None or not found.skill.directory or not isinstance(given, list | tuple):
+        return ()
+    try:
+        script = find_script(found.skill, str(arguments.get("script", "")))
+    except ScriptError:
+        return ()
+    folder = found.skill.directory
+    path = posixpath.join(folder, script.path)
+    words = [str(each) for each in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    line = command_line(path, words, folder if arguments.get("run_in") == "skill" else "")
+    return (Access("shell-run", line),)
+
+
+def _inactive(skills: Skills, name: str) -> ToolResult:
+    if skills.find(name) is None:
+        return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
+    return _error(
+        ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active; call skills_use with its name first."
+    )
+
+
+def _error(code: ToolErrorCode, text: str) -> ToolResult:
+    return ToolResult(output=text, is_error=True, code=code)
+
+
+def _nothing(arguments: Mapping[str, Any]) -> Sequence[Access]:
+    del arguments  # the text is the skill's, and each of its commands is decided on by itself
+    return ()
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

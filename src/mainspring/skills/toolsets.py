@@ -1,0 +1,151 @@
+"""Toolsets: classes of a skill whose methods are tools while it is active. Their code runs in this process, with all its rights."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import MainspringError
+from mainspring.skills.skill import Skill
+from mainspring.tools import Tool, tool
+
+if TYPE_CHECKING:
+    from mainspring.env import ExecutionEnv
+    from mainspring.skills.plug import Skills
+
+logger = logging.getLogger("mainspring.skills")
+
+
+class ToolsetError(MainspringError):
+    """A toolset that cannot be used; the text says why."""
+
+
+class Dependencies(Struct, frozen=True):
+    """What a toolset shares with the agent that it works for.
+
+    Attributes:
+        env: Files and processes, as all tools of the agent have them.
+        extra: What the application put into ``Agent(extra=...)``: its clients, its settings; in a test, what stands for them.
+        agent: Name of the agent.
+        skill: The skill that the toolset belongs to.
+        skills: The skills of the agent; for toolsets that are about skills.
+    """
+
+    env: ExecutionEnv
+    extra: Mapping[str, Any]
+    agent: str
+    skill: Skill
+    skills: Skills | None = None
+
+
+Toolset = Callable[..., Any]
+"""A class, or anything else that makes an object with tools; called with `Dependencies` if it takes an argument."""
+
+
+def load_toolset(skill: Skill, spec: str) -> Toolset:
+    """Import a toolset. Blocks, and runs its code.
+
+    Args:
+        skill: The skill; one that is not trusted has none.
+        spec: ``tools.py:Class``, a file of the skill, or ``module:Class``.
+
+    Raises:
+        ToolsetError: If it may not or cannot be loaded.
+    """
+    if not skill.trusted:
+        raise ToolsetError(f"{skill.name}: toolsets of a skill that is not trusted are not loaded")
+    place, _, name = spec.partition(":")
+    if not place or not name.isidentifier():
+        raise ToolsetError(f"{skill.name}: a toolset is written as tools.py:Class, not as {spec!r}")
+    try:
+        module = _file(skill, place) if place.endswith(".py") else importlib.import_module(place)
+        made = getattr(module, name)
+    except ToolsetError:
+        raise
+    except Exception as error:  # what stands there is anybody's code
+        raise ToolsetError(
+            f"{skill.name}: the toolset {spec} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(made):
+        raise ToolsetError(f"{skill.name}: {spec} is no class")
+    return made
+
+
+def _file(skill: Skill, place: str) -> Any:
+    """The module of a file of the skill, under a name that no other file has."""
+    if skill.directory is None:
+        raise ToolsetError(f"{skill.name}: it has no folder that could hold {place}")
+    root = Path(os.path.realpath(skill.directory))
+    path = Path(os.path.realpath(root / place))
+    if not path.is_relative_to(root) or os.path.isabs(place):
+        raise ToolsetError(f"{skill.name}: the toolset {place} lies outside the skill's folder")
+    name = f"_mainspring_skill_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ToolsetError(f"{skill.name}: {place} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and the like look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def tools_of(made: Toolset, dependencies: Dependencies) -> tuple[Any, list[Tool]]:
+    """Make a toolset and its tools.
+
+    The tools are what its method ``tools`` gives; without one, each public method is a tool, told of by its docstring.
+
+    Raises:
+        ToolsetError: If it cannot be made, or has no tools.
+    """
+    skill = dependencies.skill.name
+    try:
+        toolset = made(dependencies) if _takes_one(made) else made()
+        given: Iterable[Any] = toolset.tools() if callable(getattr(toolset, "tools", None)) else _methods(toolset)
+        tools = [each if isinstance(each, Tool) else tool(each) for each in given]
+    except Exception as error:  # the toolset's own code
+        raise ToolsetError(f"{skill}: a toolset cannot be made: {type(error).__name__}: {error}") from error
+    if not tools:
+        raise ToolsetError(f"{skill}: a toolset has no tools: give it public methods, or a method tools()")
+    return toolset, [replace(each, source=f"skill:{skill}") for each in tools]
+
+
+async def close_toolset(toolset: Any) -> None:
+    """Have a toolset give back what it holds: its method ``aclose``, if it has one, sync or async. What that raises is logged."""
+    close = getattr(toolset, "aclose", None)
+    if close is None:
+        return
+    try:
+        answer = close()
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception:  # the toolset's own code
+        logger.exception("a toolset could not be closed")
+
+
+def _methods(toolset: Any) -> list[Any]:
+    own: dict[str, Any] = dict(toolset.__class__.__dict__)
+    names = [n for n in own if not n.startswith("_") and n != "aclose"]
+    return [m for n in names if callable(m := getattr(toolset, n)) or isinstance(m, Tool)]
+
+
+def _takes_one(made: Toolset) -> bool:
+    try:
+        parameters = inspect.signature(made).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)

@@ -1,0 +1,117 @@
+"""What in a prompt calls for a skill: its name, the words that it lists, and its regular expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mainspring.tools.patterns import safe_length
+
+if TYPE_CHECKING:
+    from mainspring.skills.skill import Skill
+
+MAX_PROMPT = 20_000
+"""Characters of a prompt that are looked at."""
+
+_LONGEST_PATTERN = 500
+_ASKS = re.compile(
+    r"(?<!\w)(?:what (?:can|could) you do|what are you able to do|(?:list|show)(?: me)?(?: all| your| the| available)* skills"
+    r"|(?:which|what) skills|what are your (?:skills|capabilities))(?!\w)",
+    re.IGNORECASE,
+)
+
+
+class Hit(Struct, frozen=True):
+    """A skill that a prompt calls for.
+
+    Attributes:
+        skill: The skill.
+        named: Whether the prompt names it.
+        phrase: Words of the longest phrase of its own that the prompt holds; 1 for single words, 0 if only a pattern was found.
+        count: How many of its triggers were found.
+    """
+
+    skill: Skill
+    named: bool = False
+    phrase: int = 0
+    count: int = 0
+
+
+class Triggers:
+    """The triggers of skills, made ready to be looked for in many prompts.
+
+    Args:
+        skills: The skills.
+
+    Attributes:
+        problems: Patterns that are left out, and why.
+        any: Whether a skill has triggers at all.
+    """
+
+    def __init__(self, skills: Iterable[Skill]) -> None:
+        self.problems: list[str] = []
+        self._ready = [self._made(skill) for skill in skills]
+        self.any = any(ready.words or ready.patterns for ready in self._ready)
+
+    def _made(self, skill: Skill) -> _Ready:
+        given = skill.triggers
+        words = tuple(dict.fromkeys(w for t in (*given.keywords, *given.verbs) if (w := " ".join(t.split()))))
+        patterns: list[tuple[re.Pattern[str], int]] = []
+        for text in given.patterns:
+            limit = safe_length(text) if len(text) <= _LONGEST_PATTERN else -1
+            if limit < 0:
+                self.problems.append(f"{skill.name}: the trigger pattern {text[:80]!r} is none, or takes too long")
+                continue
+            patterns.append((re.compile(text, re.IGNORECASE), limit))
+        triggered = bool(words or patterns)
+        return _Ready(skill, _named(skill.name, plainly=triggered), _any_of(words), tuple(patterns))
+
+    def find(self, prompt: str) -> list[Hit]:
+        """The skills that a prompt calls for, in the order in which they were given.
+
+        Keywords and verbs count where they stand between word boundaries, upper and lower case alike; a phrase may be broken over
+        lines. A skill without triggers is called for by its name alone: as ``/name`` or ``$name``, as "the name skill", or, where the
+        name is of several words, as it is.
+        """
+        text = prompt[:MAX_PROMPT]
+        hits: list[Hit] = []
+        for ready in self._ready:
+            named = ready.name.search(text) is not None
+            found = {" ".join(m.casefold().split()) for m in ready.words.findall(text)} if ready.words else set[str]()
+            matched = sum(p.search(text[:limit]) is not None for p, limit in ready.patterns)
+            if named or found or matched:
+                phrase = max((len(f.split()) for f in found), default=0)
+                hits.append(Hit(ready.skill, named, phrase, len(found) + matched))
+        return hits
+
+
+class _Ready(Struct, frozen=True):
+    skill: Skill
+    name: re.Pattern[str]
+    words: re.Pattern[str] | None
+    patterns: Sequence[tuple[re.Pattern[str], int]]
+
+
+def asks_for_list(prompt: str) -> bool:
+    """Whether a prompt asks what can be done here: "what can you do", "list skills"."""
+    return _ASKS.search(prompt[:MAX_PROMPT]) is not None
+
+
+def _any_of(words: Sequence[str]) -> re.Pattern[str] | None:
+    """Finds whole words; the longest of those that begin alike."""
+    if not words:
+        return None
+    each = [r"\s+".join(map(re.escape, word.split())) for word in sorted(words, key=len, reverse=True)]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(each)})(?!\w)", re.IGNORECASE)
+
+
+def _named(name: str, *, plainly: bool) -> re.Pattern[str]:
+    word = re.escape(name)
+    if plainly or "-" in name:
+        return re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE)
+    return re.compile(
+        rf"(?<![\w/$-])[/$]{word}(?![\w/-])|(?<![\w-]){word} skill(?!\w)|(?<!\w)skill {word}(?![\w-])", re.IGNORECASE
+    )
