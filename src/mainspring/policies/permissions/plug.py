@@ -229,7 +229,7 @@ class Permissions:
         if given.allow:
             self._session.remember(decision, everything=given.session or answer == "session")
             if tried is not None:
-                self._session.shown[context.call_id] = (context.tool, tried, context.env, decision.paths)
+                self._session.shown[self._agent, context.call_id] = (context.tool, tried, context.env, decision.paths)
             return True
         said = f": {given.reason}" if given.reason else "."
         context.deny(f"{question(decision)}, and the user said no{said}", stop=stop or given.stop)
@@ -238,12 +238,12 @@ class Permissions:
     async def _tried(self, decision: Decision, context: ToolPermit) -> Preview | None:
         try:
             return await preview(context.tool, context.input, context.env, decision.paths)
-        except Exception as error:  # noqa: BLE001 - a tool that fails here fails when it runs, and says so to the model
+        except (OSError, ValueError) as error:  # then it fails when it runs, too, and says so to the model
             return Preview(problem=f"{type(error).__name__}: {error}")
 
     async def still_as_shown(self, hook: ToolStart) -> None:
         """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
-        shown = self._session.shown.pop(hook.call_id, None)
+        shown = self._session.shown.pop((self._agent, hook.call_id), None)
         if shown is None:
             return
         tool, before, env, paths = shown
@@ -272,7 +272,7 @@ class _Session:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.grants: set[Key] = set()
-        self.shown: dict[str, tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
+        self.shown: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def queue(self) -> asyncio.Lock:

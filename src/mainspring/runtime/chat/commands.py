@@ -92,7 +92,7 @@ class Approve(Command, frozen=True):
         reason: In the user's words, for the model.
         hunks: The numbers of the hunks that may be applied, where not all may; ``None`` is all of them.
         input: The arguments to use in place of the model's, with ``edit``.
-        rule: The rule to save, with ``always`` and ``never``; the first suggested one if empty.
+        rule: The rule to save, with ``always`` and ``never``; several stand on lines of their own. Empty: the suggested ones.
         stop: Whether a denial ends the run.
     """
 

@@ -157,7 +157,8 @@ class ApprovalAsked(Event, frozen=True):
         arguments: As they will be used.
         diffs: The exact change of files that it would make, from what is on disk now.
         choose_hunks: Whether `Approve.hunks` may take some of them only.
-        suggestions: Rules that ``always`` would save, the narrowest first; empty where none can be.
+        suggestions: The rules that ``always`` saves, one for each part of the call; empty where none can be saved.
+        wider: The same, as wide as makes sense, to choose from.
         child: The sub-agent that makes the call; empty for the agent itself.
     """
 
@@ -174,6 +175,7 @@ class ApprovalAsked(Event, frozen=True):
     diffs: tuple[FileDiff, ...] = ()
     choose_hunks: bool = False
     suggestions: tuple[str, ...] = ()
+    wider: tuple[str, ...] = ()
     child: str = ""
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from mainspring.models import ModelProvider
 from mainspring.runtime.options import AskOptions
-
-if TYPE_CHECKING:
-    from mainspring.runtime.build import Conversation
-    from mainspring.runtime.outcome import Reporter
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
@@ -23,11 +19,13 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         environ: The environment.
         attended: Whether somebody can answer. Otherwise what needs an answer is denied, with a reason.
         replay: Whether a session that is gone on with is told from its beginning.
-        converse: Makes the conversation; the command's own if not given.
+        model: A model in place of the one that would be chosen; for tests and applications.
+        make_model: Makes another model by its name, in place of the settings; likewise.
     """
 
     ask: AskOptions = AskOptions(prompt="")
     environ: Mapping[str, str] = os.environ
     attended: bool = True
     replay: bool = True
-    converse: Callable[[AskOptions, Reporter, Mapping[str, str]], Awaitable[Conversation]] | None = None
+    model: ModelProvider | None = None
+    make_model: Callable[[str], ModelProvider] | None = None

@@ -34,6 +34,7 @@ class Hunk(Struct, frozen=True):
         new: The text that comes.
         every: Whether all places are meant.
         call_id: The call that makes it.
+        agent: Name of the agent that made the call.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Hunk(Struct, frozen=True):
     new: str
     every: bool = False
     call_id: str = ""
+    agent: str = ""
 
 
 Answer = bool | str
@@ -108,6 +110,6 @@ async def decide(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> list[Ans
     approve: Approve = ctx.extra[APPROVE_HUNK]
     answers: list[Answer] = []
     for number, edit in enumerate(edits, 1):
-        answer = approve(Hunk(path, number, len(edits), edit.old, edit.new, edit.every, ctx.call_id))
+        answer = approve(Hunk(path, number, len(edits), edit.old, edit.new, edit.every, ctx.call_id, ctx.agent))
         answers.append(await answer if inspect.isawaitable(answer) else answer)
     return answers

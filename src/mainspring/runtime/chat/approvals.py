@@ -1,0 +1,142 @@
+"""Calls that need a yes: asked with the change they make, answered for once, for the session or for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mainspring.errors import ConfigError
+from mainspring.loop import Approve as WithInput
+from mainspring.policies.permissions import PermissionRequest, Permissions, Reply
+from mainspring.runtime.chat.commands import Approve
+from mainspring.runtime.chat.describe import Display
+from mainspring.runtime.chat.diffs import diffs_of
+from mainspring.runtime.chat.events import ApprovalAsked, Notice
+from mainspring.runtime.chat.questions import Questions
+from mainspring.runtime.chat.saved_rules import RuleEffect, parsed_rules, save_rules
+from mainspring.runtime.home import Home
+from mainspring.tools.builtin.files import Hunk
+
+Key = tuple[str, str]
+"""Name of the agent, id of the call."""
+
+
+class Approvals:
+    """Asks a person about calls, one after the other.
+
+    Args:
+        questions: Where it asks.
+        display: Gives names of tools for people.
+        is_child: Whether an agent of that name is a sub-agent.
+        notice: Tells people something.
+    """
+
+    def __init__(
+        self,
+        questions: Questions,
+        display: Display,
+        is_child: Callable[[str], bool],
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self._questions = questions
+        self._display = display
+        self._is_child = is_child
+        self._notice = notice
+        self._hunks: dict[Key, Approve] = {}
+        self._edits: dict[str, dict[str, Any]] = {}
+        self._given: dict[Key, tuple[dict[str, Any], Approve]] = {}
+        self.permissions: Permissions | None = None
+        self.home: Home | None = None
+
+    def begin(self) -> None:
+        """A run begins: what was said about calls of others is past."""
+        self._hunks.clear()
+        self._edits.clear()
+        self._given.clear()
+
+    def take_edits(self) -> dict[str, WithInput]:
+        """The calls that are to go on with other arguments, once."""
+        edits, self._edits = self._edits, {}
+        return {id: WithInput(arguments) for id, arguments in edits.items()}
+
+    # --- what permissions ask ---------------------------------------------------------------------------------------
+
+    async def ask(self, request: PermissionRequest) -> Reply:
+        """The person's answer about a call."""
+        key = (request.agent, request.call_id)
+        known = self._given.get(key)
+        if known is not None and known[0] == request.input:  # the run goes on behind an edited call beside it
+            return self._reply(known[1], request, key)
+        if not self._questions.attended:
+            return Reply(allow=False, reason="nobody is there to answer")
+        given = await self._questions.approval(self._asked(request))
+        given = await self._kept(given, request)
+        self._given[key] = (given.input if given.decision == "edit" and given.input else request.input, given)
+        return self._reply(given, request, key)
+
+    def _asked(self, request: PermissionRequest) -> ApprovalAsked:
+        child = request.agent if self._is_child(request.agent) else ""
+        diffs = diffs_of(request.preview) if request.preview else ()
+        rules = [v.rule for v in request.verdicts if v.rule is not None]
+        reason = request.reason
+        if request.preview is not None and request.preview.problem:
+            reason = f"{reason}; it would fail: {request.preview.problem.splitlines()[0]}"
+        return ApprovalAsked(
+            id=self._questions.new_id(),
+            call_id=request.call_id,
+            tool=request.tool,
+            display=self._display(request.tool),
+            action=request.action,
+            resource=request.resource,
+            scope=request.scope,
+            reason=reason,
+            rule=str(rules[0]) if rules else "",
+            arguments=request.input,
+            diffs=diffs,
+            choose_hunks=request.preview is not None and len(request.preview.steps) > 1,
+            suggestions=request.suggestions if all(v.allow for v in request.verdicts) else (),
+            wider=tuple(dict.fromkeys([v.allow[-1] for v in request.verdicts if v.allow])),
+            child=child,
+        )
+
+    def _reply(self, given: Approve, request: PermissionRequest, key: Key) -> Reply:
+        match given.decision:
+            case "deny" | "never":
+                return Reply(allow=False, reason=given.reason, stop=given.stop)
+            case "edit" if request.input != given.input:
+                if self._is_child(request.agent):
+                    wanted = f"the user wants the call made with other arguments: {given.input}"
+                    return Reply(allow=False, reason=f"{given.reason} {wanted}".strip())
+                self._edits[request.call_id] = given.input or {}
+                return Reply(allow=True, pause=True)
+            case _:
+                if given.hunks is not None:
+                    self._hunks[key] = given
+                return Reply(allow=True, session=given.decision == "session")
+
+    async def _kept(self, given: Approve, request: PermissionRequest) -> Approve:
+        """The answer, once the rule that goes with it is in force and saved."""
+        effect: RuleEffect | None = {"always": "allow", "never": "deny"}.get(given.decision)  # pyright: ignore[reportAssignmentType] - by its keys
+        if effect is None:
+            return given
+        texts = tuple([line.strip() for line in given.rule.splitlines() if line.strip()]) or request.suggestions
+        try:
+            rules = parsed_rules(texts, effect, self.home)
+            if self.permissions is not None:
+                self.permissions.add(*rules)
+            file = await asyncio.to_thread(save_rules, self.home, effect, texts)
+        except ConfigError as error:
+            self._notice(Notice(f"the rule was not saved: {error}", "error"))
+        else:
+            self._notice(Notice(f"saved in {file}: {effect} {', '.join(texts)}"))
+        return given
+
+    # --- what edits ask ---------------------------------------------------------------------------------------------
+
+    def hunk(self, hunk: Hunk) -> bool | str:
+        """Whether one edit of a call is made; a text is a no with its reason."""
+        given = self._hunks.get((hunk.agent, hunk.call_id))
+        if given is None or given.hunks is None or hunk.number - 1 in given.hunks:
+            return True
+        return given.reason or False

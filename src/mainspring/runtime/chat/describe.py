@@ -1,0 +1,119 @@
+"""Calls and their results in a few words and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from mainspring.messages import ToolUseBlock
+from mainspring.runtime.chat.diffs import parse_diff
+from mainspring.runtime.chat.events import ToolFinished, ToolStarted
+from mainspring.runtime.chat.words import EditOutcome, FileDiff
+from mainspring.sessions import TranscriptCall
+from mainspring.tools import ToolErrorCode
+from mainspring.tools.builtin import parse_outcomes
+
+Display = Callable[[str], str]
+"""The name for people of a tool."""
+
+MOST_LINES = 60
+"""Lines of a result that are told; the middle of a longer one is left out."""
+
+MOST_CHARACTERS = 16_000
+"""Characters of a result that are told."""
+
+_TELLING = ("command", "path", "pattern", "url", "query", "question", "title", "task", "action", "name")
+"""Arguments that say what a call is about, the most telling first."""
+
+
+def summary_of(arguments: Mapping[str, Any]) -> str:
+    """What a call is about, in a line."""
+    texts = {key: value for key, value in arguments.items() if isinstance(value, str) and value.strip()}
+    key = next((key for key in _TELLING if key in texts), next(iter(texts), None))
+    return one_line(texts[key]) if key is not None else ""
+
+
+def one_line(text: str, most: int = 160) -> str:
+    """Text on one line, cut where it gets long."""
+    line = " ".join(text[: most * 4].split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def fold(text: str, lines: int = MOST_LINES, characters: int = MOST_CHARACTERS) -> tuple[str, int]:
+    """Text without its middle, where it is long, and how many lines that are."""
+    found = text.split("\n")
+    hidden = 0
+    if len(found) > lines:
+        head, tail = lines * 2 // 3, lines - lines * 2 // 3
+        hidden = len(found) - head - tail
+        found = [*found[:head], *found[-tail:]]
+    room = max(80, characters // max(1, len(found)))
+    shown = [line if len(line) <= room else f"{line[:room]}… ({len(line) - room} characters more)" for line in found]
+    return "\n".join(shown), hidden
+
+
+def started(call: TranscriptCall | ToolUseBlock, display: str) -> ToolStarted:
+    """A call that is taken up."""
+    raw = call.raw_input if isinstance(call, ToolUseBlock) else None
+    given = call.input if raw is None else raw
+    arguments = {"(not readable)": one_line(given)} if isinstance(given, str) else dict(given)
+    return ToolStarted(call.id, call.name, display, summary_of(arguments), arguments)
+
+
+def finished(call: TranscriptCall, display: str, title: str = "") -> ToolFinished:
+    """A call that has its result."""
+    facts = cast("dict[str, Any]", call.details) if isinstance(call.details, dict) else {}
+    output = call.output or ""
+    shown, hidden = fold(output)
+    return ToolFinished(
+        id=call.id,
+        name=call.name,
+        display=display,
+        summary=one_line(title) or one_line(output.split("\n", 1)[0]),
+        is_error=call.is_error,
+        denied=facts.get("code") == ToolErrorCode.PERMISSION_DENIED,
+        output=shown,
+        hidden_lines=hidden,
+        diffs=_diffs(facts),
+        edits=edits_of(output) if call.name == "multi_edit" else (),
+        seconds=round(call.seconds, 3),
+        images=len(call.images),
+    )
+
+
+def edits_of(output: str) -> tuple[EditOutcome, ...]:
+    """What became of the hunks of an edit, from the text of its result."""
+    found = parse_outcomes(output)
+    if found is None:
+        return ()
+    fates = [hunk.fate for hunk in found.hunks]
+    reason = next((hunk.note for hunk in found.hunks if hunk.fate == "denied" and hunk.note), "")
+    return (
+        EditOutcome(
+            path=found.path,
+            applied=found.applied,
+            total=len(fates),
+            denied=fates.count("denied"),
+            failed=fates.count("failed"),
+            reason=reason,
+        ),
+    )
+
+
+def _diffs(facts: Mapping[str, Any]) -> tuple[FileDiff, ...]:
+    diff = facts.get("diff")
+    if isinstance(diff, str):
+        kind = "create" if facts.get("created") is True else "edit"
+        return tuple([replace(each, change=kind) for each in parse_diff(diff)])
+    files = facts.get("files")
+    made: list[FileDiff] = []
+    for entry in cast("list[Any]", files) if isinstance(files, list) else ():
+        if isinstance(entry, dict) and isinstance(text := cast("dict[str, Any]", entry).get("diff"), str):
+            kind = _KINDS.get(str(cast("dict[str, Any]", entry).get("action")), "edit")
+            made += [replace(each, change=kind) for each in parse_diff(text, sum(len(d.hunks) for d in made))]
+    return tuple(made)
+
+
+_KINDS: dict[str, Any] = {"A": "create", "D": "delete", "R": "rename", "M": "edit"}

@@ -1,0 +1,156 @@
+"""Events on their way to the front end: in order, and bounded where the reader is slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Hashable
+
+from msgspec.structs import replace
+
+from mainspring.runtime.chat.events import (
+    AnswerText,
+    ChatEvent,
+    ChildEvent,
+    QueueChanged,
+    ShellOutput,
+    StatusChanged,
+    ThinkingText,
+    ToolProgress,
+    Working,
+)
+
+MOST_PROGRESS = 65_536
+"""Characters of progress that wait for a slow reader; what comes before them is dropped, the final result has it."""
+
+_LATEST = (StatusChanged, QueueChanged, Working)  # of several in a row only the last one matters
+
+
+class _Pieces:
+    """Pieces of one text that wait to be read."""
+
+    __slots__ = ("first", "most", "parts", "size")
+
+    def __init__(self, first: ChatEvent, most: int | None) -> None:
+        self.first = first
+        self.most = most
+        self.parts: deque[str] = deque()
+        self.size = 0
+
+    def add(self, event: ChatEvent) -> None:
+        title = _title(event)
+        if title:
+            self.first = _with(self.first, None, title)
+        text = _text(event)
+        self.parts.append(text)
+        self.size += len(text)
+        while self.most is not None and self.size > self.most and len(self.parts) > 1:
+            self.size -= len(self.parts.popleft())
+
+    def joined(self) -> ChatEvent:
+        text = "".join(self.parts)
+        return _with(self.first, text if self.most is None else text[-self.most :], "")
+
+
+class Outbox(AsyncIterator[ChatEvent]):
+    """A queue of events for one reader. Whoever pushes never waits.
+
+    Pieces of a text that nobody has read yet are joined, so that what waits does not grow with the number of pieces.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[ChatEvent | _Pieces] = deque()
+        self._open: dict[Hashable, _Pieces] = {}  # texts that a further piece may join: nothing else came since
+        self._closed = False
+        self._wake = asyncio.Event()
+
+    def push(self, event: ChatEvent) -> None:
+        """Add an event; after the end it is dropped."""
+        if self._closed:
+            return
+        key = _key(event)
+        if key is not None:
+            pieces = self._open.get(key)
+            if pieces is None:
+                most = None if key[-1] == "" else MOST_PROGRESS
+                self._open[key] = pieces = _Pieces(event, most)
+                self._events.append(pieces)
+            pieces.add(event)
+        else:
+            last = self._events[-1] if self._events else None
+            if isinstance(event, _LATEST) and type(last) is type(event):
+                self._events[-1] = event
+            else:
+                self._events.append(event)
+            self._open.clear()
+        self._wake.set()
+
+    def close(self) -> None:
+        """No further events; what waits can still be read."""
+        self._closed = True
+        self._wake.set()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __aiter__(self) -> AsyncIterator[ChatEvent]:
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        while not self._events:
+            if self._closed:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        first = self._events.popleft()
+        if isinstance(first, _Pieces):
+            self._open = {key: pieces for key, pieces in self._open.items() if pieces is not first}
+            return first.joined()
+        return first
+
+
+def _key(event: ChatEvent) -> tuple[Hashable, ...] | None:
+    """What pieces of one text have in common; the last part is empty where all of the text is needed."""
+    match event:
+        case AnswerText() | ThinkingText():
+            return type(event), ""
+        case ToolProgress(id=id) | ShellOutput(id=id):
+            return type(event), id
+        case ChildEvent(id=id, event=inner):
+            key = _key(inner)
+            return None if key is None else (id, *key)
+        case _:
+            return None
+
+
+def _text(event: ChatEvent) -> str:
+    match event:
+        case AnswerText(text=text) | ThinkingText(text=text) | ShellOutput(text=text) | ToolProgress(output=text):
+            return text
+        case ChildEvent(event=inner):
+            return _text(inner)
+        case _:
+            return ""
+
+
+def _title(event: ChatEvent) -> str:
+    match event:
+        case ToolProgress(title=title):
+            return title
+        case ChildEvent(event=ToolProgress(title=title)):
+            return title
+        case _:
+            return ""
+
+
+def _with(event: ChatEvent, text: str | None, title: str) -> ChatEvent:
+    match event:
+        case AnswerText() | ThinkingText() | ShellOutput():
+            return event if text is None else replace(event, text=text)
+        case ToolProgress():
+            return replace(event, output=event.output if text is None else text, title=title or event.title)
+        case ChildEvent(event=inner):
+            made = _with(inner, text, title)
+            return replace(event, event=made)
+        case _:
+            return event

@@ -1,0 +1,117 @@
+"""Questions that wait for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from mainspring.runtime.chat.commands import Answer, Approve
+from mainspring.runtime.chat.events import ApprovalAsked, ApprovalSettled, ChatEvent, QuestionAsked, QuestionSettled
+
+T = TypeVar("T", Approve, Answer)
+
+
+class Questions:
+    """Asks, and hands each answer to whoever waits for it. Every question that is asked is settled, whatever happens.
+
+    Args:
+        tell: Is told of questions, and of what became of them.
+        attended: Whether somebody can answer.
+    """
+
+    def __init__(self, tell: Callable[[ChatEvent], None], *, attended: bool = True) -> None:
+        self._tell = tell
+        self.attended = attended
+        self._open: dict[str, tuple[ApprovalAsked | QuestionAsked, asyncio.Future[Approve | Answer]]] = {}
+        self._count = 0
+
+    def new_id(self) -> str:
+        """A name for the next question."""
+        self._count += 1
+        return f"q{self._count}"
+
+    async def approval(self, asked: ApprovalAsked) -> Approve:
+        """Ask about a call."""
+        return await self._ask(asked, Approve)
+
+    async def answer(self, asked: QuestionAsked) -> Answer:
+        """Ask anything else. With nobody there the answer is that there is none."""
+        return await self._ask(asked, Answer) if self.attended else Answer(asked.id, declined=True)
+
+    async def _ask(self, asked: ApprovalAsked | QuestionAsked, kind: type[T]) -> T:
+        future: asyncio.Future[Approve | Answer] = asyncio.get_running_loop().create_future()
+        self._open[asked.id] = (asked, future)
+        self._tell(asked)
+        given: Approve | Answer | None = None
+        try:
+            given = await future
+            return cast("T", given)
+        finally:
+            del self._open[asked.id]
+            self._tell(_settled(asked, given))
+
+    def settle(self, given: Approve | Answer) -> str:
+        """Hand in an answer; why it does not fit, or nothing."""
+        entry = self._open.get(given.id)
+        if entry is None:
+            return f"no question {given.id!r} waits for an answer; it may have been settled meanwhile"
+        asked, future = entry
+        problem = _misfit(asked, given)
+        if not problem and not future.done():
+            future.set_result(given)
+        return problem
+
+    @property
+    def waiting(self) -> tuple[ApprovalAsked | QuestionAsked, ...]:
+        """What waits, oldest first."""
+        return tuple([asked for asked, future in self._open.values() if not future.done()])
+
+    def drop_all(self) -> None:
+        """Nobody will answer any more."""
+        for _, future in list(self._open.values()):
+            future.cancel()
+
+
+def _settled(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer | None) -> ChatEvent:
+    if isinstance(asked, ApprovalAsked):
+        return ApprovalSettled(asked.id, given.decision if isinstance(given, Approve) else "aborted")
+    if not isinstance(given, Answer):
+        return QuestionSettled(asked.id, "aborted")
+    return QuestionSettled(asked.id, "declined" if given.declined else "answered")
+
+
+def _misfit(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer) -> str:
+    """Why an answer is none to this question."""
+    match asked, given:
+        case ApprovalAsked(), Approve():
+            return _unfit(asked, given)
+        case QuestionAsked(), Answer():
+            known = {option.value for option in asked.options}
+            wrong = [value for value in given.chosen if value not in known]
+            if wrong:
+                return f"there is no option {wrong[0]!r}; there are {', '.join(sorted(known)) or 'none'}"
+            if len(given.chosen) > 1 and not asked.multiple:
+                return "only one option can be chosen"
+            if asked.kind == "plan" and not given.declined and not given.chosen and not given.text.strip():
+                return "a plan is approved, revised or rejected"
+            return ""
+        case _:
+            return (
+                f"{given.id!r} is {'a call to approve' if isinstance(asked, ApprovalAsked) else 'a question to answer'}"
+            )
+
+
+def _unfit(asked: ApprovalAsked, given: Approve) -> str:
+    if given.decision == "edit" and given.input is None:
+        return "to edit a call, give its new arguments in `input`"
+    if given.decision in ("always", "never") and not given.rule.strip() and not asked.suggestions:
+        return "no rule can be saved for this call; answer for this time, or give a rule"
+    if given.hunks is not None:
+        if not asked.choose_hunks:
+            return "this call has no hunks to choose from"
+        known = {hunk.number for diff in asked.diffs for hunk in diff.hunks}
+        wrong = sorted(set(given.hunks) - known)
+        if wrong:
+            return f"there is no hunk {wrong[0]}; there are {min(known)} to {max(known)}"
+    return ""

@@ -1,0 +1,317 @@
+"""What the parts of a chat share: the conversation of the moment, who waits and asks, and how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from mainspring.errors import MainspringError
+from mainspring.events import ContextCompacted, SteerInject, ToolAfter
+from mainspring.messages import AgentMessage, Message
+from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
+from mainspring.runtime.build import Conversation, converse
+from mainspring.runtime.chat.approvals import Approvals
+from mainspring.runtime.chat.branch import branch_of
+from mainspring.runtime.chat.children import Children
+from mainspring.runtime.chat.events import ChatEvent, Compacted, Notice, QueueChanged, StatusChanged, UserText
+from mainspring.runtime.chat.models import SwitchedModel
+from mainspring.runtime.chat.messages import SAID, message_of
+from mainspring.runtime.chat.options import ChatOptions
+from mainspring.runtime.chat.outbox import Outbox
+from mainspring.runtime.chat.questions import Questions
+from mainspring.runtime.chat.talk import Person
+from mainspring.runtime.chat.telling import Teller
+from mainspring.runtime.chat.waiting import Waiting
+from mainspring.runtime.chat.words import Mode, Status
+from mainspring.runtime.front import Front
+from mainspring.runtime.model_choice import Choice
+from mainspring.runtime.options import AskOptions
+from mainspring.runtime.outcome import Notice as Told
+from mainspring.runtime.outcome import Report
+from mainspring.runtime.planning import PLAN_ENTRY
+from mainspring.tools.builtin.files import APPROVE_HUNK
+from mainspring.tools.builtin.talk import INTERACTION
+from mainspring.tools.builtin.terminal.background import WAKE
+
+_LAST = 900
+
+
+class Room:
+    """One chat: its conversation, and all that is said around it. Nobody outside the package uses it.
+
+    Args:
+        options: How it was opened.
+        reserved: Names of commands that are its own.
+    """
+
+    def __init__(self, options: ChatOptions, reserved: tuple[str, ...] = ()) -> None:
+        self.options = options
+        self.outbox = Outbox()
+        self.questions = Questions(self.tell, attended=options.attended)
+        self.person = Person(self.questions, self.tell)
+        self.waiting = Waiting(self.tell)
+        self.children = Children(self.tell, self.display, self.status_changed)
+        self.approvals = Approvals(self.questions, self.display, self.children.knows, self.tell)
+        self.tasks = asyncio.TaskGroup()
+        self.running = False
+        self.closing = False
+        self.wake: Callable[[str], None] = self._nobody_wakes
+        self._reserved = reserved
+        self._conversation: Conversation | None = None
+        self._model: SwitchedModel | None = None
+        self._left: list[Any] = []
+        self._status: Status | None = None
+        self._plan_active = False
+        self._branch = ""
+        self._used = 0
+        self._unpriced = False
+
+    # --- the conversation of the moment -----------------------------------------------------------------------------
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that goes on."""
+        assert self._conversation is not None, "the chat is not open"
+        return self._conversation
+
+    async def enter(self, ask: AskOptions) -> None:
+        """Take up a conversation; the one before it is left. If the new one cannot be had, the old one stays.
+
+        Raises:
+            ConfigError: If something is wrong with options or settings.
+            SessionError: If the session cannot be opened.
+        """
+        old = self._conversation
+        current = self._model.current if self._model is not None else None
+        made: list[SwitchedModel] = []
+
+        def wrap(model: Any) -> SwitchedModel:
+            made.append(SwitchedModel(model))
+            return made[0]
+
+        front = Front(
+            ask=self.approvals.ask,
+            ui=self.person,
+            extra={INTERACTION: self.person, APPROVE_HUNK: self.approvals.hunk},
+            reserved=self._reserved,
+            tools=("ask_user",),
+            model=current or self.options.model,
+            wrap=wrap,
+        )
+        conversation = await converse(ask, self._report, self.options.environ, front)
+        self._conversation, self._model = conversation, made[0]
+        if old is not None:
+            await self.leave(old, keep_model=True)
+        await self._wire(conversation)
+
+    async def _wire(self, conversation: Conversation) -> None:
+        agent, session = conversation.agent, conversation.session
+        self.approvals.permissions = conversation.permissions
+        self.approvals.home = conversation.settings.home
+        agent.extra = {**agent.extra, WAKE: self.wake}
+        agent.bus.observe(Teller(self.tell, self.display, self.status_changed))
+        agent.bus.observe(self._joined)
+        agent.on(SteerInject, self._inject, order=-_LAST)
+        agent.on(ContextCompacted, self._compacted, order=_LAST)
+        agent.on(ToolAfter, lambda _: self.mode_changed(), order=_LAST)
+        self.children.listen(agent)
+        self._plan_active = self.mode == "plan"
+        self._unpriced = False
+        self.measure()
+        if session is not None:
+            await asyncio.to_thread(self.waiting.restore, session)
+            for problem in session.problems:
+                self.tell(Notice(str(problem), "warn"))
+        await self.look_at_branch()
+
+    async def leave(self, conversation: Conversation, *, keep_model: bool = False) -> None:
+        """Give back what a conversation holds."""
+        await self.waiting.save(conversation.session)
+        if keep_model:  # its connections serve the next one
+            conversation.choice = Choice(_Unowned(conversation.choice.model), conversation.choice.why)
+        await conversation.aclose()
+
+    async def close(self) -> None:
+        """Give back everything."""
+        if self._conversation is not None:
+            await self.leave(self._conversation)
+        for model in self._left:
+            await model.aclose()
+
+    # --- the model --------------------------------------------------------------------------------------------------
+
+    def use_model(self, choice: Choice) -> None:
+        """Have another model answer from the next request on."""
+        assert self._model is not None
+        conversation = self.conversation
+        if choice.model is not self._model.current:
+            self._left.append(self._model.current)
+        self._model.current = choice.model
+        conversation.choice = choice
+        if conversation.session is not None and conversation.session.writable:
+            conversation.session.model_change(choice.name.spec)
+        self._left = [model for model in self._left if model is not choice.model]
+        self.status_changed()
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def tell(self, event: ChatEvent) -> None:
+        """Tell the front end."""
+        self.outbox.push(event)
+        if isinstance(event, QueueChanged):
+            self.status_changed()
+
+    def display(self, name: str) -> str:
+        """The name for people of a tool."""
+        if self._conversation is None:
+            return name
+        tool = self._conversation.agent.tools.get(name)
+        return (tool.label if tool is not None else "") or name
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside; it ends with the chat."""
+        return self.tasks.create_task(work)
+
+    def _report(self, report: Report) -> None:
+        match report:
+            case Told(text=text):
+                self.tell(Notice(text))
+            case _:
+                pass
+
+    def _joined(self, event: Any) -> None:
+        message = getattr(event, "message", None)
+        if getattr(event, "type", "") == "message_end" and isinstance(message, Message) and message.role == "user":
+            self.waiting.joined(message.id)
+
+    async def _inject(self, hook: SteerInject) -> None:
+        """What was typed to steer may have been changed or taken back since."""
+        kept: list[AgentMessage] = []
+        for message in hook.messages:
+            if not message.id.startswith(SAID):
+                kept.append(message)
+                continue
+            said = self.waiting.find(message.id)
+            if said is not None and said.kind == "steer":
+                self.waiting.take(said.id)
+                self.waiting.going(said)
+                self.tell(UserText(said.text, "steer", len(said.attachments), said.id))
+                kept.append(await message_of(said, self.conversation, self.tell))
+        hook.messages = kept
+
+    def _compacted(self, hook: ContextCompacted) -> None:
+        known = {id(message) for message in hook.before}
+        new = [m.text for m in hook.after if isinstance(m, Message) and id(m) not in known]
+        self.tell(Compacted(hook.reason, len(hook.before), len(hook.after), "\n\n".join(new)))
+        self.measure(hook.after)
+
+    # --- how it stands ----------------------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the agent works or plans."""
+        plan = self.conversation.plan
+        return "plan" if plan is not None and plan.state.active else "build"
+
+    def set_mode(self, mode: Mode) -> None:
+        """Work, or plan."""
+        plan = self.conversation.plan
+        if plan is not None:
+            plan.state.active = mode == "plan"
+            if mode == "plan":
+                plan.state.file = plan.state.approved = ""
+        self.mode_changed()
+
+    def mode_changed(self) -> None:
+        """Keep the mode with the session, where it has changed: also by the user's approval of a plan."""
+        active = self.mode == "plan"
+        if active != self._plan_active:
+            self._plan_active = active
+            session = self.conversation.session
+            if session is not None and session.writable:
+                session.custom(PLAN_ENTRY, {"active": active})
+            self.status_changed()
+
+    def measure(self, messages: Any = None) -> None:
+        """Estimate how full the model's window is."""
+        agent = self.conversation.agent
+        messages = agent.messages if messages is None else messages
+        overhead = estimate_overhead(agent.context.system, agent.tools.specs)
+        self._used = TokenMeter().tokens(messages, overhead=overhead)
+        self.status_changed()
+
+    async def look_at_branch(self) -> None:
+        """See which git branch the folder is on."""
+        self._branch = await asyncio.to_thread(branch_of, self.conversation.env.cwd)
+        self.status_changed()
+
+    def status(self) -> Status:
+        """How it stands."""
+        conversation = self.conversation
+        agent, session, choice = conversation.agent, conversation.session, conversation.choice
+        behavior = agent.behavior.resolved()
+        ledger = agent.ledger
+        while ledger.above is not None:
+            ledger = ledger.above
+        self._look_at_last(agent.context.messages)
+        info = choice.model.info
+        unknown = info.prices is None and ledger.tokens > 0
+        return Status(
+            model=choice.name.spec,
+            model_label=choice.name.label,
+            thinking=agent.thinking,
+            mode=self.mode,
+            running=self.running,
+            context_used=self._used,
+            context_window=info.context_window or 0,
+            cost=None if unknown or self._unpriced else round(ledger.cost, 6),
+            max_cost=behavior.max_cost,
+            tokens=ledger.tokens,
+            turns=agent.ledger.turns if self.running else 0,
+            max_turns=behavior.max_turns,
+            branch=self._branch,
+            cwd=conversation.env.cwd,
+            session_id=session.id if session else "",
+            title=session.title if session else "",
+            queued=len(self.waiting),
+            children=self.children.running,
+        )
+
+    def _look_at_last(self, messages: list[AgentMessage]) -> None:
+        last = messages[-1] if messages else None
+        if isinstance(last, Message) and last.role == "user" and last.tool_results and len(messages) > 1:
+            last = messages[-2]
+        if isinstance(last, Message) and last.role == "assistant" and last.usage is not None:
+            self._used = last.usage.total_tokens or self._used
+            self._unpriced = self._unpriced or (last.usage.cost is None and last.usage.total_tokens > 0)
+
+    def status_changed(self) -> None:
+        """Tell how it stands, if that is new."""
+        if self._conversation is None:
+            return
+        status = self.status()
+        if status != self._status:
+            self._status = status
+            self.outbox.push(StatusChanged(status))
+
+    def _nobody_wakes(self, text: str) -> None:
+        self.tell(Notice(text))
+
+    def notice_error(self, error: BaseException) -> None:
+        """Tell of something that failed."""
+        text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
+        self.tell(Notice(text, "error"))
+
+
+class _Unowned:
+    """A model that somebody else closes."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)

@@ -1,0 +1,236 @@
+"""Runs of a chat: begun by what is said, steered, stopped, and followed by what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from mainspring.errors import AgentAbortedError, AgentError, MainspringError, ModelError
+from mainspring.events import CancelToken, ToolExecutionEnd
+from mainspring.loop import Behavior, RunResult
+from mainspring.messages import AgentMessage, Message
+from mainspring.presets import BUILD_AGENT, PLAN_AGENT
+from mainspring.runtime.chat.children import find_child
+from mainspring.runtime.chat.events import Notice, RunFinished, RunStarted, UserText, Working
+from mainspring.runtime.chat.messages import message_of, said
+from mainspring.runtime.chat.room import Room
+from mainspring.runtime.chat.waiting import Said
+from mainspring.runtime.outcome import Notice as Told
+from mainspring.runtime.outcome import Progress, Report
+from mainspring.runtime.planning import keep_answer
+from mainspring.runtime.weights import prepare
+from mainspring.tools import ToolErrorCode
+
+Source = Literal["prompt", "queue", "command", "notice"]
+"""Why a run begins."""
+
+
+class Runs:
+    """The runs of a chat, one at a time.
+
+    Args:
+        room: The chat.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._signal: CancelToken | None = None
+        self._denied = 0
+        self._problems = 0
+        room.wake = self.wake
+
+    # --- what is said -----------------------------------------------------------------------------------------------
+
+    def begin(self, text: Said | None, source: Source = "prompt") -> None:
+        """Begin a run; with ``None`` go on where the last one was left."""
+        room = self._room
+        room.running = True
+        self._signal = signal = CancelToken()
+        if text is not None:
+            room.waiting.going(text)
+        room.spawn(self._run(text, source, signal))
+
+    def steer(self, text: Said) -> None:
+        """Have the run see this at its next step. It can be changed and taken back until then."""
+        self._room.waiting.add(text)
+        self._room.conversation.agent.steer(Message.user(text.text or " ", id=text.id))
+
+    def proceed(self) -> None:
+        """Say what waits next, if nothing goes on."""
+        room = self._room
+        if room.running or room.closing:
+            return
+        text = room.waiting.next()
+        if text is not None:
+            self.begin(text, "queue")
+
+    def abort(self, reason: str) -> None:
+        """Stop the run. It ends in order: every call gets a result, every question is settled."""
+        if self._signal is not None:
+            self._room.waiting.hold(True)
+            self._signal.cancel(reason or "the user stopped it")
+
+    def abort_child(self, id: str, reason: str) -> bool:
+        """Stop a sub-agent; the run goes on. Says whether there is one."""
+        child = find_child(self._room.conversation.agent.children, id)
+        if child is not None:
+            child.abort(reason or "the user stopped it")
+        return child is not None
+
+    def wake(self, text: str) -> None:
+        """A command in the background has ended: the agent is told, and begins anew where nothing goes on."""
+        room = self._room
+        if room.running:
+            room.conversation.agent.follow_up(text)
+        elif not room.closing:
+            self.begin(said(text), "notice")
+
+    # --- a run ------------------------------------------------------------------------------------------------------
+
+    async def _run(self, text: Said | None, source: Source, signal: CancelToken) -> None:
+        room = self._room
+        started = time.monotonic()
+        room.approvals.begin()
+        self._denied = 0
+        if text is not None:
+            room.tell(UserText(text.text, source, len(text.attachments), text.id))
+        room.tell(RunStarted(text.id if text is not None else ""))
+        room.status_changed()
+        result = await self._result(text, signal)
+        self._put_back(text)
+        room.waiting.all_queued()
+        if room.mode == "plan" and result.status == "completed":
+            await keep_answer(room.conversation.plan, result.text, self._report)
+        self._tell_problems()
+        room.running, self._signal = False, None
+        room.mode_changed()
+        cost = result.usage.cost
+        error, hint = _failed(result.error)
+        room.tell(Working(""))
+        room.tell(
+            RunFinished(
+                status=result.status,
+                text=result.text,
+                error=error,
+                hint=hint,
+                turns=result.turns,
+                tokens=result.usage.total_tokens,
+                cost=None if cost is None else round(cost.total, 6),
+                seconds=round(time.monotonic() - started, 3),
+                denied=self._denied,
+            )
+        )
+        if result.status != "completed":
+            room.waiting.hold(True)
+        await room.look_at_branch()
+        self.proceed()
+
+    async def _result(self, text: Said | None, signal: CancelToken) -> RunResult:
+        """How the run ended, whatever happens in it."""
+        room = self._room
+        agent = room.conversation.agent
+        forget = agent.bus.observe(self._count)
+        try:
+            return await self._to_the_end(text, signal)
+        except asyncio.CancelledError:
+            if not signal.cancelled or room.closing:
+                raise
+            return RunResult(status="aborted", error=AgentAbortedError(signal.reason))
+        except AgentAbortedError as error:
+            return RunResult(status="aborted", error=error)
+        except Exception as error:  # whatever fails, the chat goes on
+            if isinstance(error, AgentError):
+                return RunResult(status="error", error=error)
+            known = isinstance(error, MainspringError | OSError)
+            failed = AgentError(str(error) if known else f"{type(error).__name__}: {error}")
+            failed.__cause__ = error
+            return RunResult(status="error", error=failed)
+        finally:
+            forget()
+
+    async def _to_the_end(self, text: Said | None, signal: CancelToken) -> RunResult:
+        room = self._room
+        conversation = room.conversation
+        agent = conversation.agent
+        offline = room.options.ask.place.offline
+        await prepare(conversation.choice.model, self._report, signal, offline=offline)
+        prompt: Sequence[AgentMessage] = ()
+        if text is not None:
+            prompt = (await message_of(text, conversation, room.tell),)
+        result = await agent.run(prompt, signal=signal, behavior=self._behavior(), raise_errors=False)
+        while result.status == "paused" and (edits := room.approvals.take_edits()):
+            agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
+            more = await agent.run(signal=signal, behavior=self._behavior(), raise_errors=False)
+            result = _joined(result, more)
+        return result
+
+    def _behavior(self) -> Behavior:
+        """The profile of the mode; what the settings say comes before it."""
+        room = self._room
+        profile = PLAN_AGENT if room.mode == "plan" else BUILD_AGENT
+        behavior = profile.behavior if isinstance(profile.behavior, Behavior) else Behavior()
+        config = room.conversation.settings.config.agent
+        agent = room.conversation.agent
+        if config.max_turns is not None:
+            behavior = replace(behavior, max_turns=config.max_turns)
+        if agent.behavior.thinking is not UNSET and agent.behavior.thinking is not None:
+            behavior = replace(behavior, thinking=agent.behavior.thinking)
+        if not room.conversation.choice.model.info.reasoning:
+            behavior = replace(behavior, thinking=UNSET)
+        return behavior
+
+    def _put_back(self, text: Said | None) -> None:
+        """What never joined the conversation waits again: it is not lost because a run could not begin."""
+        room = self._room
+        if text is not None and room.waiting.joined(text.id) is not None and not self._handled(text):
+            room.waiting.add(text, first=True)
+            room.waiting.hold(True)
+
+    def _handled(self, text: Said) -> bool:
+        """Whether it is in the history under this name."""
+        return any(message.id == text.id for message in self._room.conversation.agent.messages)
+
+    def _count(self, event: object) -> None:
+        if isinstance(event, ToolExecutionEnd) and isinstance(event.result.details, dict):
+            self._denied += event.result.details.get("code") == ToolErrorCode.PERMISSION_DENIED
+
+    def _report(self, report: Report) -> None:
+        match report:
+            case Told(text=text):
+                self._room.tell(Notice(text))
+            case Progress(text=text, share=share, last=last):
+                self._room.tell(Working("" if last else f"{text} {share:.0%}"))
+            case _:
+                pass
+
+    def _tell_problems(self) -> None:
+        session = self._room.conversation.session
+        if session is not None:
+            for problem in session.problems[self._problems :]:
+                self._room.tell(Notice(str(problem), "warn"))
+            self._problems = len(session.problems)
+
+
+def _joined(first: RunResult, more: RunResult) -> RunResult:
+    """Two parts of one run."""
+    stats = replace(
+        more.stats,
+        turns=first.turns + more.turns,
+        usage=first.usage + more.usage,
+        seconds=first.stats.seconds + more.stats.seconds,
+    )
+    return replace(more, messages=(*first.messages, *more.messages), stats=stats)
+
+
+def _failed(error: BaseException | None) -> tuple[str, str]:
+    """What failed, and what to do about it."""
+    if error is None or isinstance(error, AgentAbortedError):
+        return "", ""
+    cause = getattr(error, "cause", None) or error.__cause__
+    again = isinstance(cause, ModelError) and cause.retryable
+    return str(error) or type(error).__name__, "the same may succeed later; send it again" if again else ""

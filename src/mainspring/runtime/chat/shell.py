@@ -1,0 +1,65 @@
+"""Shell commands of the user's own, beside the conversation or as a part of it."""
+
+from __future__ import annotations
+
+from mainspring.attachments import delimited
+from mainspring.env import OutputLimits, ProcessResult
+from mainspring.events import CancelToken
+from mainspring.messages import Message, utc_now
+from mainspring.runtime.chat.describe import fold
+from mainspring.runtime.chat.events import ShellFinished, ShellOutput, ShellStarted, UserText
+from mainspring.runtime.chat.messages import said
+from mainspring.runtime.chat.room import Room
+from mainspring.sessions import MessageEntry
+
+_LIMITS = OutputLimits(head=16 << 10, tail=16 << 10)
+
+
+async def run_shell(room: Room, id: str, line: str, signal: CancelToken, *, tell: bool) -> None:
+    """Run a command in the conversation's environment. The user's own need no permission: they typed them.
+
+    Args:
+        room: The chat.
+        id: What it is known by.
+        line: A script for the shell.
+        signal: Stops it.
+        tell: Whether its output joins the conversation.
+
+    Raises:
+        OSError: If it cannot be started.
+    """
+    room.tell(ShellStarted(id, line, tell))
+
+    def on_output(_: object, data: bytes) -> None:
+        room.tell(ShellOutput(id, data.decode("utf-8", "replace")))
+
+    result = await room.conversation.env.run(line, on_output=on_output, signal=signal, limits=_LIMITS)
+    output = _text(result)
+    room.tell(ShellFinished(id, result.exit_code, fold(output)[0]))
+    if tell and not signal.cancelled:
+        await _join(room, line, output, result.exit_code)
+
+
+def _text(result: ProcessResult) -> str:
+    parts = [result.stdout.text, result.stderr.text]
+    left_out = result.stdout.omitted + result.stderr.omitted
+    text = "\n".join([part.rstrip("\n") for part in parts if part])
+    return f"{text}\n[{left_out} bytes left out]" if left_out else text
+
+
+async def _join(room: Room, line: str, output: str, exit_code: int) -> None:
+    status = "" if exit_code == 0 else f"\n[exit code {exit_code}]"
+    text = "I ran a command:\n\n" + delimited("shell", f"$ {line}\n{output}{status}")
+    conversation = room.conversation
+    if room.running:
+        conversation.agent.steer(text)
+        return
+    message = Message.user(text, id=said("").id, timestamp=utc_now())
+    session = conversation.session
+    if session is not None and session.writable:
+        session.journal.record(MessageEntry, message=message, source="given")
+        session.journal.wanted = True
+        await session.journal.flush()
+    conversation.agent.context.messages.append(message)
+    room.tell(UserText(text, "shell", id=message.id))
+    room.measure()

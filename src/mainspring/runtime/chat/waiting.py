@@ -1,0 +1,163 @@
+"""Texts that were typed and not said yet. None is lost: they are kept with the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.runtime.chat.commands import Attachment
+from mainspring.runtime.chat.events import QueueChanged
+from mainspring.runtime.chat.words import Queued
+from mainspring.sessions import CustomEntry, Session
+
+QUEUE_ENTRY = "chat_queue"
+"""The entry of a session that holds what waits."""
+
+_MOST_STORED = 4 << 20
+"""Bytes of attachments that are stored with texts that wait."""
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """A text that somebody wants to have said.
+
+    Attributes:
+        id: What it is known by.
+        text: The text.
+        kind: See `Queued`.
+        attachments: What comes with it.
+    """
+
+    id: str
+    text: str
+    kind: Literal["steer", "queue"] = "queue"
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Waiting:
+    """The texts that wait, oldest first.
+
+    Args:
+        tell: Is told whenever they change.
+
+    Attributes:
+        held: Whether they wait for a word of the user's, since a run did not end well.
+    """
+
+    def __init__(self, tell: Callable[[QueueChanged], None]) -> None:
+        self._tell = tell
+        self._items: list[Said] = []
+        self._saved: tuple[Said, ...] = ()
+        self._going: list[Said] = []
+        self._dirty = asyncio.Event()
+        self.held = False
+
+    @property
+    def items(self) -> tuple[Said, ...]:
+        """All of them."""
+        return tuple(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def find(self, id: str) -> Said | None:
+        """The one of that name; the first one for an empty name."""
+        return next((each for each in self._items if id in ("", each.id)), None)
+
+    def add(self, said: Said, *, first: bool = False) -> None:
+        """One more."""
+        self._items.insert(0 if first else len(self._items), said)
+        self.changed()
+
+    def edit(self, id: str, text: str) -> bool:
+        """Change one. Says whether it waits."""
+        return self._put(id, lambda said: replace(said, text=text))
+
+    def take(self, id: str) -> Said | None:
+        """Take one out."""
+        said = self.find(id)
+        if said is not None:
+            self._items.remove(said)
+            self.changed()
+        return said
+
+    def going(self, said: Said) -> None:
+        """It is about to be said; until it has `joined` the conversation it is stored as one that waits."""
+        self._going.append(said)
+        self._dirty.set()
+
+    def joined(self, id: str) -> Said | None:
+        """It has been said."""
+        said = next((each for each in self._going if each.id == id), None)
+        if said is not None:
+            self._going.remove(said)
+            self._dirty.set()
+        return said
+
+    def next(self) -> Said | None:
+        """Take out the first, unless they are held."""
+        return None if self.held or not self._items else self.take(self._items[0].id)
+
+    def all_queued(self) -> None:
+        """No run is there to be steered any more: what was to steer comes first in the queue."""
+        items = [replace(each, kind="queue") for each in self._items]
+        if items != self._items:
+            self._items = items
+            self.changed()
+
+    def hold(self, held: bool) -> None:
+        """Let them wait for the user, or not."""
+        held = held and bool(self._items)
+        if held != self.held:
+            self.held = held
+            self.changed()
+
+    def _put(self, id: str, make: Callable[[Said], Said]) -> bool:
+        for i, said in enumerate(self._items):
+            if said.id == id:
+                self._items[i] = make(said)
+                self.changed()
+                return True
+        return False
+
+    def changed(self) -> None:
+        """Tell what waits."""
+        self.held = self.held and bool(self._items)
+        shown = tuple([Queued(s.id, s.text, s.kind, len(s.attachments)) for s in self._items])
+        self._tell(QueueChanged(shown, self.held))
+        self._dirty.set()
+
+    # --- kept with the session --------------------------------------------------------------------------------------
+
+    def restore(self, session: Session) -> None:
+        """Take up what waited when the session was left; it is held. Blocks."""
+        entries = [e for e in session.entries() if isinstance(e, CustomEntry) and e.custom_type == QUEUE_ENTRY]
+        data: Any = entries[-1].data if entries else None
+        try:
+            found = msgspec.convert(data, tuple[Said, ...]) if data else ()
+        except msgspec.ValidationError:  # written by another version
+            found = ()
+        said = {message.id for message in session.messages}
+        self._items = [replace(each, kind="queue") for each in found if each.id not in said]
+        self._saved = tuple(found)
+        self.held = bool(self._items)
+
+    async def changed_since(self) -> None:
+        """Wait until something has changed."""
+        await self._dirty.wait()
+        self._dirty.clear()
+
+    async def save(self, session: Session | None) -> None:
+        """Store what waits, if that is not what is stored."""
+        items = (*self._going, *self._items)
+        if session is None or not session.writable or items == self._saved:
+            return
+        self._saved = items
+        size = sum(len(a.data) for each in items for a in each.attachments)
+        kept = items if size <= _MOST_STORED else tuple([replace(each, attachments=()) for each in items])
+        session.custom(QUEUE_ENTRY, msgspec.to_builtins(kept))
+        await session.journal.flush()
