@@ -69,8 +69,9 @@ class SkillCatalog:
 
 def _conflict(skill: Skill, first: Skill) -> SkillProblem:
     where = f" ({first.path})" if first.path else ""
+    way = (
+        "rename one" if skill.source == first.source else f"rename one, or use this one as {skill.source}:{skill.name}"
+    )
     return SkillProblem(
-        skill.path or skill.name,
-        f"the {first.source} skill {first.name!r}{where} comes first; rename one, or use this one as {skill.source}:{skill.name}",
-        level="warning",
+        skill.path or skill.name, f"the {first.source} skill {first.name!r}{where} comes first; {way}", level="warning"
     )

@@ -107,7 +107,7 @@ class SkillProblem(Struct, frozen=True):
     Attributes:
         path: Its path, or the folder that should hold one.
         reason: What is wrong, and what to do.
-        level: ``error`` if it was not loaded; ``warning`` if it was.
+        level: ``error`` if something is lost by it; else ``warning``.
         line: The line that is wrong; 0 where none is.
     """
 
@@ -124,6 +124,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
         enabled: Whether there are any at all.
         project: The root of a project; ``.agent/skills``, ``.agents/skills`` and ``.claude/skills`` in it are read. None is read
             unless it is named.
+        up_to: A folder above the project: those between are searched too, the nearest first.
         user: The user's own folders.
         inline: Skills that the program brings itself.
         builtin: Whether the bundled ones count.
@@ -137,6 +138,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     project: str | None = None
+    up_to: str | None = None
     user: tuple[str, ...] = ()
     inline: tuple[Skill, ...] = ()
     builtin: bool = True

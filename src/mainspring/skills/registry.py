@@ -1,0 +1,190 @@
+"""What is remembered of skills from run to run: where they were installed from, whether they are on, and when they were used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.env.folder_lock import FolderLockedError, locked_folder
+from mainspring.env.replacing import replace_text
+from mainspring.errors import ConfigError
+
+FILE = ".registry.json"
+"""Its name in the user's folder of skills; hidden, so that it is no skill."""
+
+VERSION = 1
+_MOST_USED = 1_000
+
+
+class Origin(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where an installed skill comes from.
+
+    Attributes:
+        url: The repository, or the folder it was copied from; without a password.
+        ref: The branch, tag or commit that was asked for; empty for the repository's own branch.
+        path: Its folder in there; empty for the top.
+        commit: The commit that was taken; empty for a folder.
+        digest: A hash over all of its files as they were installed.
+        installed: When it was installed first.
+        updated: When the files were last replaced.
+    """
+
+    url: str
+    ref: str = ""
+    path: str = ""
+    commit: str = ""
+    digest: str = ""
+    installed: datetime
+    updated: datetime
+
+
+class Usage(Struct, frozen=True, rename="camel"):
+    """How often a skill was used, and when last."""
+
+    count: int
+    last: datetime
+
+
+class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is remembered of one skill.
+
+    Attributes:
+        origin: Where it was installed from; ``None`` for one that somebody put there.
+        enabled: Whether the user switched it on or off; ``None`` leaves it as the skill says.
+        usage: How often and when it was used.
+    """
+
+    origin: Origin | None = None
+    enabled: bool | None = None
+    usage: Usage | None = None
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    version: int = VERSION
+    skills: dict[str, Entry] = {}
+
+
+class SkillRegistry:
+    """The registry in a folder. Every method blocks.
+
+    Args:
+        folder: The user's folder of skills, made when something is to be kept; ``None`` remembers for this object's life only.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._kept: dict[str, Entry] = {}
+
+    def entries(self) -> dict[str, Entry]:
+        """Everything that is remembered, by name.
+
+        Raises:
+            ConfigError: If the file is broken, or of a newer program.
+        """
+        if self._folder is None:
+            return dict(self._kept)
+        file = self._folder / FILE
+        try:
+            data = file.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+        try:
+            read = msgspec.json.decode(data, type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{file}: {error}; mend it, or remove it to forget what was installed and used"
+            ) from error
+        if read.version > VERSION:
+            raise ConfigError(f"{file} was written by a newer version of Mainspring; update Mainspring to use it")
+        return dict(read.skills)
+
+    def usage(self) -> dict[str, Usage]:
+        """How often and when each skill was used.
+
+        Raises:
+            ConfigError: If the file is broken.
+        """
+        return {name: entry.usage for name, entry in self.entries().items() if entry.usage is not None}
+
+    def switched(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the skills that are switched on, and of those that are switched off.
+
+        Raises:
+            ConfigError: If the file is broken.
+        """
+        entries = sorted(self.entries().items())
+        on = tuple([name for name, entry in entries if entry.enabled is True])
+        return on, tuple([name for name, entry in entries if entry.enabled is False])
+
+    def used(self, name: str, when: datetime | None = None) -> None:
+        """Note that a skill was used.
+
+        Raises:
+            ConfigError: If it cannot be kept.
+        """
+        moment = (when or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
+
+        def noted(old: Entry) -> Entry:
+            before = old.usage
+            count = 1 if before is None else before.count + 1
+            return replace(old, usage=Usage(count, moment if before is None else max(moment, before.last)))
+
+        self._change(name, noted)
+
+    def switch(self, name: str, on: bool | None) -> None:
+        """Switch a skill on or off; ``None`` leaves it to the skill again.
+
+        Raises:
+            ConfigError: If it cannot be kept.
+        """
+        self._change(name, lambda old: replace(old, enabled=on))
+
+    def record(self, name: str, origin: Origin) -> None:
+        """Note where a skill was installed from.
+
+        Raises:
+            ConfigError: If it cannot be kept.
+        """
+        self._change(name, lambda old: replace(old, origin=origin))
+
+    def forget(self, name: str) -> None:
+        """Forget everything about a skill.
+
+        Raises:
+            ConfigError: If it cannot be kept.
+        """
+        self._change(name, lambda old: Entry())
+
+    def _change(self, name: str, edit: Callable[[Entry], Entry]) -> None:
+        if self._folder is None:
+            self._kept = _with(self._kept, name, edit)
+            return
+        file = self._folder / FILE
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with locked_folder(self._folder):
+                old = self.entries()
+                new = _with(old, name, edit)
+                if new != old:
+                    text = msgspec.json.format(msgspec.json.encode(_File(skills=dict(sorted(new.items()))))).decode()
+                    replace_text(file, f"{text}\n")
+        except FolderLockedError as error:
+            raise ConfigError(str(error)) from None
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _with(entries: dict[str, Entry], name: str, edit: Callable[[Entry], Entry]) -> dict[str, Entry]:
+    """The entries with one changed; empty ones, and usage of the longest ago where there is too much of it, are dropped."""
+    new = {**entries, name: edit(entries.get(name, Entry()))}
+    times = sorted((e.usage.last, n) for n, e in new.items() if e.usage is not None)
+    for _, stale in times[: max(len(times) - _MOST_USED, 0)]:
+        new[stale] = replace(new[stale], usage=None)
+    return {n: e for n, e in new.items() if e != Entry()}
