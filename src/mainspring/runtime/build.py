@@ -25,7 +25,7 @@ from mainspring.policies.permissions import Origin, Permissions, PlanMode, RuleS
 from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
-from mainspring.runtime.execution import environment
+from mainspring.runtime.execution import environment, with_language_servers
 from mainspring.runtime.extensions import extending
 from mainspring.runtime.front import Front
 from mainspring.runtime.guidance import guidance
@@ -151,7 +151,7 @@ async def converse(
         report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
-        env, confined = await asyncio.to_thread(environment, options.sandbox, cwd, settings.home)
+        env, confined = await asyncio.to_thread(environment, settings, cwd)
         if confined:
             report(Notice(confined))
         told = await guidance(env, settings, choice, permissions, report, small=small, alone=front.ask is None)
@@ -162,7 +162,7 @@ async def converse(
             front.wrap(choice.model) if front.wrap else choice.model,
             name="mainspring",
             system=told.system,
-            tools=offered,
+            tools=with_language_servers(offered, settings),
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
@@ -278,6 +278,7 @@ def behavior_of(config: AppConfig, compaction: Compaction | None = None) -> Beha
         max_total_tokens=agent.max_total_tokens,
         max_output_tokens=agent.max_tokens or UNSET,
         temperature=agent.temperature,
+        thinking=UNSET if agent.thinking is None else agent.thinking,
         retry=retry_of(config.retry),
         compaction=compaction,
     )

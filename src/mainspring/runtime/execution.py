@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mainspring.env import LocalEnv
+from mainspring.env import (
+    LocalEnv,
+    sandbox,  # loads its parts on use
+)
 from mainspring.env.ignore import VCS
-from mainspring.env.sandbox import SandboxEnv, find_provider
 from mainspring.policies.permissions.ignored import MAX_BYTES, NAME, rules_in, verdict
-from mainspring.runtime.home import Home
-from mainspring.runtime.options import Confinement
+from mainspring.runtime.settings import Settings
+from mainspring.tools import Tool
+from mainspring.tools.builtin import diagnostics  # loads its parts on use
 
 FRESH_SECONDS = 5.0
 """How long a list of ignored files is good. What appears meanwhile is not hidden from the commands of that time."""
 
+CHANGING = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
+"""The tools after which language servers are asked."""
+
 _EVERYTHING = b"*"
 
 
-def environment(asked: Confinement, cwd: str, home: Home | None) -> tuple[LocalEnv, str]:
+def environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
     """The environment of a run. Blocking; starts a program for a moment where a sandbox is asked for.
 
     Args:
-        asked: Which sandbox, if any.
+        settings: Which sandbox, if any, and what programs may use.
         cwd: The project folder.
-        home: The user's folder: skills and large outputs stay readable, keys do not.
 
     Returns:
         The environment, and what a sandbox holds and what it does not, for people.
@@ -34,17 +39,48 @@ def environment(asked: Confinement, cwd: str, home: Home | None) -> tuple[LocalE
     Raises:
         ConfigError: If a sandbox is asked for and none works here.
     """
-    if asked.layer is None:
-        return LocalEnv(cwd), ""
+    asked, limits, home = settings.config.sandbox, settings.config.execution, settings.home
+    options: dict[str, Any] = {"max_processes": limits.max_processes, "reachable": limits.reachable}
+    if asked.layer == "none":
+        return LocalEnv(cwd, **options), ""
     hidden = IgnoredPaths(cwd)
-    env = SandboxEnv(
+    env = sandbox.SandboxEnv(
         cwd,
-        provider=find_provider(None if asked.layer == "auto" else asked.layer),
+        provider=sandbox.find_provider(None if asked.layer == "auto" else asked.layer),
         network=asked.network,
-        readable=[] if home is None else [str(home.skills), str(home.context)],
-        hidden=lambda: (*hidden(), *([] if home is None else [str(home.settings)])),
+        writable=_paths(asked.writable, cwd),
+        readable=[*([] if home is None else [str(home.skills), str(home.context)]), *_paths(asked.readable, cwd)],
+        hidden=lambda: (
+            *hidden(),
+            *_paths(asked.hidden, cwd),
+            *([] if home is None else [str(home.settings)]),
+        ),
+        **options,
     )
     return env, env.state().text
+
+
+def _paths(names: Sequence[str], cwd: str) -> list[str]:
+    """Paths of the settings, from the project folder on."""
+    return [os.path.join(cwd, os.path.expanduser(name)) for name in names]
+
+
+def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Tool]:
+    """The tools; those that change files also tell what the language servers of the settings say of the change."""
+    wanted = {name: server for name, server in settings.config.language_servers.items() if server.enabled}
+    if not wanted:
+        return list(tools)
+    servers = [
+        diagnostics.LanguageServer(
+            command=server.command,
+            languages=server.languages,
+            name=name,
+            options=server.options,
+            settings=server.settings,
+        )
+        for name, server in sorted(wanted.items())
+    ]
+    return [diagnostics.with_diagnostics(t, servers) if t.name in CHANGING else t for t in tools]
 
 
 class IgnoredPaths:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mainspring.attachments import delimited
@@ -48,8 +48,26 @@ async def attach(prompt: str, env: ExecutionEnv, permissions: Reads, reader: Any
         ConfigError: If a file is missing, is no text, or there is too much of it.
         PermissionDeniedError: If a rule does not let it be read.
     """
+    blocks = await attached(mentions(prompt), env, permissions, reader)
+    plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
+    return "\n\n".join([plain, *blocks])
+
+
+async def attached(paths: Sequence[str], env: ExecutionEnv, permissions: Reads, reader: Any) -> list[str]:
+    """The content of files, each between marks.
+
+    Args:
+        paths: The files, as they were spelled.
+        env: Where they are.
+        permissions: Decides whether they may be read.
+        reader: The tool that reads files, for the rules about it.
+
+    Raises:
+        ConfigError: If a file is missing, is no text, or there is too much of it.
+        PermissionDeniedError: If a rule does not let it be read.
+    """
     blocks: list[str] = []
-    for path in mentions(prompt):
+    for path in paths:
         decision = await permissions.decide("read_file", {"path": path}, env=env, definition=reader)
         if decision.outcome != "allow":
             asked = "is not allowed without asking" if decision.outcome == "ask" else "is denied"
@@ -62,8 +80,7 @@ async def attach(prompt: str, env: ExecutionEnv, permissions: Reads, reader: Any
             raise ConfigError(_missing(path, error)) from error
     if sum(map(len, blocks)) > MOST_TOGETHER:
         raise ConfigError("the files that the prompt mentions are larger than 1 MiB together; name them without @")
-    plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
-    return "\n\n".join([plain, *blocks])
+    return blocks
 
 
 def _missing(path: str, error: OSError) -> str:

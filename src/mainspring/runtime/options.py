@@ -32,8 +32,8 @@ class Confinement(Struct, frozen=True, kw_only=True):
     """The sandbox that tools work in.
 
     Attributes:
-        layer: ``auto`` for the strongest that works here, or the name of one; ``None`` for no sandbox.
-        network: Whether programs in it reach the network.
+        layer: ``auto`` for the strongest that works here, ``none``, or the name of one; ``None`` leaves it to the settings.
+        network: Whether programs in it reach the network; otherwise the settings say.
     """
 
     layer: str | None = None
@@ -48,6 +48,9 @@ class AskOptions(Struct, frozen=True, kw_only=True):
         piped: What came on stdin beside it.
         place: Where.
         model: ``provider:model``.
+        provider: Name of the provider, where ``model`` does not name it; alone, its default model answers.
+        thinking: How much the model reasons.
+        schema: What the answer must be, as a JSON Schema.
         system: Instructions in place of the built-in ones.
         tools: Names of the only tools to offer; ``None`` offers all.
         continued: Whether to go on with the folder's last session.
@@ -71,6 +74,9 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     piped: str = ""
     place: Place = Place()
     model: str | None = None
+    provider: str | None = None
+    thinking: str | None = None
+    schema: Mapping[str, Any] | None = None
     system: str | None = None
     tools: tuple[str, ...] | None = None
     continued: bool = False
@@ -89,15 +95,25 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     plan: bool = False
     execute: str | None = None
 
+    @property
+    def spec(self) -> str | None:
+        """The model that is asked for, with its provider if that is named apart."""
+        if not self.provider or (self.model and self.model.startswith(f"{self.provider}:")):
+            return self.model
+        return f"{self.provider}:{self.model or ''}"
+
     def flags(self) -> Mapping[tuple[str, ...], Any]:
         """What of it has a place in the settings, by path."""
         given = {
-            ("model",): self.model,
+            ("model",): self.spec,
             ("agent", "systemPrompt"): self.system,
             ("agent", "maxTurns"): self.max_turns,
             ("agent", "maxSeconds"): self.max_seconds,
             ("agent", "maxCost"): self.max_cost,
             ("agent", "maxTotalTokens"): self.max_total_tokens,
             ("agent", "maxTokens"): self.max_output_tokens,
+            ("agent", "thinking"): self.thinking,
+            ("sandbox", "layer"): self.sandbox.layer,
+            ("sandbox", "network"): self.sandbox.network or None,
         }
         return {path: value for path, value in given.items() if value is not None and value != ""}

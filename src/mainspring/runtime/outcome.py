@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
@@ -92,6 +93,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
         stop_reason: Why the model stopped last.
         denied: Reasons of the calls that were not permitted.
         error: What failed.
+        output: The answer as JSON data, where a schema was asked for and it fits.
+        output_error: Why there is none although a schema was asked for; empty otherwise.
     """
 
     status: RunStatus
@@ -104,3 +107,5 @@ class Outcome(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None = None
     denied: tuple[str, ...] = ()
     error: BaseException | None = None
+    output: Any = None
+    output_error: str = ""

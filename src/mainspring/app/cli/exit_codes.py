@@ -36,6 +36,8 @@ def code_of(outcome: Outcome, signal: int = 0) -> int:
         outcome: How it ended.
         signal: Number of the signal that stopped it, if one did.
     """
+    if outcome.status == "completed" and outcome.output_error:
+        return ERROR
     if outcome.status == "completed":
         return LIMIT if outcome.stop_reason == "max_tokens" else DONE
     if outcome.status.startswith("max_"):

@@ -17,6 +17,7 @@ from mainspring.errors import AgentAbortedError
 from mainspring.events import CancelToken
 from mainspring.runtime.build import Conversation
 from mainspring.runtime.commands.ask import ask
+from mainspring.runtime.commands.schema import schema_of
 from mainspring.runtime.options import AskOptions, Confinement
 from mainspring.runtime.outcome import Outcome
 
@@ -74,6 +75,9 @@ class _Run:
             piped=piped,
             place=place_of(given),
             model=given.model,
+            provider=given.provider,
+            thinking=given.thinking,
+            schema=await asyncio.to_thread(schema_of, given.schema) if given.schema else None,
             system=given.system,
             tools=given.tools,
             continued=given.continued,

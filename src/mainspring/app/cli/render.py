@@ -97,7 +97,7 @@ class TextRenderer:
         """Write the answer, where it is not there yet, and say what was wrong."""
         console = self._console
         code = code_of(outcome, signal)
-        console.answer(outcome.text[self._shown :] if console.live else outcome.text)
+        console.answer(outcome.text[self._shown :] if console.live and outcome.output is None else outcome.text)
         console.end_answer()
         match outcome.status:
             case "error" if outcome.error:
@@ -105,6 +105,8 @@ class TextRenderer:
                 console.detail(in_full(outcome.error))
             case "aborted":
                 console.fail("interrupted" + (", go on with --continue" if outcome.session_id else ""))
+            case "completed" if outcome.output_error:
+                console.fail(f"error: the answer does not fit the schema: {one_line(outcome.output_error, 1000)}")
             case "completed" if outcome.stop_reason == "max_tokens":
                 console.fail("the answer was cut off at its output limit; --max-output-tokens raises it")
             case "denied":

@@ -155,6 +155,8 @@ def result_line(outcome: Outcome, code: int) -> wire.ResultLine:
         stop_reason=outcome.stop_reason,
         denied=outcome.denied,
         error=failure(outcome.error) if outcome.error else None,
+        output=outcome.output,
+        output_error=outcome.output_error,
     )
 
 

@@ -154,7 +154,8 @@ class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
     """How the run ended: exactly one, always the last line. `--output json` prints this alone.
 
     `cost` is in US dollars, `null` where the price is unknown. `text` is the answer; of a run that failed, as much of it
-    as there was. `denied` holds the reasons of calls that were not permitted.
+    as there was. `denied` holds the reasons of calls that were not permitted. With `--schema`, `output` is the answer as data
+    and `text` the same as JSON; where no answer fitted, `output_error` says why.
     """
 
     version: int
@@ -170,6 +171,8 @@ class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
     stop_reason: str | None = None
     denied: tuple[str, ...] = ()
     error: Failure | None = None
+    output: Any = None
+    output_error: str = ""
 
 
 Line = (

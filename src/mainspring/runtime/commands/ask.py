@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import msgspec
+from msgspec.structs import replace
+
 from mainspring.attachments import delimited
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import (
@@ -19,13 +22,15 @@ from mainspring.events import (
     ToolExecutionEnd,
     run_cancellable,
 )
-from mainspring.loop import AgentStats, RunResult
+from mainspring.loop import AgentStats, Behavior, RunResult
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
+from mainspring.runtime.commands.commands import called
 from mainspring.runtime.mentions import attach
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
 from mainspring.runtime.planning import keep_answer, plan_text
+from mainspring.runtime.templates import CommandCall
 from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
 
@@ -60,13 +65,14 @@ async def ask(
     """
     signal = signal or CancelToken()
     try:
+        options, call = await asyncio.to_thread(called, options, report, environ)
         conversation = await run_cancellable(lambda: converse(options, report, environ), signal, _START_GRACE)
         try:
             if on_ready is not None:
                 on_ready(conversation)
-            prompt = await prompt_of(options, conversation, report)
+            prompt = await prompt_of(options, conversation, report, call)
             await prepare(conversation.choice.model, report, signal, offline=options.place.offline)
-            return await answer(conversation, prompt, report, signal)
+            return await answer(conversation, prompt, report, signal, options.schema)
         finally:
             await conversation.aclose()
     except asyncio.CancelledError:
@@ -75,8 +81,10 @@ async def ask(
         raise AgentAbortedError(signal.reason) from None
 
 
-async def prompt_of(options: AskOptions, conversation: Conversation, report: Reporter) -> str:
-    """The prompt as the model gets it: with the files it mentions and what was piped in.
+async def prompt_of(
+    options: AskOptions, conversation: Conversation, report: Reporter, call: CommandCall | None = None
+) -> str:
+    """The prompt as the model gets it: with the files it mentions and what was piped in; that of a command, if it calls one.
 
     Raises:
         ConfigError: If there is nothing in it, or a file is missing.
@@ -85,8 +93,12 @@ async def prompt_of(options: AskOptions, conversation: Conversation, report: Rep
     parts: list[str] = []
     if options.execute is not None:
         parts.append(plan_text(options.execute, conversation.env.cwd, report))
-    if options.prompt.strip():
-        reader = conversation.agent.tools.get("read_file")
+    reader = conversation.agent.tools.get("read_file")
+    if call is not None:
+        name = conversation.choice.name
+        env, permissions = conversation.env, conversation.permissions
+        parts.append(await call.prompt(env, permissions, reader, provider=name.provider, model=name.id))
+    elif options.prompt.strip():
         parts.append(await attach(options.prompt, conversation.env, conversation.permissions, reader))
     if options.piped.strip():
         parts.append(delimited("stdin", options.piped) if parts else options.piped)
@@ -95,8 +107,14 @@ async def prompt_of(options: AskOptions, conversation: Conversation, report: Rep
     return "\n\n".join(parts)
 
 
-async def answer(conversation: Conversation, prompt: str, report: Reporter, signal: CancelToken) -> Outcome:
-    """One run in a conversation."""
+async def answer(
+    conversation: Conversation,
+    prompt: str,
+    report: Reporter,
+    signal: CancelToken,
+    schema: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """One run in a conversation; ``schema`` says what its answer must be."""
     agent, session = conversation.agent, conversation.session
     told = 0
 
@@ -121,7 +139,8 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
     )
     problems()
     tally = _Tally()
-    run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn})
+    behavior = Behavior() if schema is None else Behavior(schema=schema)
+    run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn}, behavior=behavior)
     try:
         async with run:
             async for event in run:
@@ -132,6 +151,8 @@ async def answer(conversation: Conversation, prompt: str, report: Reporter, sign
         result = tally.failed(error)
     problems()
     outcome = _outcome(conversation, result, tally.denied)
+    if schema is not None and result.error is None:
+        outcome = _structured(outcome, result)
     await keep_answer(conversation.plan, outcome.text, report)
     return outcome
 
@@ -180,6 +201,14 @@ def _denied(event: ToolExecutionEnd) -> str:
     found = event.result.details
     details = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     return event.result.text if details.get("code") == ToolErrorCode.PERMISSION_DENIED else ""
+
+
+def _structured(outcome: Outcome, result: RunResult) -> Outcome:
+    """The outcome with its answer as data; its text is the same as JSON."""
+    if result.output_error:
+        return replace(outcome, text=result.text or outcome.text, output_error=result.output_error)
+    text = msgspec.json.format(msgspec.json.encode(result.output)).decode()
+    return replace(outcome, text=text, output=result.output)
 
 
 def _outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> Outcome:

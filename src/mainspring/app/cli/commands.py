@@ -1,0 +1,47 @@
+"""``mainspring commands``."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.runtime.commands.commands import list_commands, show_command
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or show; the exit code.
+
+    Raises:
+        UsageError: If the name is missing.
+    """
+    if options.action == "show" and not options.name:
+        raise UsageError("commands show needs a NAME; `mainspring commands` lists them")
+    return framed(
+        options, lambda console: _show(options, console) if options.action == "show" else _list(options, console)
+    )
+
+
+def _show(options: argparse.Namespace, console: Console) -> int:
+    text = show_command(options.name, " ".join(options.arguments), place_of(options))
+    console.answer(text)
+    console.end_answer()
+    return 0
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    found = list_commands(place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return 0
+    width = max((len(c.usage) for c in found.commands), default=0)
+    for command in found.commands:
+        console.answer(f"{command.usage:{width}}  {one_line(command.description, 100)} ({command.scope})\n")
+    for skipped in found.skipped:
+        console.say(f"{skipped.path}: {skipped.reason}")
+    if not found.commands:
+        console.say("there are no commands; a file ~/.agent/commands/NAME.md or .agent/commands/NAME.md makes one")
+    return 0

@@ -1,0 +1,47 @@
+"""The schema of ``--schema``: its file, or the schema itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from mainspring.errors import ConfigError
+from mainspring.policies.structured.target import Target
+
+_LARGEST = 1 << 20
+
+
+def schema_of(given: str) -> dict[str, Any]:
+    """A JSON Schema from its file, or from its own text where that begins with a brace. Blocking.
+
+    Raises:
+        ConfigError: If there is no such file, or it is no JSON Schema.
+    """
+    text, place = (given, "--schema") if given.lstrip().startswith("{") else (_read(given), given)
+    try:
+        schema = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{place}: is no JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise ConfigError(f'{place}: a JSON Schema is an object, as in {{"type": "object", "properties": {{...}}}}')
+    made = cast("dict[str, Any]", schema)
+    try:
+        Target(made)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {str(error).removeprefix('behavior.schema ')}") from None
+    return made
+
+
+def _read(name: str) -> str:
+    path = Path(os.path.expanduser(name))
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"--schema {name}: {error.strerror or error}") from None
+    if len(data) > _LARGEST:
+        raise ConfigError(f"--schema {name}: is larger than 1 MiB, which no schema should be")
+    return data.decode("utf-8-sig", "replace")

@@ -1,0 +1,135 @@
+"""One custom command, as its file defines it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.frontmatter import read_head
+
+Scope = Literal["user", "project"]
+
+_ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\??")
+_OPENED = re.compile(r"\A\ufeff?---[ \t]*\r?\n")
+
+
+class CustomCommand(Struct, frozen=True, kw_only=True):
+    """A custom command.
+
+    Attributes:
+        name: Its name; what lies in a subfolder has the folder before a colon, as in ``git:review``.
+        body: Its text.
+        description: What it does, in one line.
+        arguments: Names of its arguments, where it names them; one that may be left out ends with ``?``.
+        hint: How its arguments are shown to people.
+        tools: The tools that its run is offered, each possibly with a pattern that is allowed: ``shell(git diff *)``; ``None`` is all.
+        model: The model of its run; ``None`` leaves it.
+        scope: Whose it is.
+        path: Its file.
+    """
+
+    name: str
+    body: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()
+    hint: str = ""
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+    scope: Scope = "user"
+    path: str = ""
+
+    @property
+    def usage(self) -> str:
+        """How it is called."""
+        shown = " ".join(f"[{a[:-1]}]" if a.endswith("?") else a.upper() for a in self.arguments)
+        return f"/{self.name} {self.hint or shown}".strip()
+
+    @property
+    def tool_names(self) -> tuple[str, ...] | None:
+        """The tools that its run is offered, without patterns."""
+        return None if self.tools is None else tuple(dict.fromkeys([t.partition("(")[0].strip() for t in self.tools]))
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The rules that allow what it needs: those of its tools that have a pattern."""
+        return tuple(t for t in self.tools or () if "(" in t)
+
+
+def parse_command(text: str, name: str, *, scope: Scope = "user", path: str = "") -> CustomCommand:
+    """The command that a Markdown file defines: fields in its head, the prompt behind it.
+
+    Fields: ``description``, ``arguments`` (names), ``argument-hint``, ``allowed-tools``, ``model``; others are ignored, since
+    files are shared between programs.
+
+    Args:
+        text: The file's text.
+        name: The command's name.
+        scope: Whose it is.
+        path: The file.
+
+    Raises:
+        ConfigError: If there is no prompt in it, or a field is wrong.
+    """
+    head = read_head(text)
+    if head is None and _OPENED.match(text):
+        raise ConfigError("its head has no end; close it with a line of ---")
+    fields = {} if head is None else {k.lower().replace("_", "-"): v for k, v in head.fields.items()}
+    body = (text.removeprefix("\ufeff") if head is None else head.body).replace("\r\n", "\n").strip()
+    if not body:
+        raise ConfigError("there is no prompt in it")
+    arguments = _names(fields.get("arguments"))
+    for argument in arguments:
+        if not _ARGUMENT.fullmatch(argument):
+            raise ConfigError(f"the argument {argument!r} has no name of letters, as in: arguments: [file, focus?]")
+    allowed = fields.get("allowed-tools", fields.get("tools"))
+    return CustomCommand(
+        name=name,
+        body=body,
+        description=_line(fields.get("description")) or _first_line(body),
+        arguments=arguments,
+        hint=_hint(fields.get("argument-hint")),
+        tools=None if allowed in (None, "") else _rules(allowed),
+        model=_line(fields.get("model")) or None,
+        scope=scope,
+        path=path,
+    )
+
+
+def _line(value: Any) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _hint(value: Any) -> str:
+    if isinstance(value, list):  # [file] is a list of YAML
+        return " ".join(f"[{_line(item)}]" for item in cast("list[Any]", value))
+    return _line(value)
+
+
+def _first_line(body: str) -> str:
+    line = next((line.strip("# ").strip() for line in body.splitlines() if line.strip("# ").strip()), "")
+    return line if len(line) <= 80 else line[:77] + "..."
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    listed = cast("list[Any]", value) if isinstance(value, list) else str(value or "").replace(",", " ").split()
+    return tuple([_line(item) for item in listed if _line(item)])
+
+
+def _rules(value: Any) -> tuple[str, ...]:
+    """Names of tools with or without a pattern; commas in a pattern do not part them."""
+    if isinstance(value, list):
+        return tuple([_line(item) for item in cast("list[Any]", value) if _line(item)])
+    parts: list[str] = []
+    depth = 0
+    for piece in re.split(r"([(),])", _line(value)):
+        depth += {"(": 1, ")": -1}.get(piece, 0)
+        if piece == "," and depth <= 0:
+            parts.append("")
+        elif parts:
+            parts[-1] += piece
+        else:
+            parts.append(piece)
+    return tuple([part.strip() for part in parts if part.strip()])

@@ -1,0 +1,171 @@
+"""From a command's text and its arguments to a prompt: everything is filled in in one pass, so that what is filled in is never
+looked at again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.runtime.mentions import mentions
+from mainspring.runtime.templates.command import CustomCommand
+
+MOST_ARGUMENTS = 9
+
+_TOKEN = re.compile(
+    r"""(?P<escaped>\\[$@!{])
+    |   (?P<fence>^[ \t]*(?:```|~~~)[^\n]*$)
+    |   !`(?P<shell>[^`\n]+)`
+    |   \{\{(?P<place>[A-Z_]+)\}\}
+    |   \$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\}|(?P<named>[A-Za-z_]\w*))
+    |   (?:(?<=[\s(\["'])|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<file>[^\s"'`,;:()<>\[\]{}]+))""",
+    re.VERBOSE | re.MULTILINE,
+)
+_INNER = re.compile(r"\$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\})")
+
+
+class Piece(Struct, frozen=True):
+    """A piece of a prompt: text as it is, or the command whose output stands there.
+
+    Attributes:
+        text: The text; for a command the script.
+        is_shell: Whether it is a command.
+    """
+
+    text: str
+    is_shell: bool = False
+
+
+class Expansion(Struct, frozen=True):
+    """A prompt in the making.
+
+    Attributes:
+        pieces: What it is made of, in order.
+        files: Paths whose content is attached.
+    """
+
+    pieces: tuple[Piece, ...]
+    files: tuple[str, ...]
+
+    def text(self, outputs: Sequence[str] = ()) -> str:
+        """The prompt, with the outputs of its commands in their order; without any the commands themselves are shown."""
+        given = iter(outputs)
+        return "".join(
+            [p.text if not p.is_shell else next(given, f"!`{p.text}`") for p in self.pieces],
+        )
+
+
+def expand(command: CustomCommand, arguments: str, values: Mapping[str, str]) -> Expansion:
+    """Fill in the arguments; commands and files are left to who may run and read them.
+
+    Args:
+        command: The command.
+        arguments: What stood behind its name, as typed.
+        values: What stands for ``{{NAME}}``.
+
+    Raises:
+        ConfigError: If an argument that it needs is missing.
+    """
+    return _Filler(command, arguments, values).fill()
+
+
+class _Filler:
+    """Fills in one command."""
+
+    def __init__(self, command: CustomCommand, arguments: str, values: Mapping[str, str]) -> None:
+        self._command = command
+        self._all = arguments.strip()
+        self._given = words_of(self._all)
+        self._names = [name.rstrip("?") for name in command.arguments]
+        self._values = values
+        self._used = False
+        self._check()
+
+    def _check(self) -> None:
+        needed = [name for name in self._command.arguments if not name.endswith("?")]
+        if len(self._given) < len(needed):
+            raise ConfigError(f"/{self._command.name} needs {needed[len(self._given)]}: {self._command.usage}")
+
+    def fill(self) -> Expansion:
+        pieces: list[Piece] = []
+        files: list[str] = list(mentions(self._all))
+        for text in self._pieces(files):
+            if pieces and not pieces[-1].is_shell and not text.is_shell:
+                pieces[-1] = Piece(pieces[-1].text + text.text)
+            else:
+                pieces.append(text)
+        if self._all and not self._used:
+            pieces.append(Piece(f"\n\nArguments: {self._all}"))
+        return Expansion(tuple(pieces), tuple(dict.fromkeys(files)))
+
+    def _pieces(self, files: list[str]) -> Iterator[Piece]:
+        body, at, fenced = self._command.body, 0, False
+        for match in _TOKEN.finditer(body):
+            yield Piece(body[at : match.start()])
+            at = match.end()
+            whole = match.group(0)
+            if match["fence"]:
+                fenced = not fenced
+                yield Piece(whole)
+            elif match["escaped"]:
+                yield Piece(whole[1:])
+            elif match["shell"] and not fenced:
+                yield Piece(self._script(match["shell"]), is_shell=True)
+            elif match["place"]:
+                yield Piece(self._values.get(match["place"], whole))
+            elif match["quoted"] or match["file"]:
+                yield Piece(whole if fenced else self._mention(match, files))
+            else:
+                value = None if match["shell"] else self._argument(match)
+                yield Piece(whole if value is None else value)
+        yield Piece(body[at:])
+
+    def _mention(self, match: re.Match[str], files: list[str]) -> str:
+        """A file of the command's text: its path may be an argument."""
+        name = match["quoted"] or match["file"]
+        path = _INNER.sub(lambda inner: self._argument(inner) or "", name)
+        if path and (path != name or "/" in path or "." in path.strip(".")):
+            files.append(path.rstrip(".!?") if match["file"] else path)
+        return match.group(0)[: match.group(0).index("@") + 1] + path
+
+    def _script(self, script: str) -> str:
+        """A script with its arguments as single words, so that no argument is a command."""
+
+        def quoted(match: re.Match[str]) -> str:
+            if match["all"]:
+                self._used = True
+                return " ".join(map(shlex.quote, self._given))
+            value = self._argument(match)
+            return match.group(0) if value is None else shlex.quote(value)
+
+        return _INNER.sub(quoted, script)
+
+    def _argument(self, match: re.Match[str]) -> str | None:
+        """What a placeholder stands for; ``None`` where it is none, so that the text stays as it is."""
+        groups = match.groupdict()
+        if groups["all"]:
+            self._used = True
+            return self._all
+        if groups["number"]:
+            place = int(groups["number"]) - 1
+            known = place < (len(self._names) if self._names else len(self._given))
+        else:
+            name = groups["braced"] or groups.get("named") or ""
+            known = name in self._names
+            place = self._names.index(name) if known else 0
+        if not known:
+            return None
+        self._used = True
+        return self._given[place] if place < len(self._given) else ""
+
+
+def words_of(arguments: str) -> list[str]:
+    """The arguments, parted at blanks; quotes keep together. Quotes that do not end are plain characters."""
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()

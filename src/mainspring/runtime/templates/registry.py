@@ -1,0 +1,207 @@
+"""The custom commands that can be used somewhere: found, called by a line, turned into a prompt."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from mainspring.attachments import delimited
+from mainspring.env import ExecutionEnv
+from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.runtime.home import FOLDER, Home, project_root
+from mainspring.runtime.mentions import Reads, attached
+from mainspring.runtime.prompt import placeholders
+from mainspring.runtime.templates.command import CustomCommand, Scope, parse_command
+from mainspring.runtime.templates.expand import Expansion, expand
+from mainspring.tools.builtin.terminal import shell
+
+COMMANDS = "commands"
+MOST = 1000
+"""Files that are looked at in one folder."""
+
+_LARGEST = 256 << 10
+_SECONDS = 30.0
+_LONGEST_OUTPUT = 64 << 10
+_LINE = re.compile(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOTALL)
+
+
+class SkippedCommand(Struct, frozen=True):
+    """A file that gives no command, and why."""
+
+    path: str
+    reason: str
+
+
+class CommandCall(Struct, frozen=True):
+    """A command and what it is called with."""
+
+    command: CustomCommand
+    arguments: str = ""
+
+    def expansion(self, cwd: str, *, provider: str = "", model: str = "") -> Expansion:
+        """The prompt with its arguments; nothing is run and no file is read.
+
+        Raises:
+            ConfigError: If an argument is missing.
+        """
+        values = placeholders(cwd, date.today(), provider=provider, model=model)
+        return expand(self.command, self.arguments, values)
+
+    async def prompt(
+        self, env: ExecutionEnv, permissions: Reads, reader: Any, *, provider: str = "", model: str = ""
+    ) -> str:
+        """The prompt: commands in it are run, files attached.
+
+        Args:
+            env: Where commands run and files lie.
+            permissions: A rule that denies keeps a command from running, and any rule a file from being read.
+            reader: The tool that reads files, for the rules about it.
+            provider: Name of the provider, for ``{{PROVIDER}}``.
+            model: Id of the model, for ``{{MODEL}}``.
+
+        Raises:
+            ConfigError: If an argument or a file is missing.
+            PermissionDeniedError: If a rule does not let a command run or a file be read.
+        """
+        made = self.expansion(env.cwd, provider=provider, model=model)
+        blocks = await attached(made.files, env, permissions, reader)
+        outputs = [await self._output(p.text, env, permissions) for p in made.pieces if p.is_shell]
+        return "\n\n".join([made.text(outputs), *blocks])
+
+    async def _output(self, script: str, env: ExecutionEnv, permissions: Reads) -> str:
+        decision = await permissions.decide("shell", {"command": script}, env=env, definition=shell)
+        if decision.outcome == "deny":
+            raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
+        done = await env.run(script, timeout=_SECONDS)
+        said = (done.stdout.text + done.stderr.text).rstrip()
+        if len(said) > _LONGEST_OUTPUT:
+            said = f"{said[:_LONGEST_OUTPUT]}\n[cut here: {len(said)} characters]"
+        if done.timed_out:
+            said += f"\n[ended after {_SECONDS:g} seconds]"
+        elif done.exit_code:
+            said += f"\n[exit code {done.exit_code}]"
+        return delimited("output", said, command=script.replace('"', "'"))
+
+
+class CustomCommands:
+    """The custom commands that can be used in a folder.
+
+    A project's command goes before the user's of the same name; ``/user:name`` and ``/project:name`` call the one that is meant.
+
+    Args:
+        commands: The commands.
+        skipped: Files that give none, and why.
+
+    Attributes:
+        skipped: The same.
+    """
+
+    def __init__(self, commands: Collection[CustomCommand] = (), skipped: Collection[SkippedCommand] = ()) -> None:
+        self._all = tuple(commands)
+        self.skipped = tuple(skipped)
+        ordered = sorted(self._all, key=lambda c: (c.name, c.scope != "project"))
+        self._by_name = {c.name: c for c in reversed(ordered)}
+        self._by_scope = {f"{c.scope}:{c.name}": c for c in ordered}
+
+    @classmethod
+    def find(cls, cwd: str, home: Home | None, *, trusted: bool, reserved: Collection[str] = ()) -> CustomCommands:
+        """Look for them: ``*.md`` below ``commands`` in the user's folder and in the project's ``.agent``. Blocking.
+
+        Args:
+            cwd: The folder to work in.
+            home: The user's folder.
+            trusted: Whether the user trusts the project; without that its commands are listed as skipped.
+            reserved: Names of built-in commands, which win.
+        """
+        found: list[CustomCommand] = []
+        skipped: list[SkippedCommand] = []
+        root = project_root(cwd, COMMANDS, home)
+        places: list[tuple[Path, Scope, bool]] = []
+        if root is not None:
+            places.append((root / FOLDER / COMMANDS, "project", trusted))
+        if home is not None:
+            places.append((home.root / COMMANDS, "user", True))
+        for folder, scope, usable in places:
+            for path in _files(folder, skipped):
+                name = ":".join(path.relative_to(folder).with_suffix("").parts)
+                if not usable:
+                    skipped.append(SkippedCommand(str(path), "the folder is not trusted: mainspring trust"))
+                    continue
+                try:
+                    command = parse_command(_read(path), name, scope=scope, path=str(path))
+                except (ConfigError, OSError) as error:
+                    skipped.append(SkippedCommand(str(path), str(error)))
+                    continue
+                if _LINE.fullmatch(f"/{name}") is None:
+                    skipped.append(SkippedCommand(str(path), f"{name!r} is no name for a command"))
+                    continue
+                found.append(command)
+                if name in reserved:
+                    skipped.append(SkippedCommand(str(path), f"/{name} is built in; call this one /{scope}:{name}"))
+                elif scope == "user" and any(c.name == name and c.scope == "project" for c in found):
+                    skipped.append(
+                        SkippedCommand(str(path), f"the project's /{name} goes before it; call it /user:{name}")
+                    )
+        return cls(found, skipped)
+
+    def __iter__(self) -> Iterator[CustomCommand]:
+        """The commands that are called by their plain name, sorted."""
+        return iter([self._by_name[name] for name in sorted(self._by_name)])
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> CustomCommand | None:
+        """The command of a name, with or without its slash and scope."""
+        name = name.removeprefix("/")
+        return self._by_name.get(name) or self._by_scope.get(name)
+
+    def call(self, line: str) -> CommandCall | None:
+        """The command that a line calls (``/name arguments``); ``None`` if it calls none."""
+        match = _LINE.fullmatch(line.strip())
+        command = self.get(match[1]) if match else None
+        return None if match is None or command is None else CommandCall(command, match[2] or "")
+
+    def nearest(self, line: str) -> str:
+        """The name that a line probably means but misspells; empty if there is none."""
+        match = _LINE.fullmatch(line.strip())
+        near = difflib.get_close_matches(match[1], self._by_name, 1, 0.75) if match else []
+        return near[0] if near else ""
+
+
+def looks_like_a_call(line: str) -> bool:
+    """Whether a line could call a command: then it is worth looking for them."""
+    return _LINE.fullmatch(line.strip()) is not None
+
+
+def _files(folder: Path, skipped: list[SkippedCommand]) -> Iterator[Path]:
+    """Markdown files below a folder, by name; links to folders are not followed."""
+    count = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.endswith(".md") or name.lower() == "readme.md":
+                continue
+            count += 1
+            if count > MOST:
+                skipped.append(SkippedCommand(str(folder), f"only {MOST} files are looked at"))
+                return
+            yield Path(place, name)
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ConfigError(f"it is larger than {_LARGEST // 1024} KiB")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
