@@ -29,6 +29,7 @@ from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
 from mainspring.runtime.disclosing import DisclosureOption, disclosing, own_search
 from mainspring.runtime.entrance import Entered, Entrance
 from mainspring.runtime.policies import RunPolicies
+from mainspring.runtime.skill_option import holder_of, skills_plugs
 from mainspring.runtime.token_notices import TokenNotices
 from mainspring.subagents import Child, Inherited, Subagents
 from mainspring.tools import LazyTool, Tool, tool
@@ -36,6 +37,7 @@ from mainspring.tools import LazyTool, Tool, tool
 if TYPE_CHECKING:  # whoever passes one has imported it
     from mainspring.memory import Memory
     from mainspring.policies.permissions import Permissions
+    from mainspring.runtime.skill_option import SkillsOption
     from mainspring.sessions import Session
 
 
@@ -65,6 +67,7 @@ class Agent(CoreAgent):
         session: Where the conversation is kept. Default: only in memory.
         permissions: What tools may do.
         memory: What it knows from earlier conversations, and whether it may add to it; see `Memory`.
+        skills: Skills that it takes up when a task needs them: folders of them, a `SkillsConfig`, or `Skills` with further options.
         tool_disclosure: Whether the model gets tools of MCP servers at once (``eager``) or by name, until it looks for them (``lazy``);
             or a `Disclosure` with further options. What a server's own entry says goes first. Default: eager.
         subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
@@ -97,6 +100,7 @@ class Agent(CoreAgent):
         session: Session | None = None,
         permissions: Permissions | None = None,
         memory: Memory | None = None,
+        skills: SkillsOption | None = None,
         tool_disclosure: DisclosureOption | None = None,
         subagents: SubagentsOption | None = None,
         extensions: Extensions | Iterable[Extension] | None = None,
@@ -118,6 +122,7 @@ class Agent(CoreAgent):
             )
         if memory is not None:
             installed.append(_plug(memory, "memory=Memory(...)"))
+        installed += skills_plugs(skills)
         installed += [_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs]
         installed += disclosing(tool_disclosure, installed)
         spawning = as_plug(subagents)
@@ -176,6 +181,24 @@ class Agent(CoreAgent):
     def children(self) -> tuple[Child, ...]:
         """The sub-agents that run or wait for their turn; each can be stopped by its ``abort()``."""
         return self._subagents.children if self._subagents is not None else ()
+
+    async def activate_skill(self, name: str) -> None:
+        """Make a skill active: its text joins the next run, or the one that goes on, and it is inactive again when that is over.
+        Asked for again while it is active, it stays so for one run more.
+
+        Raises:
+            ConfigError: If there is no such skill, it cannot be read, or too many are active.
+            AgentError: If the agent has no skills.
+        """
+        await holder_of(self.plugs).activate(name)
+
+    async def deactivate_skill(self, name: str) -> bool:
+        """Make a skill inactive; says whether it was active.
+
+        Raises:
+            AgentError: If the agent has no skills.
+        """
+        return await holder_of(self.plugs).deactivate(name)
 
     async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionReport | None:
         """Sum up the older part of the conversation now, between runs. A session keeps all of it.

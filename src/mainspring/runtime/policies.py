@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mainspring.events import (
     AgentDone,
     ContextTransform,
@@ -46,6 +48,7 @@ from mainspring.policies.dedup import DedupTools
 from mainspring.policies.persistence import PersistResults
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
 from mainspring.policies.thinking import DecayThinking
+from mainspring.runtime.skill_option import kept_by
 from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:
@@ -139,6 +142,7 @@ class _Conversation:
         self.reads = ReadState(agent.env.cwd)
         self._agent = agent
         self._auto: AutoCompact | None = None
+        self._kept: tuple[Compaction, Compaction] | None = None
         self._stale: ElideStaleReads | None = None
         self._tail: tuple[tuple[int, int], TailStubs] | None = None
 
@@ -152,7 +156,10 @@ class _Conversation:
         return self._stale
 
     def auto(self, options: Compaction) -> AutoCompact:
-        """The same, for these options; what it measured stays known."""
+        """The same, for these options; what it measured stays known. What plugs keep stays as it is."""
+        if self._kept is None or self._kept[0] != options:
+            self._kept = (options, replace(options, keep=kept_by(self._agent.plugs, options.keep)))
+        options = self._kept[1]
         if self._auto is None or self._auto.compactor.options != options:
             context = self._agent.context
             self._auto = AutoCompact(SummaryCompactor(options), lambda: (context.system, context.tools.specs))

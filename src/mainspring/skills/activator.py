@@ -15,6 +15,7 @@ from mainspring.events.feature_hooks import SkillReason, SkillVia
 from mainspring.skills.active import Activation, ActiveSkills
 from mainspring.skills.body import read_body
 from mainspring.skills.delivery import wrapped
+from mainspring.skills.gate import ALIAS
 from mainspring.skills.interpolate import Commands, has_commands, interpolate
 from mainspring.skills.locks import LoopLock
 from mainspring.skills.resources import listed, within
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainspring.skills")
 logger.addHandler(logging.NullHandler())
-
-ALIAS = "load_skill"
-"""Another name for ``skills_use``, understood where a model calls it so."""
 
 
 class Usage(Protocol):

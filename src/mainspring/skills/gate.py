@@ -20,6 +20,11 @@ from mainspring.tools.builtin import CLASSIC_ALIASES
 SKILL_TOOLS = ("skills_use", "skills_read", "skills_run_script")
 """What every skill allows."""
 
+ALIAS = "load_skill"
+"""Another name for ``skills_use``, understood where a model calls it so."""
+
+_ALWAYS = frozenset((*SKILL_TOOLS, ALIAS))
+
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     **{name: (own,) for name, own in CLASSIC_ALIASES.items()},
     "bash": ("shell", "jobs"),
@@ -122,7 +127,7 @@ class Gate:
 
     def gate(self, hook: ToolGate) -> None:
         """The handler of `tool:gate`: tools that no active skill names."""
-        if hook.name in SKILL_TOOLS or hook.block:
+        if hook.name in _ALWAYS or hook.block:
             return
         for active in self.levels():
             if not any(a.names(hook.name) or _about(a.rules, hook.name) for a in _allowances(active, hook.name)):
@@ -131,7 +136,7 @@ class Gate:
 
     async def permit(self, hook: ToolPermit) -> None:
         """The handler of `tool:permit`: calls that no active skill describes, on the final arguments."""
-        if hook.name in SKILL_TOOLS:
+        if hook.name in _ALWAYS:
             return
         for active in self.levels():
             allowances = list(_allowances(active, hook.name))
@@ -167,4 +172,4 @@ def _reason(active: Iterable[Activation], tool: str) -> str:
     names = ", ".join(a.skill.name for a in listed)
     allowed = ", ".join(dict.fromkeys(t for a in listed for t in a.skill.allowed_tools or ())) or "no tools"
     verb = "skill allows" if len(listed) == 1 else "skills allow"
-    return f"{tool} with these arguments is not what the active {verb} ({names}: {allowed[:500]}). Go on without it"
+    return f"this call of {tool} is not among what the active {verb} ({names}: {allowed[:500]}). Go on without it"

@@ -26,11 +26,11 @@ from mainspring.events import (
 )
 from mainspring.loop import Plug
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
-from mainspring.skills.activator import ALIAS, Activator, Usage
+from mainspring.skills.activator import Activator, Usage
 from mainspring.skills.active import Activation, ActiveSkills
 from mainspring.skills.catalog import SkillCatalog
 from mainspring.skills.delivery import Delivery
-from mainspring.skills.gate import SKILL_TOOLS, Gate, read_allowance
+from mainspring.skills.gate import ALIAS, SKILL_TOOLS, Gate, read_allowance
 from mainspring.skills.locks import LoopLock
 from mainspring.skills.prompt import breadcrumb, catalog, registry
 from mainspring.skills.ranking import rank

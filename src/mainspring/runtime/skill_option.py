@@ -1,0 +1,86 @@
+"""Skills as an option of an agent. What they need is imported where somebody has some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import mainspring.skills as package
+from mainspring.errors import AgentError, ConfigError
+from mainspring.loop import Plug
+from mainspring.messages import AgentMessage
+
+if TYPE_CHECKING:  # reading one of the names imports it
+    from mainspring.skills import Skill, Skills, SkillsConfig
+
+    SkillsOption = Skills | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
+    """The plug itself; which skills there are; or folders of skills, and skills."""
+
+
+@runtime_checkable
+class HasSkills(Protocol):
+    """A plug by which skills become active."""
+
+    async def activate(self, name: str) -> None:
+        """Make one active."""
+        ...
+
+    async def deactivate(self, name: str) -> bool:
+        """Make one inactive."""
+        ...
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """A plug that says which messages no summary may take the place of."""
+
+    def keeps(self, message: AgentMessage, /) -> bool:
+        """Whether it must stay as it is."""
+        ...
+
+
+def skills_plugs(option: SkillsOption | None) -> list[Plug]:
+    """The plug that an option stands for; none for none.
+
+    Raises:
+        ConfigError: If it is no such option.
+    """
+    if option is None:
+        return []
+    if isinstance(option, package.Skills):
+        return [option]
+    if isinstance(option, package.SkillsConfig):
+        return [package.Skills(option)]
+    given = [option] if isinstance(option, str | os.PathLike) else list(option)
+    folders = tuple(
+        [os.path.abspath(os.path.expanduser(each)) for each in given if isinstance(each, str | os.PathLike)]
+    )
+    inline = tuple([each for each in given if isinstance(each, package.Skill)])
+    if len(folders) + len(inline) != len(given):
+        raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")
+    return [package.Skills(package.SkillsConfig(user=folders, inline=inline))]
+
+
+def holder_of(plugs: Iterable[Plug]) -> HasSkills:
+    """The plug that has the skills.
+
+    Raises:
+        AgentError: If there is none.
+    """
+    found = next((p for p in plugs if isinstance(p, HasSkills)), None)
+    if found is None:
+        raise AgentError("this agent has no skills; give it some: Agent(..., skills=...)")
+    return found
+
+
+def kept_by(
+    plugs: Iterable[object], keep: Callable[[AgentMessage], bool] | None
+) -> Callable[[AgentMessage], bool] | None:
+    """What stays of a conversation that is summed up: what plugs keep, and what ``keep`` says."""
+    asked: list[Callable[[AgentMessage], bool]] = [p.keeps for p in plugs if isinstance(p, Keeps)]
+    if not asked:
+        return keep
+    if keep is not None:
+        asked.append(keep)
+    return lambda message: any(each(message) for each in asked)
