@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class Origin(Struct, frozen=True, kw_only=True, rename="camel"):
     updated: datetime
 
 
-class Usage(Struct, frozen=True, rename="camel"):
+class Used(Struct, frozen=True, rename="camel"):
     """How often a skill was used, and when last."""
 
     count: int
@@ -61,7 +62,7 @@ class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
 
     origin: Origin | None = None
     enabled: bool | None = None
-    usage: Usage | None = None
+    usage: Used | None = None
 
 
 class _File(Struct, frozen=True, kw_only=True):
@@ -105,13 +106,13 @@ class SkillRegistry:
             raise ConfigError(f"{file} was written by a newer version of Mainspring; update Mainspring to use it")
         return dict(read.skills)
 
-    def usage(self) -> dict[str, Usage]:
-        """How often and when each skill was used.
-
-        Raises:
-            ConfigError: If the file is broken.
-        """
-        return {name: entry.usage for name, entry in self.entries().items() if entry.usage is not None}
+    def last_used(self) -> dict[str, float]:
+        """When each skill was used last, by name, in seconds since 1970; empty where the file is broken: it is a hint alone."""
+        try:
+            entries = self.entries()
+        except ConfigError:
+            return {}
+        return {name: entry.usage.last.timestamp() for name, entry in entries.items() if entry.usage is not None}
 
     def switched(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the skills that are switched on, and of those that are switched off.
@@ -123,20 +124,18 @@ class SkillRegistry:
         on = tuple([name for name, entry in entries if entry.enabled is True])
         return on, tuple([name for name, entry in entries if entry.enabled is False])
 
-    def used(self, name: str, when: datetime | None = None) -> None:
-        """Note that a skill was used.
-
-        Raises:
-            ConfigError: If it cannot be kept.
-        """
+    def note_use(self, name: str, when: datetime | None = None) -> None:
+        """Note that a skill was used, now unless said otherwise. What cannot be kept is lost: it is a hint alone."""
         moment = (when or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
 
         def noted(old: Entry) -> Entry:
             before = old.usage
-            count = 1 if before is None else before.count + 1
-            return replace(old, usage=Usage(count, moment if before is None else max(moment, before.last)))
+            return replace(
+                old, usage=Used(1, moment) if before is None else Used(before.count + 1, max(moment, before.last))
+            )
 
-        self._change(name, noted)
+        with suppress(ConfigError):
+            self._change(name, noted)
 
     def switch(self, name: str, on: bool | None) -> None:
         """Switch a skill on or off; ``None`` leaves it to the skill again.

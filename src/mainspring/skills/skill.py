@@ -13,6 +13,9 @@ Source = Literal["project", "user", "inline", "builtin"]
 
 SOURCES: tuple[Source, ...] = ("project", "user", "inline", "builtin")
 
+LAYOUTS = (".agent/skills", ".agents/skills", ".claude/skills")
+"""Folders of skills in a project, and in the user's home: our own, the one that programs share, and one that many repositories have."""
+
 
 class Triggers(Struct, frozen=True, kw_only=True):
     """When a skill fits a prompt.
@@ -122,8 +125,8 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         enabled: Whether there are any at all.
-        project: The root of a project; ``.agent/skills``, ``.agents/skills`` and ``.claude/skills`` in it are read. None is read
-            unless it is named.
+        project: The root of a project; none is read unless it is named.
+        layouts: The folders in it that are read; the first counts first.
         up_to: A folder above the project: those between are searched too, the nearest first.
         user: The user's own folders.
         inline: Skills that the program brings itself.
@@ -138,6 +141,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     project: str | None = None
+    layouts: tuple[str, ...] = LAYOUTS
     up_to: str | None = None
     user: tuple[str, ...] = ()
     inline: tuple[Skill, ...] = ()

@@ -16,9 +16,6 @@ from mainspring.skills.manifest import LONGEST_NAME, parse_skill
 from mainspring.skills.scan import SUFFIX, Place, places_in
 from mainspring.skills.skill import Script, Skill, SkillError, SkillProblem, SkillsConfig, Source
 
-LAYOUTS = (".agent/skills", ".agents/skills", ".claude/skills")
-"""Folders of skills in a project, and in the user's home; the first counts first."""
-
 SAMPLES = Path(__file__).parent / "samples"
 """The bundled skills."""
 
@@ -137,7 +134,7 @@ def _roots(config: SkillsConfig) -> Iterator[_Root]:
     own = {os.path.realpath(folder) for folder in config.user}
     if config.project is not None:
         for folder in _upwards(Path(config.project), config.up_to):
-            for layout in LAYOUTS:
+            for layout in config.layouts:
                 place = folder / layout
                 if os.path.realpath(place) not in own:  # the user's own folder is nothing of a project
                     within = (os.path.realpath(config.up_to or config.project), *own)

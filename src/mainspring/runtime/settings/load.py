@@ -37,7 +37,7 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
 }
 """The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
 
-_ADD_UP = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution"})
+_ADD_UP = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution", "skills"})
 """Sections whose lists add up over all files."""
 
 _LOWER = frozenset(
@@ -45,7 +45,13 @@ _LOWER = frozenset(
     | {("execution", "maxProcesses")}
 )
 _HARMLESS = frozenset(
-    {("agent", "temperature"), ("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden")}
+    {
+        ("agent", "temperature"),
+        ("permissions", "ask"),
+        ("permissions", "deny"),
+        ("sandbox", "hidden"),
+        ("skills", "disabled"),
+    }
 )
 
 

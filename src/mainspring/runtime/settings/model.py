@@ -14,6 +14,7 @@ from mainspring.runtime.settings.sections import (
     LanguageServerSettings,
     NotificationSettings,
     SandboxSettings,
+    SkillSettings,
     TelemetrySettings,
     UiSettings,
 )
@@ -244,6 +245,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         instructions: Which instruction files are read.
         notifications: How the terminal tells that a run is over.
         ui: What the terminal looks like.
+        skills: Which skills there are.
     """
 
     model: str | None = None
@@ -262,3 +264,4 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     instructions: InstructionSettings = InstructionSettings()
     notifications: NotificationSettings = NotificationSettings()
     ui: UiSettings = UiSettings()
+    skills: SkillSettings = SkillSettings()

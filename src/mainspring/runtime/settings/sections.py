@@ -120,3 +120,25 @@ class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
     theme: Literal["auto", "dark", "light", "plain"] = "auto"
     keys: dict[str, str] = {}
+
+
+class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Skills. The lists of all files add up.
+
+    Attributes:
+        enabled: Whether there are any.
+        plugin_dir: Folders of skills beside the usual ones: absolute or from ``~/`` on, or within the project.
+        disabled: Names of those that are not wanted.
+        builtin: Whether the bundled ones count.
+        trust_project_skills: Whether those of a project that you trust count; ``false`` leaves them out all the same.
+        max_skills: How many that fit a prompt are put before the model at most.
+        max_active: How many may be active at the same time; any number if not set.
+    """
+
+    enabled: bool = True
+    plugin_dir: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    builtin: bool = True
+    trust_project_skills: bool = True
+    max_skills: Annotated[int, Meta(ge=0)] = 3
+    max_active: _Count | None = None

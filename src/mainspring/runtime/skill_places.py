@@ -1,0 +1,64 @@
+"""Where the command finds skills, and whom it trusts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mainspring.runtime.home import Home, repository_of
+from mainspring.runtime.settings import Settings
+from mainspring.runtime.trust import TrustStore
+from mainspring.skills.registry import SkillRegistry
+from mainspring.skills.skill import LAYOUTS, SkillsConfig
+
+
+def skills_config(cwd: str, settings: Settings) -> SkillsConfig:
+    """The skills of a folder, as settings, trust and what was switched on and off say. Blocks.
+
+    The folders from the working folder up to its repository are searched as far as the user trusts them; where the working folder
+    itself is not trusted, its skills are only told of.
+
+    Raises:
+        ConfigError: If the file of trusted folders or of installed skills is broken.
+    """
+    wanted = settings.config.skills
+    home = settings.home
+    on, off = registry_of(home).switched()
+    extra = [(text, Path(os.path.expanduser(text))) for text in wanted.plugin_dir]
+    trust = TrustStore(home)
+    trusted = trust.covers(cwd)
+    top = repository_of(Path(cwd)) or Path(cwd)
+    if trusted:
+        top = next((p for p in reversed((Path(cwd), *_between(cwd, top))) if trust.covers(p)), Path(cwd))
+    return SkillsConfig(
+        enabled=wanted.enabled,
+        project=cwd,
+        up_to=str(top),
+        layouts=(*LAYOUTS, *[text for text, path in extra if not path.is_absolute()]),
+        user=tuple([str(path) for path in (*user_folders(home), *[path for _, path in extra if path.is_absolute()])]),
+        builtin=wanted.builtin,
+        trust_project_skills=trusted and wanted.trust_project_skills,
+        disabled=tuple(dict.fromkeys((*wanted.disabled, *off))),
+        switched_on=on,
+        max_skills=wanted.max_skills,
+        max_active=wanted.max_active,
+    )
+
+
+def user_folders(home: Home | None) -> tuple[Path, ...]:
+    """The user's own folders of skills."""
+    if home is None:
+        return ()
+    base = Path(os.path.expanduser("~"))
+    shared = [base / layout for layout in LAYOUTS[1:]] if base.is_absolute() else []
+    return (home.skills, *shared)
+
+
+def registry_of(home: Home | None) -> SkillRegistry:
+    """What is remembered of the user's skills."""
+    return SkillRegistry(home.skills if home is not None else None)
+
+
+def _between(folder: str, top: Path) -> list[Path]:
+    """The folders above one, up to ``top``."""
+    return [p for p in Path(folder).parents if p.is_relative_to(top)]
