@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 from mainspring.events.checked import checked, text
 from mainspring.events.hooks import Hook
-from mainspring.events.tool_hooks import ToolAfter, ToolBefore, ToolGate, ToolTransform
+from mainspring.events.tool_hooks import CallHook, ToolAfter, ToolBefore, ToolGate, ToolTransform
+
+T = TypeVar("T", bound=CallHook)
+
+
+def _copied(kind: type[T], hook: CallHook) -> T:
+    """A context of another class with everything that ``hook`` holds."""
+    made = kind.__new__(kind)
+    for base in type(hook).__mro__:
+        for name in getattr(base, "__slots__", ()):
+            if hasattr(hook, name):
+                setattr(made, name, getattr(hook, name))
+    return made
 
 
 class McpToolGate(ToolGate):
@@ -18,6 +30,13 @@ class McpToolGate(ToolGate):
     __slots__ = ("server",)
     server: str
 
+    @classmethod
+    def of(cls, hook: ToolGate, server: str) -> Self:
+        """The same for a call of this server's tool."""
+        made = _copied(cls, hook)
+        made.server = server
+        return made
+
 
 class McpToolBefore(ToolBefore):
     """`tool:before` for a call of an MCP server's tool. ``server`` is its name."""
@@ -26,6 +45,13 @@ class McpToolBefore(ToolBefore):
     when = "Right after `tool:before`, for tools of MCP servers."
     __slots__ = ("server",)
     server: str
+
+    @classmethod
+    def of(cls, hook: ToolBefore, server: str) -> Self:
+        """The same for a call of this server's tool."""
+        made = _copied(cls, hook)
+        made.server = server
+        return made
 
 
 class McpToolTransform(ToolTransform):
@@ -36,6 +62,13 @@ class McpToolTransform(ToolTransform):
     __slots__ = ("server",)
     server: str
 
+    @classmethod
+    def of(cls, hook: ToolTransform, server: str) -> Self:
+        """The same for a call of this server's tool."""
+        made = _copied(cls, hook)
+        made.server = server
+        return made
+
 
 class McpToolAfter(ToolAfter):
     """`tool:after` for a call of an MCP server's tool. ``server`` is its name."""
@@ -44,6 +77,13 @@ class McpToolAfter(ToolAfter):
     when = "Right after `tool:after`, for tools of MCP servers."
     __slots__ = ("server",)
     server: str
+
+    @classmethod
+    def of(cls, hook: ToolAfter, server: str) -> Self:
+        """The same for a call of this server's tool."""
+        made = _copied(cls, hook)
+        made.server = server
+        return made
 
 
 class McpBootstrapStart(Hook):

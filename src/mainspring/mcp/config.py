@@ -243,9 +243,33 @@ def _server(name: str, entry: Any, place: str, warnings: list[str]) -> McpServer
 
 
 def _checked(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
-    if isinstance(given.get("command"), list):
-        given["command"], *rest = [str(part) for part in given["command"]] or [""]
-        given["args"] = [*rest, *given.get("args", ())]
+    _shape(given)
+    try:
+        made = msgspec.convert({**given, "name": name, "place": place}, McpServerConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`", "").replace("$.", "")) from None
+    if made.transport == "stdio":
+        if not made.command.strip():
+            raise ValueError("needs a command (a program) or a url")
+    elif not made.url.startswith(("http://", "https://", "${")):
+        raise ValueError(
+            f"transport {made.transport} needs a url that begins with http:// or https://, not {made.url!r:.200}"
+        )
+    for key in ("timeout", "connect_timeout"):
+        if not 0 < getattr(made, key) <= LONGEST_SECONDS:
+            raise ValueError(f"{key} is in seconds, 0 to {LONGEST_SECONDS:g}, not {getattr(made, key):g}")
+    return made
+
+
+def _shape(given: dict[str, Any]) -> None:
+    """Bring what other programs write into our form, in place."""
+    command, args = given.get("command"), given.get("args")
+    if isinstance(args, str):
+        raise ValueError(f"args must be a list of texts, as in {shlex.split(args)!r:.200}")
+    if isinstance(command, list) and command:
+        given["command"], *args = [*cast("list[Any]", command), *(args or ())]
+    if isinstance(args, list):
+        given["args"] = [_text(a) for a in cast("list[Any]", args)]
     for key in ("include", "exclude"):
         if isinstance(given.get(key), str):
             given[key] = [given[key]]
@@ -253,26 +277,8 @@ def _checked(name: str, given: dict[str, Any], place: str) -> McpServerConfig:
         if isinstance(given.get(key), Mapping):
             table = cast("Mapping[str, Any]", given[key])
             given[key] = {k: _text(v) for k, v in table.items() if v is not None}
-    if isinstance(given.get("args"), list):
-        given["args"] = [_text(a) for a in given["args"]]
-    elif isinstance(given.get("args"), str):
-        raise ValueError(f"args must be a list of texts, as in {shlex.split(given['args'])!r:.200}")
-    url = given.get("url")
-    given["transport"] = _TRANSPORTS.get(str(given.get("transport")), given.get("transport") or _guess(given))
-    try:
-        made = msgspec.convert({**given, "name": name, "place": place}, McpServerConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error).replace("`", "").replace("$.", "")) from None
-    if made.transport == "stdio" and not made.command.strip():
-        raise ValueError("needs a command (a program) or a url")
-    if made.transport != "stdio" and not made.url.strip():
-        raise ValueError(f"a server of transport {made.transport} needs a url")
-    if isinstance(url, str) and made.transport != "stdio" and not url.startswith(("http://", "https://", "${")):
-        raise ValueError(f"url {url!r:.200} must begin with http:// or https://")
-    for key in ("timeout", "connect_timeout"):
-        if not 0 < getattr(made, key) <= LONGEST_SECONDS:
-            raise ValueError(f"{key} is in seconds, 0 to {LONGEST_SECONDS:g}, not {getattr(made, key):g}")
-    return made
+    said = given.get("transport")
+    given["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess(given)
 
 
 def _guess(given: Mapping[str, Any]) -> str:

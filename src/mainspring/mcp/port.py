@@ -167,7 +167,7 @@ class ClientSide(Protocol):
         """The folders that the server may work in."""
         ...
 
-    def log(self, line: str) -> Awaitable[None]:
+    def say(self, line: str) -> Awaitable[None]:
         """Keep a line that the server wrote."""
         ...
 

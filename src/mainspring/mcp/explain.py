@@ -1,0 +1,108 @@
+"""From whatever the SDK, the network or a process raises to a sentence that says what happened, why, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.port import McpFailure
+from mainspring.redact import redact
+
+if TYPE_CHECKING:
+    from mainspring.mcp.stdio import ServerProcess
+
+_LOGIN = frozenset({401, 403})
+_GONE = frozenset({404, 410})
+_LONGEST = 1_000
+
+
+class Endpoint:
+    """What is known of the other end of a connection.
+
+    Attributes:
+        config: How it is configured.
+        process: Its program, where it is one of ours.
+        status: The last HTTP status that was a refusal.
+        session_gone: Whether it has forgotten our session.
+    """
+
+    def __init__(self, config: McpServerConfig) -> None:
+        self.config = config
+        self.process: ServerProcess | None = None
+        self.status: int | None = None
+        self.session_gone = False
+
+    async def exit_code(self) -> int | None:
+        """How its program ended, if it did; one that is just ending gets a moment."""
+        if self.process is None:
+            return None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.process.ended(), 0.2)
+        return self.process.exit_code
+
+
+async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFailure:
+    """The failure that an exception stands for.
+
+    Args:
+        error: What was raised.
+        end: The other end.
+        reason: ``connect`` or ``lost`` where that is what was going on; else ``refused``.
+    """
+    found = leaf(error)
+    if isinstance(found, McpFailure):
+        return found
+    name, kind = end.config.name, type(found).__name__
+    text = redact(str(found).strip() or kind)[:_LONGEST]
+    if kind.startswith("OAuth") or (reason == "connect" and end.status in _LOGIN):
+        status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
+        return McpFailure(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
+    if end.session_gone:
+        end.session_gone = False
+        return McpFailure(name, f"MCP server {name!r} has forgotten this connection", "session")
+    code: Any = getattr(found, "code", None)
+    closed = kind == "MCPError" and (code == -32000 or "onnection closed" in text)
+    if reason == "connect":
+        return McpFailure(
+            name, f"MCP server {name!r} could not be connected: {await _why(found, text, end)}", "connect"
+        )
+    if closed or reason == "lost" or kind in ("ClosedResourceError", "BrokenResourceError"):
+        return McpFailure(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
+    if isinstance(found, TimeoutError) or code == -32001:
+        return McpFailure(name, f"MCP server {name!r} did not answer in time", "timeout")
+    if kind == "ValidationError":
+        text = f"its answer is not what the protocol says: {text}"
+    return McpFailure(name, f"MCP server {name!r}: {text}", "refused")
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The first real failure in a group."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        error = next((e for e in inner if not isinstance(e, asyncio.CancelledError)), inner[0])
+    return error
+
+
+async def _why(error: BaseException, text: str, end: Endpoint) -> str:
+    if end.process is not None:
+        code = await end.exit_code()
+        if code is not None:
+            return f"it ended at once{_code(code)}"
+        return text
+    url = redact(end.config.url)
+    if end.status is not None:
+        return f"{url} answers with HTTP {end.status}; check its url, headers and transport"
+    if type(error).__name__ == "MCPError":
+        return text
+    return f"{url} cannot be reached: {text}"
+
+
+async def _exit(end: Endpoint) -> str:
+    code = await end.exit_code()
+    return "" if code is None else _code(code)
+
+
+def _code(code: int) -> str:
+    return f" (killed by signal {-code})" if code < 0 else f" (exit code {code})"

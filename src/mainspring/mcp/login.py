@@ -1,0 +1,184 @@
+"""Logging in at a server: the user's browser, and a callback on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import inspect
+import webbrowser
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from mainspring.errors import ConfigError
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.expand import expanded
+from mainspring.mcp.explain import Endpoint, failure_of
+from mainspring.mcp.oauth import LoginFile, callback_url, provider
+from mainspring.mcp.port import McpFailure
+
+if TYPE_CHECKING:
+    from mcp.shared.auth import AuthorizationCodeResult
+
+LOGIN_SECONDS = 300.0
+"""How long the user may take."""
+
+Show = Callable[[str], Awaitable[None] | None]
+"""Shows the address of the login page."""
+
+_LONGEST_REQUEST = 16 << 10
+
+
+async def login_mcp(
+    config: McpServerConfig,
+    tokens: Path,
+    *,
+    show: Show,
+    environ: Mapping[str, str] | None = None,
+    browser: bool = True,
+    seconds: float = LOGIN_SECONDS,
+) -> bool:
+    """Log in at a server. What it gives is kept for later runs.
+
+    Args:
+        config: The server.
+        tokens: The folder of logins.
+        show: Shows the page's address, since not every machine has a browser.
+        environ: Variables for ``${VAR}`` in the configuration; none are put in where this is not given.
+        browser: Whether the page is opened too.
+        seconds: How long the user may take.
+
+    Returns:
+        Whether the server wanted a login at all.
+
+    Raises:
+        ConfigError: If the server is a program, or has a login of its own in its headers.
+        McpFailure: If it cannot be reached, or nobody logged in.
+    """
+    if config.transport == "stdio":
+        raise ConfigError(f"MCP server {config.name!r} is a program: it has no login; give it what it needs in env")
+    if any(name.lower() == "authorization" for name in config.headers):
+        raise ConfigError(f"MCP server {config.name!r} has an Authorization header; remove that to log in")
+    config = expanded(config, environ) if environ is not None else config
+    file = LoginFile(tokens, config)
+    kept = await asyncio.to_thread(file.read)
+    async with _Callback.listening(kept.port) as callback:
+        if callback.port != kept.port:  # what is registered names another port
+            await asyncio.to_thread(file.change, client={}, port=callback.port)
+
+        async def redirect(url: str) -> None:
+            shown = show(url)
+            if inspect.isawaitable(shown):
+                await shown
+            if browser:
+                await asyncio.to_thread(webbrowser.open, url)
+
+        async def wait() -> AuthorizationCodeResult:
+            try:
+                return await asyncio.wait_for(callback.result, seconds)
+            except TimeoutError:
+                raise McpFailure(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
+
+        login = provider(config, file, callback.port, redirect_handler=redirect, callback_handler=wait)
+        end = Endpoint(config)
+        try:
+            await _knock(config, login)
+        except Exception as error:
+            raise await failure_of(error, end, "refused") from error
+        if login.context.oauth_metadata is not None:
+            found = login.context.oauth_metadata.model_dump(mode="json", exclude_none=True)
+            await asyncio.to_thread(file.change, metadata=found)
+    return login.context.current_tokens is not None
+
+
+async def logout_mcp(config: McpServerConfig, tokens: Path) -> bool:
+    """Forget the login at a server. Says whether there was one."""
+    return await asyncio.to_thread(LoginFile(tokens, config).remove)
+
+
+async def _knock(config: McpServerConfig, login: Any) -> None:
+    """Make a request that the server answers with a demand for a login, if it has any."""
+    import httpx2
+    from mcp import Client
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    if config.transport == "sse":
+        async with Client(
+            sse_client(config.url, headers=dict(config.headers), auth=login), mode=config.mode, cache=None
+        ):
+            return
+    async with httpx2.AsyncClient(headers=dict(config.headers), timeout=config.connect_timeout, auth=login) as client:
+        async with Client(streamable_http_client(config.url, http_client=client), mode=config.mode, cache=None):
+            return
+
+
+class _Callback:
+    """Waits on this machine for the browser to come back.
+
+    Attributes:
+        port: Where.
+        result: What it brought.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    @asynccontextmanager
+    async def listening(cls, port: int) -> AsyncGenerator[_Callback]:
+        """Listen, on the port that is registered if it is free."""
+        self = cls()
+        try:
+            server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=_LONGEST_REQUEST)
+        except OSError:
+            server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST_REQUEST)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            if self.result.done() and not self.result.cancelled():
+                self.result.exception()  # nobody may have waited for it
+            self.result.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10):
+                head = await reader.readuntil(b"\r\n\r\n")
+            status, text = self._answer(head)
+            page = f"<!doctype html><meta charset=utf-8><title>Mainspring</title><p>{html.escape(text)}</p>".encode()
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(page)}\r\n"
+                "Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
+                + page
+            )
+            await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whatever that was, it was not the browser
+        finally:
+            writer.close()
+
+    def _answer(self, head: bytes) -> tuple[str, str]:
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        method, _, rest = head.decode("latin-1").partition(" ")
+        target = urlsplit(rest.partition(" ")[0])
+        if method != "GET" or target.path != urlsplit(callback_url(self.port)).path:
+            return "404 Not Found", "There is nothing here."
+        found = {name: values[0] for name, values in parse_qs(target.query).items()}
+        if self.result.done():
+            return "410 Gone", "This login is over already."
+        if "error" in found:
+            why = f"{found['error']}: {found.get('error_description', 'no reason given')}"
+            self.result.set_exception(McpFailure("", f"the login was refused: {why}", "login"))
+            return "200 OK", "The login was refused. You can close this page."
+        if "code" not in found:
+            return "400 Bad Request", "This is not the answer of a login."
+        self.result.set_result(
+            AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+        )
+        return "200 OK", "You are logged in. You can close this page."

@@ -1,0 +1,234 @@
+"""Logins at servers: where they are kept, and how requests carry them. The flow itself is the SDK's."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.env.folder_lock import FolderLockedError, locked_folder
+from mainspring.env.replacing import replace_text
+from mainspring.mcp.config import McpServerConfig
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+
+_EARLY = 60.0
+"""Seconds before its end at which a token is renewed."""
+
+
+class StoredLogin(Struct, frozen=True, omit_defaults=True):
+    """What is kept of a login.
+
+    Attributes:
+        url: The server.
+        tokens: What the login gave.
+        expires: When the access token ends, in seconds since 1970.
+        client: How we are registered; without it each run would register anew.
+        metadata: Where tokens are renewed.
+        port: The port of the callback that is registered.
+    """
+
+    url: str = ""
+    tokens: dict[str, Any] = {}
+    expires: float | None = None
+    client: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    port: int = 0
+
+    def __repr__(self) -> str:
+        return f"<StoredLogin {self.url} expires={self.expires}>"
+
+
+class LoginFile:
+    """The login at one server, in a file for its owner alone.
+
+    Args:
+        folder: Where logins are kept.
+        config: The server; its address tells logins apart, since names change.
+    """
+
+    def __init__(self, folder: Path, config: McpServerConfig) -> None:
+        key = hashlib.sha256(f"{config.url}\n{config.client_id}".encode()).hexdigest()[:20]
+        self.path = folder / f"{key}.json"
+        self._config = config
+
+    def read(self) -> StoredLogin:
+        """What is kept; an empty one where there is nothing, or nothing that can be read. Blocks."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=StoredLogin)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return StoredLogin()
+
+    def change(self, **fields: Any) -> None:
+        """Keep something more. Blocks."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = replace(self.read(), url=self._config.url, **fields)
+        replace_text(self.path, msgspec.json.format(msgspec.json.encode(new)).decode() + "\n")
+
+    def remove(self) -> bool:
+        """Forget it. Says whether there was one. Blocks."""
+        known = self.path.exists()
+        self.path.unlink(missing_ok=True)
+        return known
+
+    # --- as the SDK wants it ----------------------------------------------------------------------------------------
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens."""
+        from mcp.shared.auth import OAuthToken
+
+        kept = await asyncio.to_thread(self.read)
+        return OAuthToken.model_validate(kept.tokens) if kept.tokens else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep the tokens."""
+        given = tokens.model_dump(mode="json", exclude_none=True)
+        expires = None if tokens.expires_in is None else time.time() + tokens.expires_in
+        await asyncio.to_thread(self.change, tokens=given, expires=expires)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """How we are registered, or what is configured."""
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        kept = await asyncio.to_thread(self.read)
+        if self._config.client_id:
+            port = kept.port or 0
+            return OAuthClientInformationFull.model_validate(
+                {
+                    "client_id": self._config.client_id,
+                    "client_secret": self._config.client_secret or None,
+                    "redirect_uris": [callback_url(port)],
+                    "token_endpoint_auth_method": "client_secret_post" if self._config.client_secret else "none",
+                }
+            )
+        return OAuthClientInformationFull.model_validate(kept.client) if kept.client else None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep how we are registered."""
+        given = client_info.model_dump(mode="json", exclude_none=True)
+        await asyncio.to_thread(self.change, client=given)
+
+
+def logins_folder(home: Path) -> Path:
+    """Where logins are kept, in the user's folder."""
+    return home / "mcp" / "logins"
+
+
+def callback_url(port: int) -> str:
+    """Where the browser comes back to."""
+    return f"http://127.0.0.1:{port}/callback"
+
+
+def stored_login(config: McpServerConfig, folder: Path | None) -> httpx2.Auth | None:
+    """What makes requests carry a login that is kept; ``None`` where there is none. Blocks."""
+    own = any(name.lower() == "authorization" for name in config.headers)
+    if folder is None or own or config.auth == "none":
+        return None
+    file = LoginFile(folder, config)
+    return provider(config, file, file.read().port) if file.read().tokens else None
+
+
+def provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: Any) -> OAuthClientProvider:
+    """The SDK's provider over a file that other processes use too.
+
+    Args:
+        config: The server.
+        file: Where the login is kept.
+        port: The port of the callback.
+        **handlers: Further options of the provider: who shows the page, and who waits for the callback.
+    """
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
+
+    class Shared(OAuthClientProvider):
+        """Looks at the file before each request, renews under a lock, and tries once more what was refused."""
+
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            await self._reload()
+            due = not self.context.is_token_valid() and self.context.can_refresh_token()
+            async with _renewing(file, due):
+                if due:
+                    await self._reload()
+                refused = False
+                async with _closing(super().async_auth_flow(request)) as flow:
+                    sent = await anext(flow, None)
+                    first = True
+                    while sent is not None:
+                        response = yield sent
+                        if first and not due and response.status_code == 401 and self.context.can_refresh_token():
+                            refused = True
+                            break
+                        first = False
+                        sent = await _send(flow, response)
+            if refused:  # revoked before its end: renew it, and ask again
+                async with _renewing(file, True):
+                    self.context.token_expiry_time = 1.0
+                    async with _closing(super().async_auth_flow(request)) as flow:
+                        sent = await anext(flow, None)
+                        while sent is not None:
+                            sent = await _send(flow, (yield sent))
+
+        async def _reload(self) -> None:
+            kept = await asyncio.to_thread(file.read)
+            context = self.context
+            context.current_tokens = await file.get_tokens()
+            context.client_info = context.client_info or await file.get_client_info()
+            if kept.metadata and context.oauth_metadata is None:
+                context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
+            context.token_expiry_time = None if kept.expires is None else kept.expires - _EARLY
+            self._initialized = True
+
+    metadata: dict[str, Any] = {
+        "client_name": "mainspring",
+        "redirect_uris": [callback_url(port)],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "client_secret_post" if config.client_secret else "none",
+        "scope": config.scope or None,
+    }
+    return Shared(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
+
+
+@asynccontextmanager
+async def _closing(flow: AsyncGenerator[Any, Any]) -> AsyncGenerator[AsyncGenerator[Any, Any]]:
+    try:
+        yield flow
+    finally:
+        await flow.aclose()
+
+
+async def _send(flow: AsyncGenerator[Any, Any], response: Any) -> Any:
+    try:
+        return await flow.asend(response)
+    except StopAsyncIteration:
+        return None
+
+
+@asynccontextmanager
+async def _renewing(file: LoginFile, due: bool) -> AsyncGenerator[None]:
+    """While a token is renewed, other processes wait: a refresh token is often good for one use only."""
+    if not due:
+        yield
+        return
+    file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = locked_folder(file.path.parent)
+    try:
+        await asyncio.to_thread(lock.__enter__)
+    except FolderLockedError:  # whoever has it hangs; better twice than never
+        yield
+        return
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(lock.__exit__, None, None, None)

@@ -1,0 +1,312 @@
+"""The plug: an agent's servers, started together, offered when they are ready, ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainspring.errors import ConfigError
+from mainspring.events import (
+    AgentDone,
+    ContextTransform,
+    McpBootstrapEnd,
+    McpBootstrapStart,
+    McpConnect,
+    McpError,
+    SessionStart,
+)
+from mainspring.loop import Plug
+from mainspring.mcp.asking import Allow, Asking, Elicit, Sampler
+from mainspring.mcp.config import McpServerConfig, parse_mcp_config
+from mainspring.mcp.hooks import derive
+from mainspring.mcp.logs import ServerLog, log_file
+from mainspring.mcp.names import server_keys
+from mainspring.mcp.oauth import logins_folder
+from mainspring.mcp.port import McpConnector, McpFailure, ResourceInfo
+from mainspring.mcp.prompts import McpPrompt
+from mainspring.mcp.resources import RESOURCE_TOOLS, resource_tools
+from mainspring.mcp.sdk import SdkConnector
+from mainspring.mcp.server import McpServer
+from mainspring.tools import Tool
+from mainspring.tools.builtin.talk.seam import INTERACTION
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+
+logger = logging.getLogger("mainspring")
+
+GRACE = 3.0
+"""Seconds that the first prompt waits for servers, at most."""
+EARLY = -900
+"""Tools change before anything else of a request is made."""
+
+
+class Mcp(Plug):
+    """Gives an agent the tools of servers.
+
+    All servers are started at once, at warm-up or the first run. The first prompt waits for those that are still on their way, but no
+    longer than ``grace``; one that is late is offered from the next request on. A server that cannot be reached is told of by the hook
+    ``mcp:error`` and harms nothing.
+
+    Args:
+        servers: Configurations, in any form that `parse_mcp_config` takes.
+        connector: Who makes connections; the official SDK if left out.
+        grace: Seconds that the first prompt waits at most.
+        elicit: Answers a server's question in place of the user.
+        allow_sampling: Decides in place of the user whether a server may ask the model.
+        roots: The folders that servers are told of; the agent's own if left out.
+        environ: Our variables, for ``${VAR}`` and for the base set that programs get.
+        home: The user's folder: what servers write is kept there, and logins are looked for.
+
+    Raises:
+        ConfigError: If a configuration is none. (Files of many are better read by `parse_mcp_config`, which leaves out the broken.)
+    """
+
+    def __init__(
+        self,
+        servers: Any = (),
+        *,
+        connector: McpConnector | None = None,
+        grace: float = GRACE,
+        elicit: Elicit | None = None,
+        allow_sampling: Allow | None = None,
+        roots: Sequence[str] | None = None,
+        environ: Mapping[str, str] = os.environ,
+        home: Path | None = None,
+    ) -> None:
+        found = parse_mcp_config(servers)
+        if found.problems:
+            raise ConfigError("\n".join(found.problems))
+        self.grace = grace
+        self._asking = Asking(elicit, allow_sampling)
+        self._connector = connector or SdkConnector(environ, logins_folder(home) if home else None)
+        self._roots = roots
+        self._agent: CoreAgent | None = None
+        self._boot: asyncio.Task[None] | None = None
+        self._dirty = False
+        self._offered: tuple[Tool, ...] = ()
+        keys = server_keys([s.name for s in found.servers])
+        self.servers: tuple[McpServer, ...] = tuple(
+            [self._server(config, keys[config.name], environ, home) for config in found.servers]
+        )
+
+    def _server(self, config: McpServerConfig, key: str, environ: Mapping[str, str], home: Path | None) -> McpServer:
+        return McpServer(
+            config,
+            key,
+            self._connector,
+            asking=self._asking,
+            roots=self._folders,
+            environ=environ,
+            watcher=self,
+            log=ServerLog(log_file(home, config.name) if home else None),
+        )
+
+    def _folders(self) -> Sequence[str]:
+        if self._roots is not None:
+            return self._roots
+        return (self._agent.env.cwd,) if self._agent is not None else (os.getcwd(),)
+
+    # --- as a plug --------------------------------------------------------------------------------------------------
+
+    def install(self, agent: CoreAgent) -> None:
+        """Sit in an agent."""
+        if self._agent is not None:
+            raise ConfigError("this Mcp belongs to another agent; make one for each")
+        self._agent = agent
+        self._asking.interaction = lambda: agent.extra.get(INTERACTION)
+        if not self.servers:
+            return
+        agent.on(SessionStart, self._begin, order=EARLY)
+        agent.on(ContextTransform, self._turn, order=EARLY)
+        agent.on(AgentDone, self._rest)
+        derive(agent, agent.tools.get)
+
+    def for_child(self) -> Plug | None:
+        """The same connections: a sub-agent has its parent's tools already."""
+        return _Shared() if self.servers else None
+
+    def bind_sampler(self, sampler: Sampler) -> None:
+        """Say who asks the model when a server wants that and may."""
+        self._asking.sampler = sampler
+
+    async def prepare(self) -> None:
+        """Start all servers; wait for them, but no longer than the grace."""
+        if not self.servers:
+            return
+        self._start()
+        assert self._boot is not None
+        await asyncio.wait({self._boot}, timeout=self.grace)
+        self._offer()
+
+    async def aclose(self) -> None:
+        """End all connections, and all programs that were started. What is used later is started again."""
+        boot, self._boot = self._boot, None
+        await asyncio.gather(*[server.aclose() for server in self.servers])
+        if boot is not None and boot.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({boot}, timeout=1.0)
+            boot.cancel()
+
+    # --- servers ----------------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> McpServer:
+        """The server of this name.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        found = next((s for s in self.servers if s.name == name), None)
+        if found is None:
+            known = ", ".join([s.name for s in self.servers]) or "none"
+            raise ConfigError(f"there is no MCP server {name!r}; there are {known}")
+        return found
+
+    async def prompts(self) -> list[McpPrompt]:
+        """The prompts of all servers that are ready, as commands; one that does not say has none."""
+        found: list[McpPrompt] = []
+        for server in self._ready():
+            try:
+                found += [McpPrompt(server, info) for info in await server.list_prompts()]
+            except McpFailure as failure:
+                await server.say(f"[mainspring] {failure}")
+        return found
+
+    async def resources(self) -> dict[str, Sequence[ResourceInfo]]:
+        """What there is to read, by server."""
+        found: dict[str, Sequence[ResourceInfo]] = {}
+        for server in self._ready():
+            try:
+                found[server.name] = await server.list_resources()
+            except McpFailure as failure:
+                await server.say(f"[mainspring] {failure}")
+        return found
+
+    def _ready(self) -> list[McpServer]:
+        return [s for s in self.servers if s.status == "ready"]
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._boot is None or self._boot.get_loop() is not loop:
+            self._boot = loop.create_task(self._bootstrap(), name="mcp bootstrap", context=Context())
+
+    async def _bootstrap(self) -> None:
+        """Start all, and tell when all have answered or failed."""
+        used = [s for s in self.servers if s.status != "disabled"]
+        names = tuple([s.name for s in used])
+        began = time.monotonic()
+        await self._emit(McpBootstrapStart, lambda: McpBootstrapStart(names))
+        try:
+            for server in used:
+                server.start()
+            await asyncio.gather(*[server.settled() for server in used])
+        finally:
+            failed = tuple([s.name for s in used if s.status != "ready"])
+            seconds = time.monotonic() - began
+            await self._emit(McpBootstrapEnd, lambda: McpBootstrapEnd(names, seconds, failed))
+
+    async def _emit(self, kind: type[Any], make: Callable[[], Any]) -> None:
+        if self._agent is not None and self._agent.bus.has(kind):
+            await self._agent.bus.emit(make())
+
+    async def _begin(self, hook: SessionStart) -> None:
+        """A run begins: in an event loop of its own perhaps, where nothing is connected yet."""
+        if self._boot is None or self._boot.get_loop() is not asyncio.get_running_loop():
+            await self.prepare()
+
+    # --- what is offered ----------------------------------------------------------------------------------------------
+
+    def _turn(self, hook: ContextTransform) -> None:
+        """Between turns the list of tools may change; within one never."""
+        if self._dirty:
+            self._offer()
+
+    def _rest(self, hook: AgentDone) -> None:
+        if self._dirty:
+            self._offer(between=True)
+
+    def _offer(self, *, between: bool = False) -> None:
+        """Bring the agent's tools up to date: by server in the order of the configuration, in a server by name.
+
+        A tool with an alias joins only between runs, since a run's names are settled when it begins.
+        """
+        agent = self._agent
+        if agent is None:
+            return
+        self._dirty = False
+        known = {t.name for t in self._offered}
+        wanted: list[Tool] = []
+        for tool in (t for server in self.servers for t in server.tools):
+            if (
+                agent.running
+                and not between
+                and tool.name not in known
+                and tool.name in agent.tool_aliases
+                and self._begun()
+            ):
+                self._dirty = True
+            else:
+                wanted.append(tool)
+        if any("resources" in s.facts.capabilities for s in self.servers):
+            wanted += resource_tools(self)
+        if [_same(t) for t in wanted] == [_same(t) for t in self._offered]:
+            return
+        for tool in self._offered:
+            agent.tools.remove(tool.name)
+        self._offered = tuple([t for t in wanted if _added(agent, t)])
+
+    def _begun(self) -> bool:
+        """Whether the run's names are settled: they are once its first turn is looked at."""
+        return self._agent is not None and self._agent.context.side_call is not None
+
+    # --- see `Watcher` ------------------------------------------------------------------------------------------------
+
+    async def connected(self, server: McpServer, seconds: float) -> None:
+        """A server is ready."""
+        self._news()
+        names = tuple([t.name for t in server.tools])
+        await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
+
+    async def failed(self, server: McpServer, error: McpFailure) -> None:
+        """A server failed. Its tools stay, so that the prompt does: a call is told why."""
+        logger.warning("%s", error)
+        await self._emit(McpError, lambda: McpError(server.name, error))
+
+    def relisted(self, server: McpServer) -> None:
+        """A server has other tools."""
+        self._news()
+
+    def _news(self) -> None:
+        self._dirty = True
+        if self._agent is not None and not self._agent.running:
+            self._offer()
+
+
+class _Shared(Plug):
+    """What a sub-agent has of its parent's servers: the hooks. The tools come with the others that it inherits."""
+
+    def install(self, agent: CoreAgent) -> None:
+        derive(agent, agent.tools.get)
+
+    def for_child(self) -> Plug | None:
+        return _Shared()
+
+
+def _same(tool: Tool) -> Any:
+    return tool.name if tool.name in RESOURCE_TOOLS else (tool.name, tool.description, tool.input_schema, tool.source)
+
+
+def _added(agent: CoreAgent, tool: Tool) -> bool:
+    try:
+        agent.tools.add(tool)
+    except ConfigError as error:
+        logger.warning("a tool of an MCP server is left out: %s", error)
+        return False
+    return True

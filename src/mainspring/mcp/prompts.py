@@ -1,0 +1,78 @@
+"""Prompts of servers, as data for whoever makes commands of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainspring.errors import ConfigError
+from mainspring.mcp.port import PromptArgument, PromptInfo
+from mainspring.mcp.results import prompt_messages
+from mainspring.mcp.server import McpServer
+from mainspring.messages import Message
+
+
+class McpPrompt:
+    """A prompt that can be used as a command.
+
+    Attributes:
+        server: Whose it is.
+        info: The prompt as its server describes it.
+    """
+
+    __slots__ = ("info", "server")
+
+    def __init__(self, server: McpServer, info: PromptInfo) -> None:
+        self.server = server
+        self.info = info
+
+    @property
+    def command(self) -> str:
+        """Its name as a command, without the slash: ``mcp:docs:summary``."""
+        return f"mcp:{self.server.name}:{self.info.name}"
+
+    @property
+    def description(self) -> str:
+        """What it does."""
+        return self.info.description or self.info.title
+
+    @property
+    def arguments(self) -> Sequence[PromptArgument]:
+        """What it asks for."""
+        return self.info.arguments
+
+    def assign(self, words: Sequence[str]) -> dict[str, str]:
+        """Words behind the command as arguments, in order; the last one takes what is left. ``name=value`` names one.
+
+        Raises:
+            ConfigError: If one that is needed is missing, or there are words and no arguments.
+        """
+        names = [a.name for a in self.arguments]
+        given: dict[str, str] = {}
+        loose: list[str] = []
+        for word in words:
+            name, is_named, value = word.partition("=")
+            if is_named and name in names:
+                given[name] = value
+            else:
+                loose.append(word)
+        left = [n for n in names if n not in given]
+        if loose and not left:
+            raise ConfigError(
+                f"/{self.command} takes {len(names)} argument{'s' * (len(names) != 1)}, so {loose[0]!r} is too much"
+            )
+        for i, name in enumerate(left):
+            part = loose[i:] if i == len(left) - 1 else loose[i : i + 1]
+            if part:
+                given[name] = " ".join(part)
+        missing = [a.name for a in self.arguments if a.required and a.name not in given]
+        if missing:
+            raise ConfigError(f"/{self.command} needs {', '.join(missing)}")
+        return given
+
+    async def messages(self, arguments: Mapping[str, str] | None = None) -> list[Message]:
+        """The prompt, filled in, as messages to run with.
+
+        Raises:
+            McpFailure: If the server gives none.
+        """
+        return prompt_messages(await self.server.get_prompt(self.info.name, arguments))

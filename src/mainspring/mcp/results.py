@@ -1,0 +1,98 @@
+"""What a server gives, as an agent's tools give it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from mainspring.mcp.port import Answer, Block, PromptMessage
+from mainspring.messages import ImageBlock, Message, TextBlock
+from mainspring.tools import Attachment, ToolErrorCode, ToolOutput, ToolResult
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What models take."""
+EMPTY = "(no output)"
+
+
+def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
+    """A call's answer as a result: all parts in order; what no model can see as a note, and for applications as attachment."""
+    blocks, attachments = output_blocks(answer.content)
+    structured = answer.structured
+    if structured is not None and not any(isinstance(b, TextBlock) for b in blocks):
+        blocks.append(TextBlock(json.dumps(structured, ensure_ascii=False, indent=2)))
+    details: dict[str, Any] = {"server": server, "tool": tool}
+    if structured is not None:
+        details["structured"] = structured
+    return ToolResult(
+        output=_output(blocks),
+        metadata=details,
+        attachments=tuple(attachments),
+        is_error=answer.is_error,
+        code=ToolErrorCode.UNKNOWN if answer.is_error else None,
+    )
+
+
+def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:
+    said = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
+    if not said:
+        return EMPTY
+    if len(said) == 1 and isinstance(said[0], TextBlock):
+        return said[0].text
+    return tuple(said)
+
+
+def output_blocks(content: Iterable[Block]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
+    """Content blocks as a model sees them, and what it cannot see."""
+    blocks: list[TextBlock | ImageBlock] = []
+    attachments: list[Attachment] = []
+    for block in content:
+        match block.get("type"):
+            case "text":
+                blocks.append(TextBlock(str(block.get("text", ""))))
+            case "image" | "audio":
+                blocks.append(_media(block, "", attachments))
+            case "resource_link":
+                blocks.append(TextBlock(_link(block)))
+            case "resource":
+                blocks.append(_embedded(cast("Block", block.get("resource") or {}), attachments))
+            case other:
+                blocks.append(TextBlock(f"[content of the unknown type {str(other)[:100]!r}]"))
+    return blocks, attachments
+
+
+def _media(block: Block, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
+    kind = str(block.get("mimeType") or "application/octet-stream").lower()
+    data = str(block.get("data") or "")
+    if kind == "image/jpg":
+        kind = "image/jpeg"
+    if kind in _IMAGES and data:
+        return ImageBlock(kind, data)
+    attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
+    return TextBlock(f"[{name + ': ' if name else ''}{kind}, {len(data) * 3 // 4} bytes; it cannot be shown here]")
+
+
+def _link(block: Block) -> str:
+    kind = f", {block['mimeType']}" if block.get("mimeType") else ""
+    about = f": {block['description']}" if block.get("description") else ""
+    return f"[resource {block.get('title') or block.get('name')}, {block.get('uri')}{kind}]{about}"
+
+
+def _embedded(resource: Block, attachments: list[Attachment]) -> TextBlock | ImageBlock:
+    uri = str(resource.get("uri", ""))
+    if isinstance(resource.get("text"), str):
+        return TextBlock(f"[resource {uri}]\n{resource['text']}")
+    return _media({"mimeType": resource.get("mimeType"), "data": resource.get("blob")}, uri, attachments)
+
+
+def prompt_messages(messages: Iterable[PromptMessage]) -> list[Message]:
+    """A prompt that was filled in, as messages for a history."""
+    made: list[Message] = []
+    for message in messages:
+        blocks = output_blocks(message.content)[0]
+        if message.role == "assistant":
+            text = "\n".join(b.text for b in blocks if isinstance(b, TextBlock))
+            made.append(Message(role="assistant", content=(TextBlock(text),)))
+        else:
+            made.append(Message(role="user", content=tuple(blocks)))
+    return made

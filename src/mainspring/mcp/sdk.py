@@ -1,0 +1,254 @@
+"""Connections by the official SDK, which is imported when the first one is made."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from mainspring import __version__
+from mainspring.mcp.callbacks import Callbacks
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.explain import Endpoint, failure_of
+from mainspring.mcp.http import http_transport
+from mainspring.mcp.orphans import Orphans
+from mainspring.mcp.port import (
+    Answer,
+    Block,
+    ClientSide,
+    McpConnection,
+    McpFailure,
+    Progress,
+    PromptArgument,
+    PromptInfo,
+    PromptMessage,
+    ResourceInfo,
+    ServerFacts,
+    ToolInfo,
+)
+from mainspring.mcp.stdio import stdio_transport
+from mainspring.mcp.wire import MendedStream
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client._transport import TransportStreams
+    from pydantic import BaseModel
+
+PAGES = 100
+"""Most pages of a list; a server that has more has no end."""
+
+T = TypeVar("T")
+Page = tuple[Sequence[T], str | None]
+
+
+class SdkConnector:
+    """Makes connections.
+
+    Args:
+        environ: Our variables, of which programs get the base set.
+        tokens: The folder where logins are kept; without one there are none.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, tokens: Path | None = None) -> None:
+        self._environ = environ
+        self._tokens = tokens
+        self._orphans = Orphans()
+
+    def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
+        """See `McpConnector.connect`."""
+        return self._connect(config, side)
+
+    @asynccontextmanager
+    async def _connect(self, config: McpServerConfig, side: ClientSide) -> AsyncGenerator[McpConnection]:
+        await asyncio.to_thread(_import_sdk)
+        end = Endpoint(config)
+        lost = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            try:
+                if config.transport == "stdio":
+                    started = stdio_transport(config, self._environ, side.say, self._orphans)
+                    end.process, streams = await stack.enter_async_context(started)
+                else:
+                    streams = await stack.enter_async_context(http_transport(config, end, self._tokens))
+                callbacks = Callbacks(config.name, side)
+                client = _client(_Streams(streams, lost), config, callbacks)
+                await stack.enter_async_context(client)
+            except Exception as error:
+                raise await failure_of(error, end, "connect") from error
+            await stack.enter_async_context(callbacks.listening(client))
+            yield SdkConnection(client, end, lost)
+
+
+def _import_sdk() -> None:
+    """Half a second of work, in a thread."""
+    for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
+        importlib.import_module(module)
+
+
+def _client(streams: _Streams, config: McpServerConfig, callbacks: Callbacks) -> Client:
+    from mcp import Client, types
+
+    return Client(
+        streams,
+        mode=config.mode,
+        client_info=types.Implementation(name="mainspring", version=__version__),
+        sampling_callback=callbacks.sample,
+        elicitation_callback=callbacks.elicit,
+        list_roots_callback=callbacks.roots,
+        logging_callback=callbacks.log,
+        message_handler=callbacks.message,
+        cache=None,
+    )
+
+
+class _Streams:
+    """Streams that are open already, as the SDK takes a transport; what is read is mended."""
+
+    def __init__(self, streams: TransportStreams, lost: asyncio.Event) -> None:
+        self._read, self._write = streams
+        self._lost = lost
+
+    async def __aenter__(self) -> TransportStreams:
+        return MendedStream(self._read, self._lost), self._write
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lost.set()
+
+
+class SdkConnection:
+    """See `McpConnection`."""
+
+    def __init__(self, client: Client, end: Endpoint, lost: asyncio.Event) -> None:
+        self._client = client
+        self._end = end
+        self.lost = lost
+        info, abilities = client.server_info, client.server_capabilities
+        self.facts = ServerFacts(
+            name=info.name if info else "",
+            version=info.version if info else "",
+            protocol=client.protocol_version,
+            instructions=client.instructions or "",
+            capabilities=frozenset(abilities.model_dump(exclude_none=True)),
+        )
+
+    async def list_tools(self) -> Sequence[ToolInfo]:
+        """See `McpConnection.list_tools`."""
+
+        async def page(cursor: str | None) -> Page[Any]:
+            found = await self._client.list_tools(cursor=cursor)
+            return found.tools, found.next_cursor
+
+        return [
+            ToolInfo(
+                name=t.name,
+                description=t.description or "",
+                title=t.title or "",
+                input_schema=t.input_schema,
+                annotations=_plain(t.annotations) if t.annotations else {},
+            )
+            for t in await self._pages(page)
+        ]
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: Progress) -> Answer:
+        """See `McpConnection.call_tool`."""
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            on_progress(progress, total, message)
+
+        got = await self._ask(lambda: self._client.call_tool(name, dict(arguments), progress_callback=told))
+        return Answer(
+            content=tuple([_plain(b) for b in got.content]),
+            structured=got.structured_content,
+            is_error=bool(got.is_error),
+        )
+
+    async def list_resources(self) -> Sequence[ResourceInfo]:
+        """See `McpConnection.list_resources`."""
+
+        async def page(cursor: str | None) -> Page[Any]:
+            found = await self._client.list_resources(cursor=cursor)
+            return found.resources, found.next_cursor
+
+        async def templates(cursor: str | None) -> Page[Any]:
+            found = await self._client.list_resource_templates(cursor=cursor)
+            return found.resource_templates, found.next_cursor
+
+        found = [_resource(r, str(r.uri)) for r in await self._pages(page)]
+        try:
+            more = await self._pages(templates)
+        except McpFailure:  # a server that has resources need not have templates
+            more = []
+        return [*found, *(_resource(t, t.uri_template, template=True) for t in more)]
+
+    async def read_resource(self, uri: str) -> Sequence[Block]:
+        """See `McpConnection.read_resource`."""
+        got = await self._ask(lambda: self._client.read_resource(uri))
+        return [{"type": "resource", "resource": _plain(c)} for c in got.contents]
+
+    async def list_prompts(self) -> Sequence[PromptInfo]:
+        """See `McpConnection.list_prompts`."""
+
+        async def page(cursor: str | None) -> Page[Any]:
+            found = await self._client.list_prompts(cursor=cursor)
+            return found.prompts, found.next_cursor
+
+        return [
+            PromptInfo(
+                name=p.name,
+                title=p.title or "",
+                description=p.description or "",
+                arguments=tuple(
+                    [
+                        PromptArgument(name=a.name, description=a.description or "", required=bool(a.required))
+                        for a in p.arguments or ()
+                    ]
+                ),
+            )
+            for p in await self._pages(page)
+        ]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
+        """See `McpConnection.get_prompt`."""
+        got = await self._ask(lambda: self._client.get_prompt(name, dict(arguments)))
+        return [PromptMessage(role=m.role, content=(_plain(m.content),)) for m in got.messages]
+
+    async def _pages(self, page: Callable[[str | None], Awaitable[Page[Any]]]) -> list[Any]:
+        """Everything of a list, page by page; a server that gives one page again and again is not asked for ever."""
+        found: list[Any] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(PAGES):
+            items, cursor = await self._ask(lambda at=cursor: page(at))
+            found.extend(items)
+            if not cursor or cursor in seen:
+                break
+            seen.add(cursor)
+        return found
+
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        if self.lost.is_set():
+            raise await failure_of(ConnectionError("the connection is closed"), self._end, "lost")
+        try:
+            return await request()
+        except Exception as error:
+            failure = await failure_of(error, self._end, "lost" if self.lost.is_set() else "refused")
+            raise failure from error
+
+
+def _plain(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def _resource(given: Any, uri: str, *, template: bool = False) -> ResourceInfo:
+    return ResourceInfo(
+        uri=uri,
+        name=given.name or "",
+        title=given.title or "",
+        description=given.description or "",
+        media_type=cast("str | None", given.mime_type) or "",
+        template=template,
+    )

@@ -1,0 +1,442 @@
+"""One server: its connection, which one task makes, keeps, makes again and ends; what it offers; and calls to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
+from typing import Any, Literal, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from mainspring.errors import ConfigError
+from mainspring.mcp.asking import Asking
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.expand import expanded
+from mainspring.mcp.explain import leaf
+from mainspring.mcp.logs import ServerLog
+from mainspring.mcp.patience import Clock, Patience
+from mainspring.mcp.port import (
+    Answer,
+    Block,
+    ElicitAnswer,
+    Elicitation,
+    Kind,
+    McpConnection,
+    McpConnector,
+    McpFailure,
+    Progress,
+    PromptInfo,
+    PromptMessage,
+    ResourceInfo,
+    Sampled,
+    Sampling,
+    ServerFacts,
+    ToolInfo,
+)
+from mainspring.mcp.tools import make_tools
+from mainspring.redact import redact
+from mainspring.tools import Tool
+
+Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]
+"""``lost`` is between a connection that ended and the next try; ``failed`` is given up, until somebody calls."""
+
+TRIES = 5
+"""How often a connection that was lost is made again, before it is given up."""
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 30.0
+STABLE_SECONDS = 60.0
+"""A connection that stood this long counts as a good one: the next loss begins with the shortest wait."""
+CLOSE_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+class Watcher(Protocol):
+    """Whoever keeps servers and wants to know."""
+
+    async def connected(self, server: McpServer, seconds: float) -> None:
+        """It is connected, and its tools are known."""
+        ...
+
+    async def failed(self, server: McpServer, error: McpFailure) -> None:
+        """It could not be connected, or was lost."""
+        ...
+
+    def relisted(self, server: McpServer) -> None:
+        """It has other tools now."""
+        ...
+
+
+class McpServer:
+    """One server.
+
+    Attributes:
+        config: How it is configured.
+        status: How it stands.
+        tools: What it offers, as tools of an agent.
+        infos: The same as it describes them.
+        facts: What it says of itself; ``facts.instructions`` are its words on how to use it.
+        error: Why it is not ready; ``None`` if it is, or was never tried.
+        log: What it wrote beside the protocol.
+        seconds: How long connecting took.
+    """
+
+    def __init__(
+        self,
+        config: McpServerConfig,
+        key: str,
+        connector: McpConnector,
+        *,
+        asking: Asking | None = None,
+        roots: Callable[[], Sequence[str]] = tuple,
+        environ: Mapping[str, str] = os.environ,
+        watcher: Watcher | None = None,
+        log: ServerLog | None = None,
+    ) -> None:
+        self.config = config
+        self.key = key
+        self.status: Status = "idle" if config.enabled else "disabled"
+        self.tools: tuple[Tool, ...] = ()
+        self.infos: tuple[ToolInfo, ...] = ()
+        self.facts = ServerFacts()
+        self.error: McpFailure | None = None
+        self.log = log or ServerLog()
+        self.seconds = 0.0
+        self.roots = roots
+        self._connector = connector
+        self._asking = asking or Asking()
+        self._environ = environ
+        self._watcher = watcher
+        self._patience = Patience()
+        self._live: McpConnection | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._settled = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._stop = False
+        self._renew: McpFailure | None = None
+        self._since: float | None = None
+        self._changed: set[Kind] = set()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.config.name
+
+    @property
+    def instructions(self) -> str:
+        """Its words on how to use it. Written by others: data, not orders."""
+        return self.facts.instructions
+
+    # --- the connection ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect, unless it is connected or on the way; belongs to the event loop that runs."""
+        loop = asyncio.get_running_loop()
+        if self.status == "disabled" or (self._owner is not None and self._loop is loop and not self._owner.done()):
+            return
+        self._loop = loop
+        self._live, self._stop, self._renew = None, False, None
+        self._settled, self._wake = asyncio.Event(), asyncio.Event()
+        self._changed = set()
+        self.status = "connecting"
+        # A context of its own: what is traced in the run that happens to come first has nothing to do with it.
+        self._owner = loop.create_task(self._own(), name=f"mcp server {self.name}", context=Context())
+
+    async def settled(self) -> None:
+        """Wait until it is ready or has failed."""
+        if self._owner is not None and self._loop is asyncio.get_running_loop():
+            await self._settled.wait()
+
+    async def restart(self) -> None:
+        """End the connection, if there is one, and make another."""
+        await self.aclose()
+        self.start()
+        await self.settled()
+
+    async def aclose(self) -> None:
+        """End the connection, and the program with all that it started. It can be started again."""
+        owner, self._owner = self._owner, None
+        if owner is None or self._loop is not asyncio.get_running_loop():
+            return
+        self._stop = True
+        self._wake.set()
+        try:
+            _, pending = await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
+        except asyncio.CancelledError:
+            owner.cancel()
+            raise
+        if pending:
+            owner.cancel()
+            await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
+
+    async def connection(self) -> McpConnection:
+        """The connection; made if there is none, waited for if it is on the way.
+
+        Raises:
+            McpFailure: If there is none to be had.
+        """
+        if self.status == "disabled":
+            raise McpFailure(self.name, f"MCP server {self.name!r} is disabled", "disabled")
+        self.start()
+        if self.status == "lost":
+            self._wake.set()  # somebody waits: try now
+        await self._settled.wait()
+        if self._live is None:
+            raise self.error or McpFailure(self.name, f"MCP server {self.name!r} is closed", "lost")
+        return self._live
+
+    async def _own(self) -> None:
+        """The one task that enters and leaves the connection."""
+        tries = 0
+        try:
+            while not self._stop:
+                self._since = self._renew = None
+                failure = await self._one_connection()
+                if self._stop:
+                    break
+                if self._renew is not None:
+                    failure = self._renew
+                failure = self._with_log(failure)
+                if self._since is None and tries == 0:  # there never was one to keep up
+                    await self._fail(failure, "failed")
+                    return
+                stood = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
+                tries = 1 if stood else tries + 1
+                await self._fail(failure, "lost" if tries <= TRIES else "failed")
+                if tries > TRIES:
+                    return
+                if tries > 1 or failure.reason != "session":
+                    await self._pause(min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT))
+        finally:
+            self._live = None
+            if self.status not in ("failed", "disabled"):
+                self.status = "closed"
+            self._settled.set()
+
+    async def _pause(self, seconds: float) -> None:
+        self._wake.clear()
+        if not self._stop:
+            try:
+                await asyncio.wait_for(self._wake.wait(), seconds)
+            except TimeoutError:
+                pass
+
+    async def _one_connection(self) -> McpFailure:
+        """Connect, list, and keep it until it is lost or to be ended. Gives the reason."""
+        began = time.monotonic()
+        try:
+            config = expanded(self.config, self._environ)
+        except ConfigError as error:
+            return McpFailure(self.name, str(error), "connect")
+        stack = AsyncExitStack()
+        failure = McpFailure(self.name, f"MCP server {self.name!r} ended", "lost")
+        try:
+            async with stack:
+                try:
+                    async with asyncio.timeout(config.connect_timeout):
+                        connection = await stack.enter_async_context(self._connector.connect(config, self))
+                        self.facts = connection.facts
+                        await self._list(connection)
+                except TimeoutError:
+                    return McpFailure(
+                        self.name,
+                        f"MCP server {self.name!r} did not answer within {config.connect_timeout:g} seconds",
+                        "connect",
+                    )
+                self.seconds = time.monotonic() - began
+                self._live, self.status, self.error, self._since = connection, "ready", None, time.monotonic()
+                self._settled.set()
+                if self._watcher is not None:
+                    await self._watcher.connected(self, self.seconds)
+                await self._keep(connection)
+        except McpFailure as error:
+            failure = error
+        except Exception as error:  # the SDK's task group: the transport failed
+            found = leaf(error)
+            text = redact(str(found) or type(found).__name__)[:500]
+            failure = McpFailure(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
+        return failure
+
+    async def _keep(self, connection: McpConnection) -> None:
+        lost = asyncio.ensure_future(connection.lost.wait())
+        try:
+            while not (self._stop or self._renew is not None or lost.done()):
+                self._wake.clear()
+                if "tools" in self._changed:
+                    await self._relist(connection)
+                    continue
+                woken = asyncio.ensure_future(self._wake.wait())
+                try:
+                    await asyncio.wait({lost, woken}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    woken.cancel()
+        finally:
+            lost.cancel()
+            self._live = None
+            if not self._stop:
+                self._settled.clear()
+
+    async def _relist(self, connection: McpConnection) -> None:
+        self._changed.discard("tools")
+        try:
+            async with asyncio.timeout(self.config.connect_timeout):
+                await self._list(connection)
+        except (TimeoutError, McpFailure) as error:
+            await self.log.add(f"[mainspring] its tools could not be listed again: {error or 'no answer'}")
+        else:
+            if self._watcher is not None:
+                self._watcher.relisted(self)
+
+    async def _list(self, connection: McpConnection) -> None:
+        listed = await connection.list_tools() if "tools" in self.facts.capabilities else ()
+        infos = {i.name: i for i in listed if self.config.offers(i.name)}
+        self.infos = tuple([infos[name] for name in sorted(infos)])
+        self.tools = make_tools(self, self.infos)
+
+    async def _fail(self, failure: McpFailure, status: Status) -> None:
+        self.error, self.status = failure, status
+        if status == "failed":
+            self._settled.set()
+        await self.log.add(f"[mainspring] {failure}")
+        if self._watcher is not None:
+            await self._watcher.failed(self, failure)
+
+    def _with_log(self, failure: McpFailure) -> McpFailure:
+        """The failure with what the server said last."""
+        said = self.log.last() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
+        return McpFailure(
+            failure.server, f"{failure}. Its last words:\n{said}" if said else str(failure), failure.reason
+        )
+
+    # --- what it can be asked ---------------------------------------------------------------------------------------
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: Progress | None = None) -> Answer:
+        """Call one of its tools, by the tool's own name. Cancelling this cancels the call at the server.
+
+        Raises:
+            McpFailure: If there is no result. What the call did is unknown then, unless the reason is ``connect``.
+        """
+
+        async def work(clock: Clock) -> Answer:
+            def told(progress: float, total: float | None, message: str | None) -> None:
+                clock.life()
+                if on_progress is not None:
+                    on_progress(progress, total, message)
+
+            return await self._ask(lambda connection: connection.call_tool(tool, arguments, told))
+
+        def slow() -> McpFailure:
+            return McpFailure(
+                self.name,
+                f"MCP server {self.name!r} gave no sign of life for {self.config.timeout:g} seconds while {tool!r} ran; the "
+                "call was cancelled, and what it did is unknown",
+                "timeout",
+            )
+
+        return await self._patience.within(self.config.timeout, work, slow)
+
+    async def list_resources(self) -> Sequence[ResourceInfo]:
+        """What it has to read, and templates for more; nothing if it has no such thing.
+
+        Raises:
+            McpFailure: If it does not say.
+        """
+        return await self._listing("resources", lambda c: c.list_resources())
+
+    async def read_resource(self, uri: str) -> Sequence[Block]:
+        """Read a resource.
+
+        Raises:
+            McpFailure: If it cannot be read.
+        """
+        return await self._timely(uri, lambda connection: connection.read_resource(uri))
+
+    async def list_prompts(self) -> Sequence[PromptInfo]:
+        """Prompts that it offers; nothing if it has no such thing.
+
+        Raises:
+            McpFailure: If it does not say.
+        """
+        return await self._listing("prompts", lambda c: c.list_prompts())
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Sequence[PromptMessage]:
+        """A prompt, filled in.
+
+        Raises:
+            McpFailure: If it cannot be had.
+        """
+        return await self._timely(name, lambda connection: connection.get_prompt(name, arguments or {}))
+
+    async def _listing(self, kind: Kind, ask: Callable[[McpConnection], Awaitable[Sequence[T]]]) -> Sequence[T]:
+        await self.connection()
+        if kind not in self.facts.capabilities:
+            return ()
+        return await self._timely(kind, ask)
+
+    async def _timely(self, what: str, ask: Callable[[McpConnection], Awaitable[T]]) -> T:
+        text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({what})"
+        return await self._patience.within(
+            self.config.timeout, lambda _: self._ask(ask), lambda: McpFailure(self.name, text, "timeout")
+        )
+
+    async def _ask(self, request: Callable[[McpConnection], Awaitable[T]]) -> T:
+        """Ask over the connection. A server that had forgotten us has done nothing, so it is asked once more."""
+        again = False
+        while True:
+            connection = await self.connection()
+            try:
+                return await request(connection)
+            except McpFailure as failure:
+                if failure.reason not in ("session", "lost"):
+                    raise
+                self._lose(connection, failure)
+                if failure.reason == "session" and not again:
+                    again = True
+                    continue
+                raise self._with_log(failure) from failure
+
+    def _lose(self, connection: McpConnection, failure: McpFailure) -> None:
+        if self._live is connection:
+            self._live, self._renew = None, failure
+            self._settled.clear()
+            self._wake.set()
+
+    # --- what it asks and tells: see `ClientSide` --------------------------------------------------------------------
+
+    async def elicit(self, asked: Elicitation) -> ElicitAnswer:
+        """Ask the user; no call's time runs meanwhile."""
+        with self._patience.pause():
+            return await self._asking.elicit(replace(asked, server=self.name))
+
+    async def sample(self, asked: Sampling) -> Sampled | str:
+        """Ask the user, then the model; no call's time runs meanwhile."""
+        with self._patience.pause():
+            return await self._asking.sample(replace(asked, server=self.name))
+
+    async def say(self, line: str) -> None:
+        """Keep a line that it wrote."""
+        await self.log.add(line)
+
+    def changed(self, kind: Kind) -> None:
+        """A list of its is another now."""
+        self._changed.add(kind)
+        self._wake.set()
+
+
+@asynccontextmanager
+async def open_server(server: McpServer) -> AsyncGenerator[McpServer]:
+    """A server that is connected while the block lasts.
+
+    Raises:
+        McpFailure: If it cannot be connected.
+    """
+    try:
+        await server.connection()
+        yield server
+    finally:
+        await server.aclose()

@@ -1,0 +1,333 @@
+"""The transport to a server that is a program of ours: lines of JSON over its pipes.
+
+Not the SDK's own, since that one ends only what the server has not left behind, gives its stderr to ours, and breaks on what other
+things a server prints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainspring.env.families import MARK, end_family, family, kill_family, left_behind
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.orphans import Orphans
+from mainspring.mcp.port import McpFailure
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+BASE_VARIABLES = (
+    "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER "
+    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy "
+    "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SYSTEMDRIVE "
+    "SYSTEMROOT TEMP TMP USERNAME USERPROFILE WINDIR"
+).split()
+"""What a server gets of our variables: what programs need to run and to reach the network, and no keys."""
+
+LONGEST_LINE = 64 << 20
+"""Bytes of one message; a server that sends more is broken."""
+EXIT_SECONDS = 1.0
+"""How long a server may take to end once its input is closed."""
+KILL_SECONDS = 1.0
+"""How long it, and what it started, may take once it is asked to end."""
+_PIECE = 1 << 16
+_TOLD = 5
+
+Say = Callable[[str], Awaitable[None]]
+
+
+def server_environment(config: McpServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a server: the base set, and what is configured for it."""
+    base = {k: v for k in BASE_VARIABLES if (v := environ.get(k)) is not None and not v.startswith("()")}
+    return {**base, **config.env}
+
+
+class _Pipes(SubprocessStreamProtocol):
+    """Knows when the program has ended, whoever still holds its pipes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(_PIECE, loop)
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class ServerProcess:
+    """A server that was started.
+
+    Attributes:
+        pid: Its process id, which is also its group's.
+        exit_code: How it ended; ``None`` while it runs.
+    """
+
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, mark: str) -> None:
+        assert pipes.stdin is not None
+        assert pipes.stdout is not None
+        assert pipes.stderr is not None
+        self.stdin, self.stdout, self.stderr = pipes.stdin, pipes.stdout, pipes.stderr
+        self.pid = transport.get_pid()
+        self._transport = transport
+        self._pipes = pipes
+        self._mark = mark
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; ``None`` while it runs."""
+        return self._transport.get_returncode()
+
+    async def ended(self) -> None:
+        """Wait for its end, whoever still holds its pipes."""
+        await asyncio.shield(self._pipes.ended)
+
+    async def end(self) -> None:
+        """Close its input, wait, ask it and all that it started to end, force what is left."""
+        self.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.ended(), EXIT_SECONDS)
+        gone = self._pipes.ended.done()
+        await end_family(
+            self.pid, self._mark, KILL_SECONDS, left_behind if gone and sys.platform == "linux" else family
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.ended(), KILL_SECONDS)
+
+    def kill(self) -> None:
+        """The same at once; blocks for some milliseconds."""
+        kill_family(self.pid, self._mark, left_behind if self._pipes.ended.done() else family)
+
+    def close(self) -> None:
+        """Let go of its pipes."""
+        with suppress(PermissionError):
+            self._transport.close()
+
+
+async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> ServerProcess:
+    """Start the program of a server, in a session of its own.
+
+    Raises:
+        McpFailure: If it cannot be started.
+    """
+    env = server_environment(config, environ)
+    mark = secrets.token_hex(8)
+    loop = asyncio.get_running_loop()
+    command, cwd = await asyncio.to_thread(_program, config, env)
+    try:
+        transport, pipes = await loop.subprocess_exec(
+            lambda: _Pipes(loop),
+            command,
+            *config.args,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=cwd,
+            env={**env, MARK: mark},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise McpFailure(
+            config.name,
+            f"MCP server {config.name!r} could not be started: {command}: {why}. Check its command, args and cwd",
+            "connect",
+        ) from error
+    return ServerProcess(transport, pipes, mark)
+
+
+def _program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[str, str | None]:
+    """The program and its folder; found on the path that it will have itself; ``npx`` is ``npx.cmd`` on some systems.
+
+    Raises:
+        McpFailure: If there is none.
+    """
+    command = os.path.expanduser(config.command)
+    found = shutil.which(command, path=env.get("PATH")) if os.sep not in command else command
+    if found is None:
+        raise McpFailure(
+            config.name,
+            f"MCP server {config.name!r} could not be started: there is no program {config.command!r} on its PATH; "
+            "install it, or give its whole path",
+            "connect",
+        )
+    return found, os.path.expanduser(config.cwd) if config.cwd else None
+
+
+class _Pump:
+    """Moves messages between a program's pipes and the SDK's streams."""
+
+    def __init__(self, process: ServerProcess, say: Say) -> None:
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        self._process = process
+        self._lines = _Lines(say)
+        self.into, self.reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self.writing, self.out_of = anyio.create_memory_object_stream[SessionMessage](0)
+        self._all_read = asyncio.Event()
+
+    async def read(self) -> None:
+        """What it prints, until it prints no more."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        try:
+            async for line in _split(self._process.stdout):
+                message = await self._lines.message(line)
+                if message is not None:
+                    await self.into.send(SessionMessage(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        finally:
+            self._all_read.set()
+            await self.into.aclose()
+        while await self._process.stdout.read(_PIECE):  # a server that ends must not be stuck with what it still says
+            pass
+
+    async def write(self) -> None:
+        """What it is told. Nobody waits for this but this: a server that reads slowly does not keep us from reading."""
+        stdin = self._process.stdin
+        try:
+            async for item in self.out_of:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(text.encode("utf-8", "replace") + b"\n")
+                await stdin.drain()
+        except OSError:
+            await self.into.aclose()
+
+    async def watch(self) -> None:
+        """Its end is the end, though something that it left behind may hold its pipes open."""
+        await self._process.ended()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_read.wait(), 0.3)
+        await self.into.aclose()
+
+    def close(self) -> None:
+        """Let go of the streams."""
+        for stream in (self.into, self.reading, self.writing, self.out_of):
+            stream.close()
+
+
+@asynccontextmanager
+async def stdio_streams(process: ServerProcess, say: Say) -> AsyncGenerator[TransportStreams]:
+    """The streams over which the SDK talks to a program that was started; leaving the block ends it.
+
+    Args:
+        process: The program.
+        say: Keeps a line that it wrote beside the protocol.
+    """
+    import anyio
+
+    pump = _Pump(process, say)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for work in (pump.read, pump.write, pump.watch):
+                tasks.start_soon(work)
+            tasks.start_soon(_log, process.stderr, say)
+            try:
+                yield pump.reading, pump.writing
+            finally:
+                with anyio.CancelScope(shield=True):
+                    pump.reading.close()
+                    pump.writing.close()
+                    await process.end()
+                tasks.cancel_scope.cancel()
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        pump.close()
+        process.close()
+
+
+@asynccontextmanager
+async def stdio_transport(
+    config: McpServerConfig, environ: Mapping[str, str], say: Say, orphans: Orphans
+) -> AsyncGenerator[tuple[ServerProcess, TransportStreams]]:
+    """A server's program and the streams to it, for as long as the block lasts."""
+    process = await start_server(config, environ)
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(orphans.watching(process.pid))
+            streams = await stack.enter_async_context(stdio_streams(process, say))
+        except BaseException:
+            process.kill()
+            process.close()
+            raise
+        yield process, streams
+
+
+async def _split(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
+    """Lines, however long, up to `LONGEST_LINE`."""
+    pieces: list[bytes] = []
+    size = 0
+    while data := await pipe.read(_PIECE):
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            pieces.append(line)
+            yield b"".join(pieces)
+            pieces, size = [], 0
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+            if size > LONGEST_LINE:
+                return
+
+
+class _Lines:
+    """Tells messages from whatever else a server prints."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._strays = 0
+
+    async def message(self, line: bytes) -> Any:
+        """The message of a line; ``None`` if it is none."""
+        from mcp.types import jsonrpc_message_adapter
+
+        text = line.strip().removeprefix(b"\xef\xbb\xbf")
+        if not text:
+            return None
+        try:
+            return jsonrpc_message_adapter.validate_python(_decoded(text), by_name=False)
+        except ValueError:  # no JSON, or no message
+            await self._stray(text)
+            return None
+
+    async def _stray(self, text: bytes) -> None:
+        self._strays += 1
+        if self._strays <= _TOLD or self._strays % 1000 == 0:
+            shown = text[:200].decode("utf-8", "replace")
+            await self._say(f"[not a message, on stdout; {self._strays} so far] {shown}")
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(text.decode("utf-8", "replace"))
+
+
+async def _log(pipe: asyncio.StreamReader, say: Say) -> None:
+    """Keep what it says on stderr, line by line, from the start to the end."""
+    rest = b""
+    while data := await pipe.read(_PIECE):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            await say(line.decode("utf-8", "replace"))
+        if len(rest) > _PIECE:
+            await say(rest.decode("utf-8", "replace"))
+            rest = b""
+    if rest:
+        await say(rest.decode("utf-8", "replace"))

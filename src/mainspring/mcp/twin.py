@@ -1,0 +1,168 @@
+"""Servers in memory: plain functions in place of programs. For tests, and for an application that is its own server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.port import (
+    Answer,
+    Block,
+    ClientSide,
+    McpConnection,
+    McpFailure,
+    Progress,
+    PromptInfo,
+    PromptMessage,
+    ResourceInfo,
+    ServerFacts,
+    ToolInfo,
+)
+
+Handler = Callable[..., "Answer | str | Awaitable[Answer | str]"]
+"""Does a tool's work: arguments by name, and ``side`` and ``on_progress`` where it has such parameters."""
+
+
+class TwinServer:
+    """A server in memory.
+
+    Args:
+        tools: Its tools, with what does their work.
+        resources: What it has to read: text by address.
+        prompts: Prompts: text by name.
+        instructions: Its words on how to use it.
+        delay: Waited for before it is connected; hangs as long as the event is not set.
+        refuse: Why it cannot be connected.
+
+    Attributes:
+        connections: How often it was connected.
+        calls: The calls that it got.
+        cancelled: The calls that were cancelled.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[ToolInfo, Handler] | Sequence[tuple[ToolInfo, Handler]] = (),
+        *,
+        resources: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str] | None = None,
+        instructions: str = "",
+        delay: asyncio.Event | None = None,
+        refuse: str = "",
+    ) -> None:
+        pairs = tools.items() if isinstance(tools, Mapping) else tools
+        self.tools: dict[str, tuple[ToolInfo, Handler]] = {info.name: (info, work) for info, work in pairs}
+        self.resources = dict(resources or {})
+        self.prompts = dict(prompts or {})
+        self.instructions = instructions
+        self.delay = delay
+        self.refuse = refuse
+        self.connections = 0
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.cancelled: list[str] = []
+        self.lost = asyncio.Event()
+        self.side: ClientSide | None = None
+
+    def die(self) -> None:
+        """End the connection, as a program does that crashes."""
+        self.lost.set()
+
+    def change(self, tools: Sequence[tuple[ToolInfo, Handler]]) -> None:
+        """Have other tools, and tell."""
+        self.tools = {info.name: (info, work) for info, work in tools}
+        if self.side is not None:
+            self.side.changed("tools")
+
+
+class TwinConnector:
+    """Connects to servers in memory, by the name of the configuration.
+
+    Args:
+        servers: The servers.
+    """
+
+    def __init__(self, servers: Mapping[str, TwinServer]) -> None:
+        self.servers = dict(servers)
+
+    def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
+        """See `McpConnector.connect`."""
+        return self._connect(config, side)
+
+    @asynccontextmanager
+    async def _connect(self, config: McpServerConfig, side: ClientSide) -> AsyncGenerator[McpConnection]:
+        server = self.servers.get(config.name)
+        if server is None:
+            raise McpFailure(config.name, f"MCP server {config.name!r} does not exist", "connect")
+        if server.delay is not None:
+            await server.delay.wait()
+        if server.refuse:
+            raise McpFailure(config.name, server.refuse, "connect")
+        server.connections += 1
+        server.lost, server.side = asyncio.Event(), side
+        yield _Twin(config.name, server, side)
+
+
+class _Twin:
+    def __init__(self, name: str, server: TwinServer, side: ClientSide) -> None:
+        self._name = name
+        self._server = server
+        self._side = side
+        self.lost = server.lost
+        has = {"tools": True, "resources": bool(server.resources), "prompts": bool(server.prompts)}
+        self.facts = ServerFacts(
+            name=name,
+            version="1",
+            protocol="twin",
+            instructions=server.instructions,
+            capabilities=frozenset(kind for kind, there in has.items() if there),
+        )
+
+    async def list_tools(self) -> Sequence[ToolInfo]:
+        return [info for info, _ in self._server.tools.values()]
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: Progress) -> Answer:
+        server = self._server
+        if name not in server.tools:
+            raise McpFailure(self._name, f"MCP server {self._name!r}: there is no tool {name!r}")
+        server.calls.append((name, dict(arguments)))
+        work = asyncio.ensure_future(self._work(server.tools[name][1], arguments, on_progress))
+        lost = asyncio.ensure_future(self.lost.wait())
+        try:
+            await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                answer = work.result()
+                return Answer(content=({"type": "text", "text": answer},)) if isinstance(answer, str) else answer
+            raise McpFailure(self._name, f"MCP server {self._name!r} ended", "lost")
+        except asyncio.CancelledError:
+            server.cancelled.append(name)
+            raise
+        finally:
+            work.cancel()
+            lost.cancel()
+
+    async def _work(self, work: Handler, arguments: Mapping[str, Any], on_progress: Progress) -> Answer | str:
+        wanted = work.__code__.co_varnames[: work.__code__.co_argcount] if hasattr(work, "__code__") else ()
+        offered = {"side": self._side, "on_progress": on_progress}
+        given = work(**arguments, **{name: value for name, value in offered.items() if name in wanted})
+        return given if isinstance(given, Answer | str) else await given
+
+    async def list_resources(self) -> Sequence[ResourceInfo]:
+        return [ResourceInfo(uri=uri, name=uri, media_type="text/plain") for uri in self._server.resources]
+
+    async def read_resource(self, uri: str) -> Sequence[Block]:
+        text = self._server.resources.get(uri)
+        if text is None:
+            raise McpFailure(self._name, f"MCP server {self._name!r}: there is no resource {uri}")
+        return [{"type": "resource", "resource": {"uri": uri, "text": text, "mimeType": "text/plain"}}]
+
+    async def list_prompts(self) -> Sequence[PromptInfo]:
+        return [PromptInfo(name=name) for name in self._server.prompts]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
+        text = self._server.prompts.get(name)
+        if text is None:
+            raise McpFailure(self._name, f"MCP server {self._name!r}: there is no prompt {name!r}")
+        return [PromptMessage(role="user", content=({"type": "text", "text": text.format(**arguments)},))]

@@ -1,0 +1,140 @@
+"""Answers of servers made to fit before the SDK reads them: it drops a whole list for one odd entry, and a whole result for one
+block of a kind that it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream
+    from mcp.shared.message import SessionMessage
+
+    Incoming = SessionMessage | Exception
+
+_KNOWN = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_NEEDED = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": ("resource",),
+    "resource_link": ("uri", "name"),
+}
+
+
+def mend_result(result: dict[str, Any]) -> None:
+    """Make a result fit, in place."""
+    tools = result.get("tools")
+    if isinstance(tools, list):
+        result["tools"] = [t for t in map(_tool, cast("list[Any]", tools)) if t is not None]
+    messages = result.get("messages")
+    for message in cast("list[Any]", messages) if isinstance(messages, list) else []:
+        if isinstance(message, dict) and "content" in message:
+            message["content"] = _block(cast("Any", message["content"]))
+    if "content" in result or "structuredContent" in result:
+        content = result.get("content")
+        blocks = cast("list[Any]", content) if isinstance(content, list) else [] if content is None else [content]
+        result["content"] = [_block(b) for b in blocks]
+        structured = result.get("structuredContent")
+        if structured is not None and not isinstance(structured, dict):
+            result["structuredContent"] = {"result": structured}
+
+
+def _tool(given: Any) -> dict[str, Any] | None:
+    """A tool; ``None`` for what is none. Its form of results is left out: a result that breaks it is still a result."""
+    if not isinstance(given, dict):
+        return None
+    tool = cast("dict[str, Any]", given)
+    if not isinstance(tool.get("name"), str):
+        return None
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict):
+        tool["inputSchema"] = {"type": "object", "properties": {}}
+    elif (known := cast("dict[str, Any]", schema)).get("type") != "object":
+        tool["inputSchema"] = {**known, "type": "object"}
+    tool.pop("outputSchema", None)
+    for key in ("description", "title"):
+        if tool.get(key) is not None and not isinstance(tool[key], str):
+            tool.pop(key)
+    for key in ("annotations", "icons", "execution", "_meta"):
+        if key in tool and not isinstance(tool[key], list if key == "icons" else dict):
+            tool.pop(key)
+    hints: Any = tool.get("annotations")
+    if isinstance(hints, dict):
+        tool["annotations"] = {
+            k: v for k, v in cast("dict[str, Any]", hints).items() if isinstance(v, str if k == "title" else bool)
+        }
+    return tool
+
+
+def _block(given: Any) -> dict[str, Any]:
+    """A content block; one that nobody knows becomes a note."""
+    if isinstance(given, str):
+        return {"type": "text", "text": given}
+    if not isinstance(given, dict):
+        return {"type": "text", "text": f"[content that is no block: {given!r:.200}]"}
+    block = cast("dict[str, Any]", given)
+    kind = block.get("type")
+    if kind not in _KNOWN:
+        return {"type": "text", "text": f"[content of the unknown type {str(kind)[:100]!r}]"}
+    missing = [key for key in _NEEDED[str(kind)] if block.get(key) is None]
+    if missing:
+        return {"type": "text", "text": f"[content of the type {kind!r} without {', '.join(missing)}]"}
+    for key in ("annotations", "_meta"):
+        if key in block and not isinstance(block[key], dict):
+            block.pop(key)
+    return block
+
+
+class MendedStream:
+    """What a transport reads, mended; ``lost`` is set when nothing more will come."""
+
+    def __init__(self, inner: ReadStream[Incoming], lost: asyncio.Event) -> None:
+        self._inner = inner
+        self._lost = lost
+
+    @property
+    def last_context(self) -> Any:
+        """The sender's context, where the stream below has one."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> Incoming:
+        """The next message."""
+        try:
+            return self._mended(await self._inner.receive())
+        except BaseException:
+            self._lost.set()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        self._lost.set()
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return self._mended(await self._inner.__anext__())
+        except BaseException:
+            self._lost.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        self._lost.set()
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _mended(self, item: Incoming) -> Incoming:
+        result = getattr(getattr(item, "message", None), "result", None)
+        if isinstance(result, dict):
+            mend_result(cast("dict[str, Any]", result))
+        return item
