@@ -26,7 +26,8 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
     rows: list[Row] = []
     for diff in diffs:
         rows.append(_head(diff, columns))
-        for hunk in diff.hunks:
+        for i, hunk in enumerate(diff.hunks):
+            rows += [row(("faint", "  ..."))] if i else []
             rows += hunk_rows(hunk, columns)
         if diff.note:
             rows.append(row(("warn", f"  {cut(plain(diff.note), columns - 2)}")))

@@ -75,6 +75,13 @@ class TerminalGuard:
         finally:
             os._exit(0)
 
+    def quiet(self) -> None:
+        """Have keys neither echoed nor held back until Enter, so that what is typed meanwhile is not lost."""
+        with contextlib.suppress(termios.error):
+            now = termios.tcgetattr(self._tty)
+            now[3] &= ~(termios.ECHO | termios.ICANON)
+            termios.tcsetattr(self._tty, termios.TCSANOW, now)
+
     def restore(self) -> None:
         """Bring it back now. Does nothing where the terminal is gone."""
         with contextlib.suppress(OSError):

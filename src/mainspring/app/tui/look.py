@@ -9,8 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 Colors = Literal["none", "16", "256", "truecolor"]
-ThemeName = Literal["auto", "dark", "light", "none"]
-THEMES: tuple[ThemeName, ...] = ("auto", "dark", "light", "none")
+ThemeName = Literal["auto", "dark", "light", "plain"]
 
 _NARROW = 40
 _LIGHT_GROUNDS = {"7", "15"}
@@ -43,7 +42,7 @@ _LIGHT = _DARK | {
     "hunk": "ansiblue",
     "chosen": "bold ansiblue",
 }
-_NONE = dict.fromkeys(_DARK, "") | dict.fromkeys(("user", "prompt", "tool", "heading"), "bold") | {"chosen": "reverse"}
+_PLAIN = dict.fromkeys(_DARK, "") | dict.fromkeys(("user", "prompt", "tool", "heading"), "bold") | {"chosen": "reverse"}
 
 
 _CODE_THEMES = {"dark": "ansi_dark", "light": "ansi_light"}
@@ -54,21 +53,21 @@ class Look(Struct, frozen=True, kw_only=True):
 
     Attributes:
         colors: How many colours there are.
-        theme: ``dark``, ``light`` or ``none``.
+        theme: ``dark``, ``light`` or ``plain``.
         utf8: Whether characters beyond ASCII can be shown; the others get a likeness.
         dumb: Whether the terminal only writes lines: no cursor movement, no keys.
     """
 
     colors: Colors = "256"
-    theme: Literal["dark", "light", "none"] = "dark"
+    theme: Literal["dark", "light", "plain"] = "dark"
     utf8: bool = True
     dumb: bool = False
 
     @property
     def styles(self) -> Mapping[str, str]:
         """The style of each kind of text, in the words of prompt-toolkit."""
-        if self.colors == "none" or self.theme == "none":
-            return _NONE
+        if self.colors == "none" or self.theme == "plain":
+            return _PLAIN
         return _LIGHT if self.theme == "light" else _DARK
 
     @property

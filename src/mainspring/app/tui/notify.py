@@ -5,33 +5,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 from msgspec import Struct
 
 from mainspring.app.tui.plain import one_row
 
-Way = Literal["bell", "osc9", "osc777", "command", "off"]
+Way = Literal["bell", "osc9", "osc777"]
+When = Literal["unfocused", "always", "never"]
+Happened = Literal["done", "asking", "failed"]
 
 _COMMAND_SECONDS = 10.0
 _MOST = 200
+_LOOKS_AWAY = 15.0
+"""Seconds without a key after which nobody is taken to look, where the terminal does not tell about the focus."""
 
 
 class Notifications(Struct, frozen=True, kw_only=True):
     """How to tell.
 
     Attributes:
-        ways: The ways, in order.
-        command: The program and its arguments; title and text come as the last two.
+        when: ``unfocused``: while nobody looks; ``always``; ``never``.
+        ways: The ways of the terminal.
+        command: A shell command; it finds what is told in ``$MAINSPRING_MESSAGE`` and ``$MAINSPRING_EVENT``.
         after: Seconds that a run has to take before its end is told.
-        always: Whether even while the window has the focus.
     """
 
+    when: When = "unfocused"
     ways: tuple[Way, ...] = ("bell",)
-    command: tuple[str, ...] = ()
+    command: str | None = None
     after: float = 10.0
-    always: bool = False
+
+
+Run = Callable[[str, Mapping[str, str]], Awaitable[None]]
 
 
 class Notifier:
@@ -40,62 +47,59 @@ class Notifier:
     Args:
         how: How.
         write: Writes terminal sequences.
-        run: Runs a command; by default as a process of its own, for ten seconds at most.
+        environ: The environment of the command.
+        run: Runs a command with variables; by default a process of its own, for ten seconds at most.
     """
 
     def __init__(
         self,
         how: Notifications,
         write: Callable[[str], None],
-        run: Callable[[tuple[str, ...]], Awaitable[None]] | None = None,
+        environ: Mapping[str, str],
+        run: Run | None = None,
     ) -> None:
-        self._how = how
+        self.how = how
+        self._environ = environ
         self._write = write
         self._run = run or _run
         self.focused: bool | None = None
         """Whether the window has the focus; ``None`` where the terminal does not tell."""
 
-    async def tell(self, title: str, text: str, *, idle: float = 0.0, took: float | None = None) -> bool:
+    async def tell(self, what: Happened, text: str, *, idle: float = 0.0, took: float | None = None) -> bool:
         """Tell something, unless somebody looks.
 
         Args:
-            title: Who.
-            text: What.
+            what: What happened.
+            text: It in words.
             idle: Seconds since the last key, which count where the terminal does not tell about the focus.
             took: Seconds that a run took, if it is told that it is over.
 
         Returns:
             Whether it was told.
         """
-        how = self._how
-        looked_at = self.focused or (self.focused is None and idle < how.after)
-        if (looked_at and not how.always) or (took is not None and took < how.after):
+        how = self.how
+        looked_at = self.focused if self.focused is not None else idle < min(how.after, _LOOKS_AWAY)
+        if how.when == "never" or (looked_at and how.when != "always") or (took is not None and took < how.after):
             return False
-        title, text = _inert(title), _inert(text)
+        text = one_row(text, _MOST)
         for way in how.ways:
             match way:
                 case "bell":
                     self._write("\a")
                 case "osc9":
-                    self._write(f"\x1b]9;{title}: {text}\a")
+                    self._write(f"\x1b]9;{text}\a")
                 case "osc777":
-                    self._write(f"\x1b]777;notify;{title.replace(';', ',')};{text.replace(';', ',')}\a")
-                case "command":
-                    if how.command:
-                        await self._run((*how.command, title, text))
-                case "off":
-                    return False
-        return bool(how.ways)
+                    self._write(f"\x1b]777;notify;Mainspring;{text.replace(';', ',')}\a")
+        if how.command:
+            await self._run(how.command, {**self._environ, "MAINSPRING_MESSAGE": text, "MAINSPRING_EVENT": what})
+        return bool(how.ways or how.command)
 
 
-def _inert(text: str) -> str:
-    return one_row(text, _MOST)
-
-
-async def _run(command: tuple[str, ...]) -> None:
+async def _run(command: str, environ: Mapping[str, str]) -> None:
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
+        process = await asyncio.create_subprocess_shell(
+            command,
+            env=dict(environ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-_FIRST = 0xF0000
-_SIGNS = re.compile("[\U000f0000-\U000fffff]")
+_FIRST = 0x100000
+_SIGNS = re.compile("[\U00100000-\U0010ffff]")
 _MANY_LINES = 8
 _MANY_CHARACTERS = 1_000
 _MOST = 10 << 20

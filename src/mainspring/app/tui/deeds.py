@@ -1,0 +1,234 @@
+"""What keys do: sending, queued texts, pastes, the editor, stopping and leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application import run_in_terminal
+
+from mainspring.app.tui.clipboard import clipboard_image
+from mainspring.app.tui.editor import edit_text
+from mainspring.app.tui.fragments import row
+from mainspring.app.tui.pastes import Expanded, image_at, read_image
+from mainspring.runtime.chat.commands import (
+    Abort,
+    Attachment,
+    EditQueued,
+    Prompt,
+    Queue,
+    RemoveQueued,
+    SendQueued,
+    SetMode,
+    Steer,
+)
+from mainspring.runtime.chat.lines import command_of
+
+if TYPE_CHECKING:
+    from mainspring.app.tui.session import Session
+
+_TWICE_SECONDS = 2.0
+_LEAVING = ("/quit", "/exit", "/q")
+
+
+class Deeds:
+    """What the user does.
+
+    Args:
+        session: Where.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._interrupted = -_TWICE_SECONDS
+        self._draft = ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something can be stopped."""
+        return self._session.running
+
+    def submit(self, text: str, *, queue: bool) -> None:
+        """What is typed is complete."""
+        session = self._session
+        buffer = session.screen.buffer
+        session.hint = ""
+        if session.screen.editing:
+            self._changed(text)
+        elif not text.strip():
+            if session.held and session.queue:
+                session.send(SendQueued(session.queue[0].id))
+        elif text.strip() in _LEAVING and not session.is_open:
+            session.leave()
+        else:
+            whole = session.screen.pastes.expand(text)
+            self._say(text, whole, Queue if queue else Steer if session.running else Prompt)
+            buffer.append_to_history()
+            buffer.reset()
+            session.start(self._remember(whole.text))
+
+    def _say(self, typed: str, whole: Expanded, say: type[Prompt] | type[Steer] | type[Queue]) -> None:
+        images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in whole.images)
+        pasted = self._session.screen.pastes.label(typed.lstrip()[0]) is not None  # a pasted line is no command
+        self._session.send(say(whole.text, images) if pasted else command_of(whole.text, images, say=say))
+
+    async def _remember(self, text: str) -> None:
+        await asyncio.to_thread(self._session.history.add, text)
+
+    # --- queued texts -------------------------------------------------------------------------------------------------
+
+    def edit_queued(self) -> None:
+        """Take up a queued text: the last one, or the one before that which is being edited."""
+        session, screen = self._session, self._session.screen
+        ids = [item.id for item in session.queue]
+        if not ids:
+            return
+        if screen.editing in ids:
+            at = (ids.index(screen.editing) - 1) % len(ids)
+        else:
+            self._draft, at = screen.buffer.text, len(ids) - 1
+        screen.editing = ids[at]
+        screen.buffer.reset()
+        screen.buffer.insert_text(session.queue[at].text)
+
+    def _changed(self, text: str) -> None:
+        """A queued text is as it should be."""
+        screen = self._session.screen
+        whole = screen.pastes.expand(text).text
+        self._session.send(EditQueued(screen.editing, whole) if whole.strip() else RemoveQueued(screen.editing))
+        self.stop_editing()
+
+    def stop_editing(self) -> None:
+        """Back to what was being typed."""
+        screen = self._session.screen
+        screen.editing = ""
+        screen.buffer.reset()
+        screen.buffer.insert_text(self._draft)
+        self._draft = ""
+
+    # --- stopping and leaving -----------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop what runs."""
+        if self.busy:
+            self._session.send(Abort("stopped by the user"))
+
+    def interrupt(self) -> None:
+        """Stop what runs, or clear the input; twice: leave."""
+        session = self._session
+        now = time.monotonic()
+        again = now - self._interrupted < _TWICE_SECONDS
+        self._interrupted = now
+        buffer = session.screen.buffer
+        if again:
+            session.leave()
+        elif self.busy:
+            self.stop()
+        elif session.screen.editing:
+            self.stop_editing()
+        elif buffer.text:
+            buffer.append_to_history()
+            buffer.reset()
+        else:
+            session.hint = "Ctrl-C again leaves"
+            session.start(self._forget_hint())
+        session.screen.invalidate()
+
+    async def _forget_hint(self) -> None:
+        await asyncio.sleep(_TWICE_SECONDS)
+        self._session.hint = ""
+        self._session.screen.invalidate()
+
+    def leave(self) -> None:
+        """Leave."""
+        self._session.leave()
+
+    def suspend(self) -> None:
+        """Give the terminal back to the shell until it continues us."""
+        self._session.start(self._suspended())
+
+    async def _suspended(self) -> None:
+        output = self._session.screen.output
+        output.report_focus(False)
+        await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
+        output.report_focus(True)
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def unfold(self) -> None:
+        """Show what was folded last."""
+        rows = self._session.transcript.folds.unfold()
+        self._session.print([[], *rows, []] if rows else [row(("faint", "nothing is folded"))])
+
+    def change_mode(self) -> None:
+        """Between build and plan."""
+        status = self._session.status
+        if status is not None:
+            self._session.send(SetMode("build" if status.mode == "plan" else "plan"))
+
+    def focus(self, focused: bool) -> None:
+        """The window got or lost the focus."""
+        self._session.notifier.focused = focused
+
+    # --- what is put into the input -----------------------------------------------------------------------------------
+
+    def paste(self, text: str) -> None:
+        """A text was pasted: large ones and images become a sign."""
+        screen = self._session.screen
+        if screen.dialog is not None and screen.dialog.wants is not None:
+            screen.answer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+            return
+        image = image_at(text)
+        if image is None:
+            screen.buffer.insert_text(screen.pastes.text(text))
+        else:
+            self._session.start(self._image(image.name, text))
+
+    async def _image(self, name: str, text: str) -> None:
+        screen = self._session.screen
+        path = image_at(text)
+        try:
+            assert path is not None
+            data, media_type = await asyncio.to_thread(read_image, path)
+        except FileNotFoundError:
+            screen.buffer.insert_text(screen.pastes.text(text))  # only a text that looks like one
+        else:
+            screen.buffer.insert_text(screen.pastes.image(data, media_type, name))
+
+    def paste_image(self) -> None:
+        """Attach the image in the clipboard."""
+        self._session.start(self._clipboard())
+
+    async def _clipboard(self) -> None:
+        screen = self._session.screen
+        data = await clipboard_image(self._session.environ)
+        if data is None:
+            told = "no image in the clipboard, or no tool that hands it out (wl-paste, xclip, pngpaste)"
+            self._session.print([row(("faint", told))])
+        else:
+            screen.buffer.insert_text(screen.pastes.image(data, "image/png"))
+
+    def open_editor(self) -> None:
+        """Write in the user's own editor."""
+        self._session.start(self._edited())
+
+    async def _edited(self) -> None:
+        screen, output = self._session.screen, self._session.screen.output
+        dialog = screen.dialog
+        wants = dialog.wants if dialog is not None else None
+        buffer = screen.answer if wants is not None else screen.buffer
+        before = screen.pastes.expand(buffer.text)
+        suffix = wants.suffix if wants is not None else ".md"
+        output.report_focus(False)
+        try:
+            text = await run_in_terminal(
+                lambda: edit_text(before.text, self._session.environ, suffix), in_executor=True
+            )
+        finally:
+            output.report_focus(True)
+        if text != before.text:
+            buffer.reset()
+            buffer.insert_text(text if wants is not None else screen.pastes.text(text))

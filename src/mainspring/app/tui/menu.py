@@ -1,0 +1,99 @@
+"""A list to choose from with arrows, letters or digits. Knows nothing of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.plain import cut, one_row, width
+
+_PAGE = 5
+
+
+class Item(Struct, frozen=True):
+    """Something to choose.
+
+    Attributes:
+        value: What choosing it gives.
+        label: For people.
+        key: The letter that chooses it at once.
+        detail: More about it.
+        depth: How far it is indented.
+    """
+
+    value: str
+    label: str
+    key: str = ""
+    detail: str = ""
+    depth: int = 0
+
+
+class Menu:
+    """The list and where one is in it.
+
+    Args:
+        items: What may be chosen.
+        multiple: Whether several: Space marks, Enter takes what is marked.
+        at: Where to begin.
+    """
+
+    def __init__(self, items: Sequence[Item], *, multiple: bool = False, at: int = 0) -> None:
+        self.items = list(items)
+        self.at = at
+        self._multiple = multiple
+        self._marked: set[int] = set()
+
+    def press(self, key: str) -> tuple[str, ...] | None:
+        """Take a key, as ``up``, ``enter``, ``space`` or a character.
+
+        Returns:
+            The values that are chosen by it; ``None`` if it chooses nothing.
+        """
+        moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
+        if moved is not None:
+            step = abs(moved) == 1
+            self.at = (self.at + moved) % len(self.items) if step else min(max(self.at + moved, 0), len(self.items) - 1)
+        elif key == "space" and self._multiple:
+            self._marked ^= {self.at}
+        elif key == "enter":
+            marked = sorted(self._marked) if self._multiple else []
+            return tuple(self.items[i].value for i in marked or [self.at])
+        else:
+            return self._direct(key)
+        return None
+
+    def _direct(self, key: str) -> tuple[str, ...] | None:
+        """A letter or a digit."""
+        number = int(key) - 1 if key.isdecimal() and len(key) == 1 else -1
+        for i, item in enumerate(self.items):
+            if item.key == key or (not item.key and i == number):
+                self.at = i
+                if self._multiple:
+                    self._marked ^= {i}
+                    return None
+                return (item.value,)
+        return None
+
+    def rows(self, columns: int, most: int) -> list[Row]:
+        """The list, as much of it around the present place as fits."""
+        most = max(most, 1)
+        first = min(max(self.at - most // 2, 0), max(len(self.items) - most, 0))
+        shown = [self._row(i, columns) for i in range(first, min(first + most, len(self.items)))]
+        if len(self.items) > most and shown:
+            shown[-1] = [*shown[-1], *row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
+        return shown
+
+    def _row(self, i: int, columns: int) -> Row:
+        item = self.items[i]
+        sign = "> " if i == self.at else "  "
+        mark = ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
+        key = f"{item.key or (str(i + 1) if i < 9 else ' ')}  "
+        label = one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
+        label = "  " * item.depth + label
+        room = columns - width(sign + mark + key + label) - 3
+        detail = f"  {cut(one_row(item.detail, 200), room)}" if item.detail and room > 6 else ""
+        style = "chosen" if i == self.at else ""
+        parts = row((style, sign + mark), ("accent", key)) if style else row(sign + mark, ("accent", key))
+        return [*parts, *(row((style, label)) if style else row(label)), *row(("faint", detail))]

@@ -1,0 +1,84 @@
+"""The terminal as the screen writes to it: whole frames, and none at all once it is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TextIO
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from mainspring.app.tui.look import Look
+from mainspring.app.tui.plain import ascii_like
+
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+_FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
+
+
+class FrameOutput(Vt100_Output):
+    """Writes what makes up a frame at once, so that terminals show it whole.
+
+    Args:
+        stdout: The terminal.
+        look: What it can show.
+        term: Its kind, by ``TERM``.
+        gone: Called when it cannot be written any more.
+    """
+
+    def __init__(self, stdout: TextIO, look: Look, term: str, gone: Callable[[], object]) -> None:
+        super().__init__(stdout, lambda: _size(stdout), term=term, enable_cpr=False)
+        self._look = look
+        self._gone = gone
+        self._framing = False
+        self._lost = False
+
+    def begin(self) -> None:
+        """What follows belongs together."""
+        if not self._framing:
+            self.flush()
+            self._framing = True
+
+    def end(self) -> None:
+        """It is complete."""
+        if self._framing:
+            self._framing = False
+            if self._buffer:
+                self._buffer.insert(0, _BEGIN)
+                self._buffer.append(_END)
+            self.flush()
+
+    def report_focus(self, wanted: bool) -> None:
+        """Have the terminal tell whether its window has the focus."""
+        self.write_raw(_FOCUS_ON if wanted else _FOCUS_OFF)
+        self.flush()
+
+    def write(self, data: str) -> None:
+        """Write text, in characters that the terminal has."""
+        super().write(data if self._look.utf8 else ascii_like(data, _encodable(self.stdout)))
+
+    def flush(self) -> None:
+        """Write what is there, unless it is part of a frame."""
+        if self._framing:
+            return
+        if self._lost:
+            self._buffer.clear()
+            return
+        try:
+            super().flush()
+        except (OSError, ValueError):
+            self._lost = True
+            self._buffer.clear()
+            self._gone()
+
+
+def _encodable(stream: TextIO) -> str:
+    return stream.encoding or "ascii"
+
+
+def _size(stream: TextIO) -> Size:
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return Size(rows=24, columns=80)
+    return Size(rows=found.lines or 24, columns=found.columns or 80)

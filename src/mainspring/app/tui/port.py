@@ -1,0 +1,41 @@
+"""What the screen needs of a chat: the engine has it, and so has a double in tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from mainspring.runtime.chat.commands import ChatCommand, Receipt
+from mainspring.runtime.chat.events import ChatEvent
+from mainspring.runtime.chat.shown import Candidate
+from mainspring.runtime.chat.words import Status
+
+
+class ChatPort(Protocol):
+    """A chat, as `mainspring.runtime.chat.engine.Chat` is one."""
+
+    @property
+    def status(self) -> Status:
+        """How it stands."""
+        ...
+
+    async def send(self, command: ChatCommand) -> Receipt:
+        """Hand in a command."""
+        ...
+
+    def events(self) -> AsyncIterator[ChatEvent]:
+        """Everything that happens."""
+        ...
+
+    async def complete(self, line: str) -> tuple[Candidate, ...]:
+        """Completions at the end of a line."""
+        ...
+
+    async def stop(self) -> None:
+        """End the events."""
+        ...
+
+
+OpenChat = Callable[[], AbstractAsyncContextManager[ChatPort]]
+"""Opens a chat; it is closed when the block is left."""

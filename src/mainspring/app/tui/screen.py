@@ -1,0 +1,250 @@
+"""The screen: prints what is finished above, draws the rest below, hands on what is typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Protocol, TextIO
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.renderer import print_formatted_text
+from prompt_toolkit.styles import BaseStyle, Style
+
+from mainspring.app.tui.app import InlineApplication
+from mainspring.app.tui.dialog import Dialog
+from mainspring.app.tui.entry import Complete, PasteSigns, input_buffer
+from mainspring.app.tui.fragments import Row, clipped, lines_of, row
+from mainspring.app.tui.history import HistoryFile
+from mainspring.app.tui.look import Look
+from mainspring.app.tui.output import FrameOutput
+from mainspring.app.tui.pastes import Pastes
+
+_FRAME_SECONDS = 0.04
+_DEPTHS = {
+    "none": ColorDepth.DEPTH_1_BIT,
+    "16": ColorDepth.DEPTH_4_BIT,
+    "256": ColorDepth.DEPTH_8_BIT,
+    "truecolor": ColorDepth.DEPTH_24_BIT,
+}
+_MENU_ROWS = 6
+_ESCAPE_SECONDS = 0.05
+_SEQUENCE_SECONDS = 0.1
+_QUIET_SECONDS = 0.7
+"""Who has just typed does not mean to answer a question that has only now appeared."""
+
+
+class Shows(Protocol):
+    """Whom the screen asks what to draw."""
+
+    def live_rows(self, columns: int, rows: int, most: int) -> list[Row]:
+        """What is going on, above the input."""
+        ...
+
+    def status_row(self, columns: int) -> Row:
+        """The last row."""
+        ...
+
+    def gone(self) -> None:
+        """The terminal is gone."""
+        ...
+
+
+class Screen:
+    """The screen of one session.
+
+    Args:
+        host: Says what to draw.
+        look: How things are shown.
+        terminal: Where to.
+        keyboard: Where keys come from.
+        history: Where earlier inputs are kept.
+        complete: Gives completions.
+        environ: Names the terminal.
+    """
+
+    def __init__(
+        self,
+        host: Shows,
+        look: Look,
+        terminal: TextIO,
+        keyboard: Input,
+        history: HistoryFile,
+        complete: Complete,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._host = host
+        self.look = look
+        self.pastes = Pastes()
+        self.buffer = input_buffer(history, complete)
+        self.answer = Buffer(multiline=True)
+        self.dialog: Dialog | None = None
+        self.last_key = 0.0
+        self.editing = ""
+        """Id of the queued text that is being edited."""
+        self._wanted: object = None
+        self._pending: list[Row] = []
+        self._above: list[Row] = []
+        self.output = FrameOutput(terminal, look, environ.get("TERM", ""), host.gone)
+        self._style: BaseStyle = Style.from_dict(dict(look.styles))
+        self._sign = row(("prompt", "> "))
+        self.app = self._application(keyboard)
+
+    def _application(self, keyboard: Input) -> InlineApplication:
+        app = InlineApplication(
+            layout=self._layout(),
+            style=self._style,
+            color_depth=_DEPTHS[self.look.colors],
+            erase_when_done=True,
+            min_redraw_interval=_FRAME_SECONDS,
+            max_render_postpone_time=_FRAME_SECONDS,
+            terminal_size_polling_interval=None,
+            enable_page_navigation_bindings=False,
+            include_default_pygments_style=False,
+            input=keyboard,
+            output=self.output,
+        )
+        app.frame = self.output
+        app.ttimeoutlen = _ESCAPE_SECONDS
+        app.timeoutlen = _SEQUENCE_SECONDS
+        app.before_render += self._before
+        app.after_render += self._after
+        return app
+
+    def bind(self, bindings: KeyBindingsBase) -> None:
+        """Have keys do something."""
+        self.app.key_bindings = bindings
+
+    def _layout(self) -> Layout:
+        live = Window(
+            FormattedTextControl(lambda: _text(self._above)),
+            height=lambda: Dimension.exact(len(self._above)),
+            always_hide_cursor=True,
+        )
+        typed = BufferControl(self.buffer, input_processors=[PasteSigns(self.pastes)])
+        self._typed = Window(
+            typed,
+            height=lambda: Dimension(min=1, max=self._most_input()),
+            get_line_prefix=self._prefix,
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+        self._answered = Window(
+            BufferControl(self.answer),
+            height=lambda: Dimension(min=1, max=self._most_input()),
+            get_line_prefix=self._prefix,
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+        status = Window(
+            FormattedTextControl(lambda: _text([self._host.status_row(self._columns)])),
+            height=1,
+            always_hide_cursor=True,
+        )
+        wants = Condition(lambda: self.dialog is not None and self.dialog.wants is not None)
+        types = Condition(lambda: not self.takes_keys())
+        root = HSplit(
+            [
+                live,
+                ConditionalContainer(self._typed, types & ~wants),
+                ConditionalContainer(self._answered, wants),
+                ConditionalContainer(CompletionsMenu(max_height=_MENU_ROWS), types & ~wants),
+                status,
+                Window(height=Dimension(min=0, preferred=0)),
+            ]
+        )
+        return Layout(root, focused_element=self._typed)
+
+    def takes_keys(self) -> bool:
+        """Whether keys go to the question that is shown, and not into the input."""
+        return self.dialog is not None and time.monotonic() - self.last_key >= _QUIET_SECONDS
+
+    def ask(self, dialog: Dialog | None) -> None:
+        """Show a question, or none."""
+        if dialog is not self.dialog and dialog is not None and not self.buffer.text:
+            self.last_key = 0.0
+        self.dialog = dialog
+        self.sync()
+
+    def sync(self) -> None:
+        """Follow what the question wants."""
+        wants = self.dialog.wants if self.dialog else None
+        if wants is not self._wanted:
+            self._wanted = wants
+            if wants is not None:
+                self.answer.reset()
+                self.answer.insert_text(wants.initial)
+            self.app.layout.focus(self._answered if wants is not None else self._typed)
+        self.app.invalidate()
+
+    def print(self, rows: list[Row]) -> None:
+        """Print rows for good, with the next frame."""
+        if rows:
+            self._pending += rows
+            self.app.invalidate()
+
+    def invalidate(self) -> None:
+        """Draw again, with the next frame."""
+        self.app.invalidate()
+
+    def restyle(self, look: Look) -> None:
+        """Other colours from now on."""
+        self.look = look
+        self.app.style = self._style = Style.from_dict(dict(look.styles))
+
+    @property
+    def _columns(self) -> int:
+        return self.output.get_size().columns
+
+    def _most_input(self) -> int:
+        return max(self.output.get_size().rows // 3, 1)
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        if line or wrapped:
+            return [("", "  ")]
+        return [*self._sign] if self.editing == "" else [("class:mark", "e ")]
+
+    def _before(self, _: object) -> None:
+        """Just before a frame is drawn: print what waits, where the frame before stood."""
+        size = self.output.get_size()
+        self.output.begin()
+        typed = 1 if self.takes_keys() and self.dialog and not self.dialog.wants else self._input_rows()
+        most = max(size.rows - typed - 2, 0)
+        self._above = [clipped(each, size.columns - 1) for each in self._host.live_rows(size.columns, size.rows, most)]
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self.app.renderer.erase(leave_alternate_screen=False)
+            print_formatted_text(self.output, [*lines_of(pending)], self._style, color_depth=self.app.color_depth)
+        elif self.app.too_high(self.app.layout):
+            self.app.renderer.erase(leave_alternate_screen=False)
+
+    def _after(self, _: object) -> None:
+        self.output.end()
+
+    def _input_rows(self) -> int:
+        menu = _MENU_ROWS if self.buffer.complete_state else 0
+        return min(self.buffer.document.line_count, self._most_input()) + menu
+
+    def clear(self) -> None:
+        """An empty window; what was printed stays in the scrollback."""
+        self.app.renderer.clear()
+        self.app.invalidate()
+
+
+def _text(rows: list[Row]) -> StyleAndTextTuples:
+    """Rows as prompt-toolkit takes them, without a line end behind the last."""
+    return [*lines_of(rows)[:-1]]

@@ -1,0 +1,60 @@
+"""Signals while the screen is shown: the first ends it in good order, a second one or the end of patience at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Self
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+_PATIENCE = 8.0
+"""Seconds that an orderly end may take."""
+
+
+class Signals:
+    """Listens while it is entered; signals that were ignored stay ignored.
+
+    Args:
+        leave: Ends the screen; is called within the handler.
+        restore: Brings the terminal back before the process ends at once.
+
+    Attributes:
+        number: The signal that came first; 0 where none did.
+    """
+
+    def __init__(self, leave: Callable[[], object], restore: Callable[[], object]) -> None:
+        self.number = 0
+        self._leave = leave
+        self._restore = restore
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        for name in _NAMES:
+            number: int | None = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self.number:
+            self._now()
+        self.number = number
+        limit = threading.Timer(_PATIENCE, self._now)
+        limit.daemon = True
+        limit.start()
+        self._leave()
+
+    def _now(self) -> None:
+        try:
+            self._restore()
+        finally:
+            os._exit(128 + self.number)

@@ -1,0 +1,48 @@
+"""A chat that does as a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from mainspring.runtime.chat.commands import ChatCommand, Receipt
+from mainspring.runtime.chat.events import ChatEvent
+from mainspring.runtime.chat.shown import Candidate
+from mainspring.runtime.chat.words import Status
+
+
+class ScriptedChat:
+    """Tells the events it is given, and keeps the commands it gets."""
+
+    def __init__(self, react: "Callable[[ScriptedChat, ChatCommand], None] | None" = None) -> None:
+        self.commands: list[ChatCommand] = []
+        self.status = Status(model="openai:test", model_label="test", context_window=1000, cost=0.0)
+        self.candidates: tuple[Candidate, ...] = ()
+        self.refuse = ""
+        self.got = asyncio.Event()
+        self._events: asyncio.Queue[ChatEvent | None] = asyncio.Queue()
+        self._react = react
+
+    @asynccontextmanager
+    async def open(self) -> "AsyncIterator[ScriptedChat]":
+        yield self
+
+    def tell(self, *events: ChatEvent) -> None:
+        for event in events:
+            self._events.put_nowait(event)
+
+    async def send(self, command: ChatCommand) -> Receipt:
+        self.commands.append(command)
+        self.got.set()
+        if self._react is not None:
+            self._react(self, command)
+        return Receipt(str(len(self.commands)), self.refuse)
+
+    async def events(self) -> AsyncIterator[ChatEvent]:
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def complete(self, line: str) -> tuple[Candidate, ...]:
+        return tuple(c for c in self.candidates if c.text.startswith(line[c.start :]))
+
+    async def stop(self) -> None:
+        self._events.put_nowait(None)
