@@ -28,6 +28,7 @@ from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
 from mainspring.runtime.disclosing import DisclosureOption, disclosing, own_search
 from mainspring.runtime.entrance import Entered, Entrance
+from mainspring.runtime.mcp_option import bind_sampling, close_servers, mcp_plugs
 from mainspring.runtime.policies import RunPolicies
 from mainspring.runtime.skill_option import holder_of, skills_plugs
 from mainspring.runtime.token_notices import TokenNotices
@@ -35,6 +36,7 @@ from mainspring.subagents import Child, Inherited, Subagents
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
+    from mainspring.mcp import McpConnector
     from mainspring.memory import Memory
     from mainspring.policies.permissions import Permissions
     from mainspring.runtime.skill_option import SkillsOption
@@ -70,6 +72,9 @@ class Agent(CoreAgent):
         skills: Skills that it takes up when a task needs them: folders of them, a `SkillsConfig`, or `Skills` with further options.
         tool_disclosure: Whether the model gets tools of MCP servers at once (``eager``) or by name, until it looks for them (``lazy``);
             or a `Disclosure` with further options. What a server's own entry says goes first. Default: eager.
+        mcp_servers: Servers of the Model Context Protocol whose tools it gets: a list of configurations, a mapping by name, or `Mcp`
+            with further options.
+        mcp_connector: Who connects to them, in place of the official SDK; for tests.
         subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
         extensions: Functions that extend it, or an `Extensions` with further options.
         callbacks: Functions to tell what it does.
@@ -101,6 +106,8 @@ class Agent(CoreAgent):
         permissions: Permissions | None = None,
         memory: Memory | None = None,
         skills: SkillsOption | None = None,
+        mcp_servers: Any = None,
+        mcp_connector: McpConnector | None = None,
         tool_disclosure: DisclosureOption | None = None,
         subagents: SubagentsOption | None = None,
         extensions: Extensions | Iterable[Extension] | None = None,
@@ -124,6 +131,7 @@ class Agent(CoreAgent):
             installed.append(_plug(memory, "memory=Memory(...)"))
         installed += skills_plugs(skills)
         installed += [_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs]
+        installed += mcp_plugs(mcp_servers, mcp_connector)
         installed += disclosing(tool_disclosure, installed)
         spawning = as_plug(subagents)
         if spawning is not None:
@@ -155,6 +163,7 @@ class Agent(CoreAgent):
             **options,
         )
         self._policies = RunPolicies(self, ledger)
+        bind_sampling(self)
 
     @property
     def running(self) -> bool:
@@ -167,10 +176,13 @@ class Agent(CoreAgent):
         super().abort(reason)
 
     async def shutdown(self, reason: str = "exit") -> None:
-        """Tell handlers of `session:shutdown` that the conversation is over in this process. When the process ends by itself they
-        are told anyway; a program that goes on calls this when it lets go of the agent.
+        """Tell handlers of `session:shutdown` that the conversation is over in this process, and end its MCP servers. When the
+        process ends by itself this happens anyway; a program that goes on calls it when it lets go of the agent.
         """
-        await self._entrance.shutdown(reason)
+        try:
+            await self._entrance.shutdown(reason)
+        finally:
+            await close_servers(self)
 
     @property
     def ledger(self) -> Ledger:
@@ -315,7 +327,8 @@ class Agent(CoreAgent):
         try:
             return await self.run(prompt, **options)
         finally:
-            await self.model.aclose()  # connections belong to this event loop, which ends now
+            await close_servers(self)  # connections belong to this event loop, which ends now
+            await self.model.aclose()
 
 
 def create_agent(model: ModelProvider | str | None = None, **options: Any) -> Agent:
