@@ -82,6 +82,12 @@ class Shell(Command, frozen=True):
     tell: bool = True
 
 
+class Shortcut(Command, frozen=True):
+    """Do what an extension has put on a key: ``ctrl+k``."""
+
+    key: str
+
+
 class Approve(Command, frozen=True):
     """Answer an `ApprovalAsked`.
 
@@ -215,6 +221,7 @@ ChatCommand = (
     | RemoveQueued
     | SendQueued
     | Shell
+    | Shortcut
     | Approve
     | Answer
     | Abort

@@ -64,7 +64,8 @@ def started(call: TranscriptCall | ToolUseBlock, display: str) -> ToolStarted:
 
 def finished(call: TranscriptCall, display: str, title: str = "") -> ToolFinished:
     """A call that has its result."""
-    facts = cast("dict[str, Any]", call.details) if isinstance(call.details, dict) else {}
+    details: Any = call.details
+    facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
     output = call.output or ""
     shown, hidden = fold(output)
     return ToolFinished(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from mainspring.runtime.chat.commands import ChatCommand, Receipt
-from mainspring.runtime.chat.events import ChatEvent
+from mainspring.runtime.chat.completion import Completion
+from mainspring.runtime.chat.events import ChatEvent, Refused
+from mainspring.runtime.chat.messages import said
 from mainspring.runtime.chat.options import ChatOptions
+from mainspring.runtime.chat.planned import begin_plan
+from mainspring.runtime.chat.room import Room
+from mainspring.runtime.chat.runs import Runs
 from mainspring.runtime.chat.shown import Candidate
+from mainspring.runtime.chat.slash.registry import COMMANDS, Slashes
+from mainspring.runtime.chat.switching import Switching
+from mainspring.runtime.chat.taking import Taking
 from mainspring.runtime.chat.words import Status
 
 
@@ -23,40 +32,116 @@ class Chat:
     ```
     """
 
+    def __init__(self, options: ChatOptions) -> None:
+        self._room = room = Room(options, tuple(COMMANDS))
+        self._runs = Runs(room)
+        self._switching = Switching(room)
+        self._slashes = Slashes(room, self._runs, self._switching)
+        self._completion = Completion(room, self._slashes)
+        self._taking = Taking(room, self._runs, self._switching, self._slashes)
+        self._owned: list[asyncio.Task[None]] = []
+        self._count = 0
+
     @classmethod
     @asynccontextmanager
-    async def open(cls, options: ChatOptions) -> AsyncIterator[Chat]:
+    async def open(cls, options: ChatOptions) -> AsyncGenerator[Chat]:
         """Open a chat; leaving the block stops what runs, saves what is queued and ends the events.
 
         Raises:
             ConfigError: If something is wrong with options or settings.
             SessionError: If the session to go on with cannot be opened.
         """
-        yield cls()
+        chat = cls(options)
+        room = chat._room
+        await room.tasks.__aenter__()
+        try:
+            await room.enter(options.ask)
+            await chat._begin()
+            yield chat
+        finally:
+            try:
+                await chat._close()
+            finally:
+                # The error of the block is not the group's: it must come out as it is.
+                await room.tasks.__aexit__(None, None, None)
+                room.outbox.close()
+
+    async def _begin(self) -> None:
+        room, ask = self._room, self._room.options.ask
+        await self._switching.opened()
+        self._owned = [room.spawn(self._taking.lane.work()), room.spawn(self._save())]
+        if ask.execute is not None:
+            begin_plan(room, self._runs, ask.execute)
+        elif ask.prompt.strip() or ask.piped.strip():
+            parts = [part for part in (ask.prompt, ask.piped) if part.strip()]
+            self._runs.begin(said("\n\n".join(parts)))
+
+    async def _save(self) -> None:
+        """Keep what waits with the session, whenever it changes."""
+        room = self._room
+        while True:
+            await room.waiting.changed_since()
+            await room.waiting.save(room.conversation.session)
+
+    async def _close(self) -> None:
+        room = self._room
+        room.closing = True
+        self._runs.abort("the chat is closed")
+        room.questions.drop_all()
+        self._taking.stop_shells("the chat is closed")
+        for task in self._owned:
+            task.cancel()
+        await self._runs.ended()
+        await room.close()
+
+    # --- what a front end uses --------------------------------------------------------------------------------------
 
     async def send(self, command: ChatCommand) -> Receipt:
         """Hand in a command. Returns at once; what comes of it is told by events. Commands take effect in order.
 
         What cannot be taken changes nothing: the receipt says why, and so does a `Refused` event.
         """
-        raise NotImplementedError
+        self._count += 1
+        id = f"c{self._count}"
+        refused = "the chat is closed" if self._room.closing else ""
+        if not refused:
+            id, refused = self._taking.take(id, command)
+        if refused:
+            self._room.tell(Refused(id, str(type(command).__struct_config__.tag), refused))
+        return Receipt(id, refused)
 
     def events(self) -> AsyncIterator[ChatEvent]:
         """Everything that happens, in order, from the beginning; for one reader. Ends when the chat is closed.
 
         A slow reader loses nothing: pieces of text that wait are joined, and so is progress.
         """
-        raise NotImplementedError
+        return self._room.outbox
 
     @property
     def status(self) -> Status:
         """How it stands."""
-        raise NotImplementedError
+        return self._room.status()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run or a command goes on, or one is about to."""
+        return self._room.running or self._taking.busy
 
     async def complete(self, line: str) -> tuple[Candidate, ...]:
         """Completions at the end of a line: names of commands, their arguments, and files after ``@``."""
-        raise NotImplementedError
+        return await self._completion.complete(line)
+
+    @property
+    def command_names(self) -> dict[str, str]:
+        """What can be typed behind a slash, each with a word about it."""
+        return self._slashes.names()
+
+    @property
+    def shortcuts(self) -> dict[str, str]:
+        """The keys on which extensions do something, each with a word about it."""
+        extensions = self._room.conversation.agent.extensions
+        return {s.key: s.description for s in extensions.runner.shortcuts} if extensions is not None else {}
 
     async def stop(self) -> None:
         """End the events, so that their reader leaves the block. Safe to call twice."""
-        raise NotImplementedError
+        self._room.outbox.close()

@@ -64,3 +64,10 @@ class SwitchedModel:
     async def aclose(self) -> None:
         """Give back what the model of the moment holds."""
         await self.current.aclose()
+
+
+class BorrowedModel(SwitchedModel):
+    """A model that somebody else closes."""
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from mainspring.models import ModelProvider
 from mainspring.runtime.options import AskOptions
+from mainspring.sessions import Transcript
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
@@ -21,6 +23,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         replay: Whether a session that is gone on with is told from its beginning.
         model: A model in place of the one that would be chosen; for tests and applications.
         make_model: Makes another model by its name, in place of the settings; likewise.
+        exporters: By the ending of a file how ``/export`` writes a conversation there; ``jsonl`` is always known.
+        sources: Further prompts by name, each a `PromptSource`.
     """
 
     ask: AskOptions = AskOptions(prompt="")
@@ -29,3 +33,5 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     replay: bool = True
     model: ModelProvider | None = None
     make_model: Callable[[str], ModelProvider] | None = None
+    exporters: Mapping[str, Callable[[Transcript], str]] = {}
+    sources: tuple[Any, ...] = ()

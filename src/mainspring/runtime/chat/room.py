@@ -15,8 +15,8 @@ from mainspring.runtime.chat.approvals import Approvals
 from mainspring.runtime.chat.branch import branch_of
 from mainspring.runtime.chat.children import Children
 from mainspring.runtime.chat.events import ChatEvent, Compacted, Notice, QueueChanged, StatusChanged, UserText
-from mainspring.runtime.chat.models import SwitchedModel
 from mainspring.runtime.chat.messages import SAID, message_of
+from mainspring.runtime.chat.models import BorrowedModel, SwitchedModel
 from mainspring.runtime.chat.options import ChatOptions
 from mainspring.runtime.chat.outbox import Outbox
 from mainspring.runtime.chat.questions import Questions
@@ -129,7 +129,7 @@ class Room:
         """Give back what a conversation holds."""
         await self.waiting.save(conversation.session)
         if keep_model:  # its connections serve the next one
-            conversation.choice = Choice(_Unowned(conversation.choice.model), conversation.choice.why)
+            conversation.choice = Choice(BorrowedModel(conversation.choice.model), conversation.choice.why)
         await conversation.aclose()
 
     async def close(self) -> None:
@@ -302,16 +302,3 @@ class Room:
         """Tell of something that failed."""
         text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
         self.tell(Notice(text, "error"))
-
-
-class _Unowned:
-    """A model that somebody else closes."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    async def aclose(self) -> None:
-        """Nothing to give back."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)

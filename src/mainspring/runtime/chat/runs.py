@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, cast
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ class Runs:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._signal: CancelToken | None = None
+        self._task: asyncio.Task[None] | None = None
         self._denied = 0
         self._problems = 0
         room.wake = self.wake
@@ -53,7 +54,7 @@ class Runs:
         self._signal = signal = CancelToken()
         if text is not None:
             room.waiting.going(text)
-        room.spawn(self._run(text, source, signal))
+        self._task = room.spawn(self._run(text, source, signal))
 
     def steer(self, text: Said) -> None:
         """Have the run see this at its next step. It can be changed and taken back until then."""
@@ -74,6 +75,11 @@ class Runs:
         if self._signal is not None:
             self._room.waiting.hold(True)
             self._signal.cancel(reason or "the user stopped it")
+
+    async def ended(self) -> None:
+        """Wait until the run that goes on is over."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
 
     def abort_child(self, id: str, reason: str) -> bool:
         """Stop a sub-agent; the run goes on. Says whether there is one."""
@@ -196,8 +202,10 @@ class Runs:
         return any(message.id == text.id for message in self._room.conversation.agent.messages)
 
     def _count(self, event: object) -> None:
-        if isinstance(event, ToolExecutionEnd) and isinstance(event.result.details, dict):
-            self._denied += event.result.details.get("code") == ToolErrorCode.PERMISSION_DENIED
+        if isinstance(event, ToolExecutionEnd):
+            details: Any = event.result.details
+            facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+            self._denied += facts.get("code") == ToolErrorCode.PERMISSION_DENIED
 
     def _report(self, report: Report) -> None:
         match report:

@@ -1,0 +1,118 @@
+"""From a line behind a slash to what it does."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from mainspring.errors import ConfigError
+from mainspring.extensions.registry import Command
+from mainspring.runtime.chat.events import Notice
+from mainspring.runtime.chat.messages import said
+from mainspring.runtime.chat.room import Room
+from mainspring.runtime.chat.runs import Runs
+from mainspring.runtime.chat.shown import Shown, Text
+from mainspring.runtime.chat.slash.about import ABOUT
+from mainspring.runtime.chat.slash.allowed import ALLOWED
+from mainspring.runtime.chat.slash.command import PromptSource, Rendered, Seat, named
+from mainspring.runtime.chat.slash.plugged import PLUGGED, sources_of
+from mainspring.runtime.chat.slash.sessions import SESSIONS
+from mainspring.runtime.chat.slash.working import WORKING, switch_model
+from mainspring.runtime.chat.switching import Switching
+
+COMMANDS = named((*ABOUT, *ALLOWED, *PLUGGED, *SESSIONS, *WORKING))
+"""The commands of the chat, by name."""
+
+
+class Slashes:
+    """The slash commands of one chat: its own, those of extensions, and prompts by name.
+
+    Args:
+        room: The chat.
+        runs: Its runs.
+        switching: Its sessions.
+    """
+
+    def __init__(self, room: Room, runs: Runs, switching: Switching) -> None:
+        self._room = room
+        self._runs = runs
+        self._switching = switching
+
+    @property
+    def seat(self) -> Seat:
+        """What commands work with now."""
+        return Seat(self._room, self._runs, self._switching, COMMANDS, self.sources())
+
+    def sources(self) -> Sequence[PromptSource]:
+        """What else can be typed behind a slash."""
+        return sources_of(self._room)
+
+    def names(self) -> dict[str, str]:
+        """The names of all that can be typed behind a slash, each with a word about it."""
+        found = {offer.name: offer.summary for source in self.sources() for offer in source.offers()}
+        found |= {command.name: command.description for command in self._extension_commands()}
+        return found | {command.name: command.summary for command in COMMANDS.values()}
+
+    def why_not(self, line: str) -> str:
+        """Why a line is no command that can be taken now; empty if it is one."""
+        name = split(line)[0]
+        names = self.names()
+        if name not in names and not any(each.startswith(f"{name.split(':')[0]}:") for each in names if ":" in name):
+            near = difflib.get_close_matches(name, names, 1, 0.5)
+            hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+            return f"there is no command /{name}; {hint} It was not sent to the model"
+        command = COMMANDS.get(name)
+        if command is not None and command.idle and self._room.running:
+            return f"/{name} needs that no run goes on; stop it first"
+        return ""
+
+    async def run(self, line: str) -> Shown | None:
+        """Do what a line says.
+
+        Raises:
+            MainspringError: If it cannot be done; the text says why.
+            Exception: Whatever a command of an extension raises.
+        """
+        name, arguments = split(line)
+        command = COMMANDS.get(name)
+        if command is not None:
+            if command.idle and self._room.running:
+                raise ConfigError(f"/{name} needs that no run goes on; stop it first")
+            return await command.run(self.seat, arguments)
+        extensions = self._room.conversation.agent.extensions
+        if extensions is not None:
+            if extensions.waiting:
+                await extensions.prepare()
+            answer = await extensions.runner.run_command(f"/{line.strip().removeprefix('/')}")
+            if answer is not None:
+                return Text(answer) if answer else None
+        for source in self.sources():
+            rendered = await source.render(name, arguments)
+            if rendered is not None:
+                self._say(rendered)
+                return None
+        raise ConfigError(self.why_not(line) or f"/{name} gives nothing")
+
+    def _say(self, rendered: Rendered) -> None:
+        room = self._room
+        if rendered.model:
+            switch_model(room, rendered.model)
+        if rendered.notice:
+            room.tell(Notice(rendered.notice))
+        if not rendered.text.strip():
+            return
+        text = said(rendered.text)
+        if room.running:
+            room.waiting.add(text)
+        else:
+            self._runs.begin(text, "command")
+
+    def _extension_commands(self) -> Sequence[Command]:
+        extensions = self._room.conversation.agent.extensions
+        return tuple(extensions.runner.commands) if extensions is not None else ()
+
+
+def split(line: str) -> tuple[str, str]:
+    """Name and arguments of a command line."""
+    name, *rest = line.strip().removeprefix("/").split(maxsplit=1) or [""]
+    return name.lower(), rest[0] if rest else ""

@@ -1,0 +1,216 @@
+"""What a command of a front end comes to: taken at once, put in its turn, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from mainspring.errors import ConfigError
+from mainspring.events import CancelToken
+from mainspring.runtime.chat import commands as asked
+from mainspring.runtime.chat.commands import ChatCommand
+from mainspring.runtime.chat.lane import Lane, Work
+from mainspring.runtime.chat.messages import said
+from mainspring.runtime.chat.planned import begin_plan
+from mainspring.runtime.chat.room import Room
+from mainspring.runtime.chat.runs import Runs
+from mainspring.runtime.chat.shell import run_shell
+from mainspring.runtime.chat.shown import Shown
+from mainspring.runtime.chat.slash.registry import Slashes
+from mainspring.runtime.chat.slash.sessions import compact
+from mainspring.runtime.chat.slash.working import set_thinking, switch_model
+from mainspring.runtime.chat.switching import Switching
+
+_BUSY = "a run goes on; stop it first"
+_Saying = asked.Prompt | asked.Queue | asked.Steer
+_Queued = asked.EditQueued | asked.RemoveQueued | asked.SendQueued
+_Idle = asked.Resume | asked.Fork | asked.Rewind | asked.NewSession | asked.Compact | asked.ExecutePlan
+"""What needs that no run goes on."""
+
+
+class Taking:
+    """Takes commands.
+
+    Args:
+        room: The chat.
+        runs: Its runs.
+        switching: Its sessions.
+        slashes: Its slash commands.
+    """
+
+    def __init__(self, room: Room, runs: Runs, switching: Switching, slashes: Slashes) -> None:
+        self._room = room
+        self._runs = runs
+        self._switching = switching
+        self._slashes = slashes
+        self._shells: dict[str, CancelToken] = {}
+        self.lane = Lane(room.tell, runs.proceed)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command goes on, or one is about to."""
+        return self.lane.busy or bool(self._shells)
+
+    def stop_shells(self, reason: str) -> None:
+        """Stop the shell commands that run."""
+        for signal in self._shells.values():
+            signal.cancel(reason)
+
+    def take(self, id: str, command: ChatCommand) -> tuple[str, str]:
+        """Take a command: what it is known by, and why not, if it is not taken."""
+        match command:
+            case asked.Prompt() | asked.Queue() | asked.Steer():
+                return self._say(id, command)
+            case asked.Approve() | asked.Answer():
+                return id, self._room.questions.settle(command)
+            case asked.Abort():
+                return id, self._abort(command)
+            case asked.EditQueued() | asked.RemoveQueued() | asked.SendQueued():
+                return id, self._queued(command)
+            case asked.Slash(line=line):
+                return id, self._slash(id, line)
+            case asked.Shell():
+                return id, self._shell(id, command)
+            case asked.Shortcut(key=key):
+                return id, self._shortcut(id, key)
+            case _:
+                return id, self._change(id, command)
+
+    def _say(self, id: str, command: _Saying) -> tuple[str, str]:
+        room, waiting = self._room, self._room.waiting
+        empty = not command.text.strip() and not command.attachments
+        if empty and (room.running or room.conversation.agent.pending is None):
+            return id, "there is nothing in it"
+        steers = isinstance(command, asked.Steer)
+        text = said(command.text, command.attachments, "steer" if steers and room.running else "queue")
+        if room.running:
+            if steers:
+                self._runs.steer(text)
+            else:
+                waiting.add(text)
+        else:
+            waiting.hold(False)
+            if self.lane.busy:
+                waiting.add(text)
+            elif empty:
+                self._runs.begin(None)
+            else:
+                self._runs.begin(text)
+        return text.id, ""
+
+    def _queued(self, command: _Queued) -> str:
+        waiting = self._room.waiting
+        found = waiting.find(command.id) if command.id or isinstance(command, asked.SendQueued) else None
+        if found is None:
+            return f"no text {command.id!r} waits; it may have been said meanwhile" if command.id else "nothing waits"
+        match command:
+            case asked.EditQueued(text=text):
+                if not text.strip():
+                    return "there is nothing in it; remove it instead"
+                waiting.edit(found.id, text)
+            case asked.RemoveQueued():
+                waiting.take(found.id)
+            case asked.SendQueued():
+                if self._room.running:
+                    if found.kind == "queue":
+                        waiting.take(found.id)
+                        self._runs.steer(said(found.text, found.attachments, "steer"))
+                else:
+                    waiting.hold(False)
+                    if not self.lane.busy:
+                        waiting.take(found.id)
+                        self._runs.begin(found, "queue")
+        return ""
+
+    def _abort(self, command: asked.Abort) -> str:
+        if command.child:
+            found = self._runs.abort_child(command.child, command.reason)
+            return "" if found else f"no sub-agent {command.child!r} runs"
+        self._runs.abort(command.reason)
+        self.lane.stop()
+        self.stop_shells(command.reason or "the user stopped it")
+        return ""
+
+    def _slash(self, id: str, line: str) -> str:
+        refused = self._slashes.why_not(line)
+        if not refused:
+            self._later(id, line.strip()[1:].split(maxsplit=1)[0].lower(), lambda: self._slashes.run(line))
+        return refused
+
+    def _shortcut(self, id: str, key: str) -> str:
+        extensions = self._room.conversation.agent.extensions
+        if extensions is None or all(key != shortcut.key for shortcut in extensions.runner.shortcuts):
+            return f"nothing is on {key!r}"
+        runner = extensions.runner
+
+        async def press() -> None:
+            await runner.run_shortcut(key)
+
+        self._later(id, "shortcut", press)
+        return ""
+
+    def _shell(self, id: str, command: asked.Shell) -> str:
+        room = self._room
+        if not command.line.strip():
+            return "there is no command in it"
+        self._shells[id] = signal = CancelToken()
+
+        async def run() -> None:
+            try:
+                await run_shell(room, id, command.line, signal, tell=command.tell)
+            except OSError as error:
+                room.notice_error(error)
+            finally:
+                del self._shells[id]
+
+        room.spawn(run())
+        return ""
+
+    def _change(self, id: str, command: ChatCommand) -> str:
+        """What changes how the conversation goes on, in order."""
+        room, idle = self._room, isinstance(command, _Idle)
+        if idle and room.running:
+            return _BUSY
+
+        async def do() -> Shown | None:
+            if idle and room.running:  # it began meanwhile
+                raise ConfigError(_BUSY)
+            return await (self._elsewhere(command) if idle else self._here(command))
+
+        self._later(id, str(type(command).__struct_config__.tag), do)
+        return ""
+
+    async def _here(self, command: ChatCommand) -> Shown | None:
+        match command:
+            case asked.SetModel(model=model):
+                switch_model(self._room, model)
+            case asked.SetThinking(level=level):
+                set_thinking(self._room, level)
+            case asked.SetMode(mode=mode):
+                self._room.set_mode(mode)
+            case asked.Rename(title=title):
+                await self._switching.rename(title)
+            case _:
+                pass
+        return None
+
+    async def _elsewhere(self, command: ChatCommand) -> Shown | None:
+        switching = self._switching
+        match command:
+            case asked.ExecutePlan(plan=plan):
+                begin_plan(self._room, self._runs, plan)
+            case asked.Resume(session=session):
+                await switching.resume(session)
+            case asked.Fork(entry=entry):
+                await switching.fork(entry)
+            case asked.Rewind():
+                return await switching.rewind(command)
+            case asked.NewSession():
+                await switching.new()
+            case asked.Compact(instructions=instructions):
+                return await compact(self._slashes.seat, instructions)
+            case _:
+                pass
+        return None
+
+    def _later(self, id: str, name: str, do: Callable[[], Awaitable[Shown | None]]) -> None:
+        self.lane.put(Work(id, name, do))
