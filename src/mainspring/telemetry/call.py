@@ -30,12 +30,20 @@ class CallTrace:
         content: Converts arguments.
         run: The span of the run.
         context: That of the run.
+        run_id: Its id.
         call: The call.
         tool: The tool, where there is one of that name.
     """
 
     def __init__(
-        self, signals: Signals, content: Content, run: Span, context: Context, call: ToolUseBlock, tool: Tool | None
+        self,
+        signals: Signals,
+        content: Content,
+        run: Span,
+        context: Context,
+        run_id: str,
+        call: ToolUseBlock,
+        tool: Tool | None,
     ) -> None:
         self._signals = signals
         self._convert = content
@@ -49,6 +57,7 @@ class CallTrace:
         self._server = source.removeprefix("mcp:") if source.startswith("mcp:") else ""
         self._attributes: Attributes = {
             c.OPERATION: c.EXECUTE_TOOL,
+            c.RUN_ID: run_id,
             c.TOOL_NAME: call.name,
             c.TOOL_CALL_ID: call.id,
             c.TOOL_TYPE: "extension" if self._server else "function",
@@ -122,7 +131,10 @@ class CallTrace:
 class Calls:
     """The tool calls of one run that go on."""
 
-    def __init__(self, signals: Signals, content: Content, agent: CoreAgent, run: Span, context: Context) -> None:
+    def __init__(
+        self, signals: Signals, content: Content, agent: CoreAgent, run: Span, context: Context, run_id: str
+    ) -> None:
+        self._run_id = run_id
         self._made_with = signals, content
         self._agent = agent
         self._within = run, context
@@ -136,7 +148,7 @@ class Calls:
     def taken(self, call: ToolUseBlock) -> None:
         """A call is taken up."""
         tool = self._agent.tools.get(call.name)
-        self._open[call.id] = CallTrace(*self._made_with, *self._within, call, tool)
+        self._open[call.id] = CallTrace(*self._made_with, *self._within, self._run_id, call, tool)
 
     def of_server(self, hook: McpToolBefore) -> None:
         """A call goes to an MCP server."""

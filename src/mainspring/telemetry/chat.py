@@ -9,7 +9,7 @@ from mainspring.events import ModelRetry
 from mainspring.messages import Message, Usage
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.api import Scope
-from mainspring.telemetry.attributes import Attributes, error_type, of_answer, of_model, of_request
+from mainspring.telemetry.attributes import Attributes, error_type, of_answer, of_request
 from mainspring.telemetry.content import Content
 from mainspring.telemetry.signals import Signals
 
@@ -26,11 +26,9 @@ class ChatTrace:
         signals: What spans and the like are made with.
         content: Converts messages.
         context: That of the run.
-        provider: Who is asked.
-        model: Which model.
-        turn: Number of the call in its run.
+        asked: Who is asked.
+        extra: Further attributes of the span.
         request: What is asked, where it is known.
-        server: Where the model is.
     """
 
     def __init__(
@@ -38,18 +36,16 @@ class ChatTrace:
         signals: Signals,
         content: Content,
         context: Context,
-        provider: str,
-        model: str,
         *,
-        turn: int,
+        asked: Attributes,
+        extra: Attributes,
         request: ModelRequest | None,
-        server: Attributes,
     ) -> None:
         self._signals = signals
         self._convert = content
-        self._attributes: Attributes = {c.OPERATION: c.CHAT, **of_model(provider, model), **server}
-        given = {**self._attributes, c.TURN: turn, **(of_request(request) if request is not None else {})}
-        name = signals.span_name(c.CHAT, model)
+        self._attributes: Attributes = {c.OPERATION: c.CHAT, **asked}
+        given = {**self._attributes, **extra, **(of_request(request) if request is not None else {})}
+        name = signals.span_name(c.CHAT, str(asked[c.REQUEST_MODEL]))
         self.span = signals.tracer.start_span(name, context, signals.api.client, given)
         self._context = signals.api.within(self.span, context)
         self._scope = Scope(signals.api)

@@ -90,7 +90,8 @@ class RunTrace:
         self._scope.enter(self.context)
         self._server = of_server(agent.model)
         self._chat: ChatTrace | None = None
-        self.calls = Calls(signals, self._content, agent, self.span, self.context)
+        self.calls = Calls(signals, self._content, agent, self.span, self.context, run_id)
+        self._id = run_id
         self._turn = 0
         self._request: ModelRequest | None = None
         self._prompts: list[Message] = []
@@ -133,11 +134,9 @@ class RunTrace:
             self._signals,
             self._content,
             self.context,
-            provider,
-            model,
-            turn=self._turn,
+            asked=asked | self._server if own else asked,
+            extra={c.RUN_ID: self._id, c.TURN: self._turn},
             request=self._request,
-            server=self._server if own else {},
         )
 
     def chunk(self) -> None:

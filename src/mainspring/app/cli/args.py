@@ -49,6 +49,9 @@ EPILOG = """commands (mainspring COMMAND --help says more):
     commands          the Markdown commands that `-p "/NAME ARGUMENTS"` runs
     extensions        what extends the agent, and what is wrong with it
     hooks             list, test EVENT: commands that are asked as hooks
+  what it did
+    telemetry         start, stop, status, url: a page that shows runs while they go on
+    cost              what conversations cost: --by day, project, model, session
     replay            traffic PATH...: decode recorded exchanges with models
 
 examples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mainspring.app.cli.parser import Parser, add_place, add_rules, whole
+from mainspring.app.cli.reports import cost_parser, telemetry_parser
 
 
 def _noun(name: str, description: str, epilog: str = "") -> Parser:
@@ -83,12 +84,16 @@ def _config() -> Parser:
     add("key", nargs="?", help="set, unset: as in agent.maxTokens; init: the provider; provider: list, add or remove")
     add("value", nargs="?", help="set: the value, '-' reads it from stdin; provider add, remove: its name")
     add("--project", action="store_true", help="in the project's file (.agent/settings.json) in place of your own")
-    add("--origin", action="store_true", help="show: with where each value comes from (on by default on a terminal)")
+    add("--origin", action="store_true", help="show: with where each value comes from; it always is")
+    add("--all", action="store_true", help="show: what is not set as well, with its default")
     add("--strict", action="store_true", help="validate: an unknown key is an error")
     add("--json", action="store_true", help="as JSON")
     group = parser.add_argument_group("init, provider add")
     group.add_argument(
-        "--key", metavar="KEY", help="its key; '-' reads it from stdin, so that it stays out of the history"
+        "--key",
+        dest="key_value",
+        metavar="KEY",
+        help="its key; '-' reads it from stdin, so that it stays out of the history",
     )
     group.add_argument(
         "--key-command", metavar="COMMAND", help="a command that prints the key, as in 'pass show openai'"
@@ -284,6 +289,8 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "permissions": _permissions,
     "extensions": _extensions,
     "hooks": _hooks,
+    "telemetry": telemetry_parser,
+    "cost": cost_parser,
     "login": _login,
     "logout": _logout,
     "completion": _completion,

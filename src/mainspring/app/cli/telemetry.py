@@ -1,0 +1,91 @@
+"""``mainspring telemetry``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+
+import msgspec
+
+from mainspring.app.cli.console import Console, abandon
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.runtime.commands.telemetry import Choice, Dashboard, Status, serve, start, status, stop
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked; the exit code."""
+    works = {"start": _start, "stop": _stop, "status": _status, "url": _url, "serve": _serve}
+    return framed(options, lambda console: works[options.action](options, console))
+
+
+def _start(options: argparse.Namespace, console: Console) -> int:
+    choice: Choice = "viewer" if options.viewer else "aspire" if options.aspire else "auto"
+    dashboard, new = start(place_of(options), choice=choice, port=options.port, say=console.say)
+    if options.json:
+        console.data(msgspec.json.encode(dashboard).decode())
+        return 0
+    console.say("started" if new else "it is there already")
+    console.say(f"spans go to {dashboard.endpoint}; have runs send them: mainspring config set telemetry.enabled true")
+    if dashboard.kind == "viewer":
+        console.say("runs of saved conversations are shown without that")
+    if not dashboard.endpoint.endswith(":4318"):
+        console.say(f"and: mainspring config set telemetry.endpoint {dashboard.endpoint}")
+    console.answer(f"{dashboard.url}\n")
+    return 0
+
+
+def _stop(options: argparse.Namespace, console: Console) -> int:
+    was = stop(place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(was).decode())
+    elif was.dashboard is None:
+        console.say("there is none to stop")
+    else:
+        console.say("it was not there any more" if was.note else "stopped")
+    return 0
+
+
+def _status(options: argparse.Namespace, console: Console) -> int:
+    found = status(place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+    elif found.running and found.dashboard is not None:
+        console.answer(
+            f"running: {_what(found.dashboard)}\n{found.dashboard.url}\nspans go to {found.dashboard.endpoint}\n"
+        )
+    else:
+        console.answer(f"not running: {found.note}\n")
+    return 0 if found.running else 1
+
+
+def _url(options: argparse.Namespace, console: Console) -> int:
+    found: Status = status(place_of(options))
+    if not found.running or found.dashboard is None:
+        console.fail(f"error: {found.note}")
+        return 1
+    console.answer(f"{found.dashboard.url}\n")
+    return 0
+
+
+def _serve(options: argparse.Namespace, console: Console) -> int:
+    def ready(dashboard: Dashboard) -> None:
+        if not options.json:
+            console.say(f"spans go to {dashboard.endpoint}; Ctrl-C ends it")
+            console.answer(f"{dashboard.url}\n")
+            return
+        console.data(msgspec.json.encode(dashboard).decode())
+        if options.owns_process:  # whoever started us reads one line and goes
+            abandon(sys.stdout)
+            abandon(sys.stderr)
+            os.chdir(os.sep)
+
+    asyncio.run(serve(place_of(options), options.port or 0, ready))
+    return 0
+
+
+def _what(dashboard: Dashboard) -> str:
+    if dashboard.kind == "viewer":
+        return f"the viewer, process {dashboard.pid}"
+    return f"the Aspire dashboard, container {dashboard.container[:12]} of {dashboard.engine}"

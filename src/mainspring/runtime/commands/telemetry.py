@@ -1,0 +1,333 @@
+"""The dashboard: Aspire's in a container where there is an engine for one, else the viewer of ours, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.env.container.engine import call, find_engine, last_line
+from mainspring.env.replacing import replace_text
+from mainspring.errors import ConfigError, MainspringError
+from mainspring.runtime.build import load
+from mainspring.runtime.home import Home
+from mainspring.runtime.options import Place
+from mainspring.runtime.saved_runs import SavedRuns
+from mainspring.telemetry.viewer import Viewer
+
+IMAGE = "mcr.microsoft.com/dotnet/aspire-dashboard:latest"
+CONTAINER = "mainspring-telemetry"
+PORT = 4318
+"""Where OpenTelemetry's exporters send to if nobody says otherwise."""
+
+Choice = Literal["auto", "viewer", "aspire"]
+
+_ANSWER_SECONDS = 3.0
+_START_SECONDS = 15.0
+_PULL_SECONDS = 600.0
+
+
+class DashboardError(MainspringError):
+    """The dashboard cannot be started or stopped; the text says why."""
+
+
+class Dashboard(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A dashboard that was started.
+
+    Attributes:
+        kind: ``viewer`` is ours, ``aspire`` a container.
+        url: The page. Whoever knows it may look at what is shown.
+        endpoint: Where spans are sent.
+        pid: The process of the viewer.
+        engine: The program that runs the container.
+        container: Its id.
+    """
+
+    kind: Literal["viewer", "aspire"]
+    url: str
+    endpoint: str
+    pid: int = 0
+    engine: str = ""
+    container: str = ""
+
+
+class Status(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Whether a dashboard is there, and what became of one that is not.
+
+    Attributes:
+        running: Whether it answers.
+        dashboard: The one that was started last and not stopped.
+        note: What people should know.
+    """
+
+    running: bool
+    dashboard: Dashboard | None = None
+    note: str = ""
+
+
+def start(
+    place: Place,
+    *,
+    choice: Choice = "auto",
+    port: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[Dashboard, bool]:
+    """Start a dashboard, unless one is there. Blocks until it answers.
+
+    Args:
+        place: Where the command works.
+        choice: Which; ``auto`` is Aspire's where an engine for containers answers, else ours.
+        port: Where spans come in; by default 4318, or another where that is taken.
+        say: Told what takes long.
+        environ: The environment.
+
+    Returns:
+        The dashboard, and whether it was started just now.
+
+    Raises:
+        DashboardError: If it cannot be started.
+        ConfigError: If Aspire's is asked for and no engine answers.
+    """
+    home = _home(place, environ)
+    known = status(place, environ)
+    if known.running and known.dashboard is not None:
+        return known.dashboard, False
+    engine = "" if choice == "viewer" else _engine(choice, say)
+    dashboard = _start_container(engine, port, say, place) if engine else _start_viewer(home, port, place, environ)
+    _save(home, dashboard)
+    return dashboard, True
+
+
+def stop(place: Place, environ: Mapping[str, str] = os.environ) -> Status:
+    """Stop the dashboard that was started; what it was, and a note where there was none.
+
+    Raises:
+        DashboardError: If it does not end.
+    """
+    home = _home(place, environ)
+    known = status(place, environ)
+    dashboard = known.dashboard
+    if dashboard is None:
+        return known
+    if known.running and dashboard.kind == "aspire":
+        done = call([dashboard.engine, "rm", "-f", dashboard.container], seconds=60)
+        if done.returncode:
+            raise DashboardError(f"the container does not end: {last_line(done.stderr)}")
+    elif known.running:
+        _stop_viewer(dashboard)
+    _forget(home)
+    return Status(running=False, dashboard=dashboard, note="" if known.running else known.note)
+
+
+def status(place: Place, environ: Mapping[str, str] = os.environ) -> Status:
+    """Whether the dashboard that was started is there: asked of it, not only of the file that says so."""
+    dashboard = _saved(_home(place, environ))
+    if dashboard is None:
+        return Status(running=False, note="no dashboard was started; start one with: mainspring telemetry start")
+    if dashboard.kind == "viewer":
+        running = _ask(dashboard.url + "api/health") is not None
+    else:
+        running = _container_runs(dashboard)
+    note = (
+        "" if running else "it was started, but is not there any more; start it again with: mainspring telemetry start"
+    )
+    return Status(running=running, dashboard=dashboard, note=note)
+
+
+async def serve(
+    place: Place, port: int, ready: Callable[[Dashboard], None], environ: Mapping[str, str] = os.environ
+) -> None:
+    """Be the viewer, until somebody stops it.
+
+    Args:
+        place: Where the command works.
+        port: Where to listen; 0 is any.
+        ready: Told when it listens.
+        environ: The environment.
+
+    Raises:
+        OSError: If the port is taken.
+    """
+    home = _home(place, environ)
+    viewer = Viewer(SavedRuns(home.root, environ))
+    await viewer.start(port)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # there is no such thing on Windows
+            loop.add_signal_handler(number, viewer.stopped.set)
+    try:
+        ready(Dashboard(kind="viewer", url=viewer.url, endpoint=viewer.endpoint, pid=os.getpid()))
+        await viewer.stopped.wait()
+        await asyncio.sleep(0.05)  # the answer to whoever stopped it is still on its way
+    finally:
+        await viewer.aclose()
+
+
+# --- the viewer -----------------------------------------------------------------------------------------------------------
+
+
+def _start_viewer(home: Home, port: int | None, place: Place, environ: Mapping[str, str]) -> Dashboard:
+    wanted = PORT if port is None else port
+    if port is None and not _is_free(PORT):
+        wanted = 0
+    command = [sys.executable, "-m", "mainspring", "telemetry", "serve", "--json", "--port", str(wanted)]
+    if place.cwd is not None:
+        command += ["--cwd", place.cwd]
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    process = subprocess.Popen(
+        command,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        line = _first_line(process, _START_SECONDS)
+        if not line:
+            process.kill()
+            said = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
+            process.wait()
+            raise DashboardError(f"the viewer did not start: {said[-1] if said else 'it said nothing'}")
+    process.returncode = 0  # it goes on without us; nobody here waits for its end
+    return msgspec.json.decode(line, type=Dashboard)
+
+
+def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+    """What the viewer says once it listens; nothing if that does not come in time."""
+    stream = process.stdout
+    assert stream is not None
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(stream.readline()), daemon=True)
+    reader.start()
+    reader.join(seconds)
+    return found[0] if found and found[0].endswith(b"\n") else b""
+
+
+def _stop_viewer(dashboard: Dashboard) -> None:
+    _ask(dashboard.url + "api/stop", method="POST")
+    until = time.monotonic() + _ANSWER_SECONDS
+    while _ask(dashboard.url + "api/health", seconds=0.5) is not None:
+        if time.monotonic() > until:
+            raise DashboardError(f"the viewer does not end; end its process {dashboard.pid} by hand")
+        time.sleep(0.05)
+
+
+def _ask(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
+    """What a local address answers; ``None`` where nobody does. No proxy is asked."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        request = urllib.request.Request(url, method=method, data=b"" if method == "POST" else None)
+        with opener.open(request, timeout=seconds) as answer:
+            return answer.read()
+    except (OSError, urllib.error.URLError, ValueError):
+        return None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+# --- the container --------------------------------------------------------------------------------------------------------
+
+
+def _engine(choice: Choice, say: Callable[[str], None]) -> str:
+    try:
+        return find_engine()
+    except ConfigError as error:
+        if choice == "aspire":
+            raise
+        if any(shutil.which(name) for name in ("docker", "podman")):
+            say(f"note: {error}; showing runs with the viewer that needs none")
+        return ""
+
+
+def _start_container(engine: str, port: int | None, say: Callable[[str], None], place: Place) -> Dashboard:
+    token, http = secrets.token_urlsafe(24), PORT if port is None else port
+    if call([engine, "image", "inspect", IMAGE], seconds=_ANSWER_SECONDS * 5).returncode:
+        if place.offline:
+            raise DashboardError(f"the image {IMAGE} is not here, and --offline fetches none; use --viewer")
+        say(f"fetching {IMAGE} ...")
+    command = [
+        engine, "run", "-d", "--rm", "--name", CONTAINER,
+        "-p", "127.0.0.1:18888:18888", "-p", f"127.0.0.1:{http}:18890", "-p", "127.0.0.1:4317:18889",
+        "-e", f"DASHBOARD__FRONTEND__BROWSERTOKEN={token}", "-e", "DASHBOARD__OTLP__AUTHMODE=Unsecured",
+        *(["--pull", "never"] if place.offline else []), IMAGE,
+    ]  # fmt: skip
+    call([engine, "rm", "-f", CONTAINER], seconds=60)  # one that is left from before
+    try:
+        done = call(command, seconds=_PULL_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise DashboardError(f"{engine} did not start the dashboard within {_PULL_SECONDS:g} s; use --viewer") from None
+    if done.returncode:
+        raise DashboardError(f"{engine} cannot start the dashboard: {last_line(done.stderr)}; use --viewer for ours")
+    return Dashboard(
+        kind="aspire",
+        url=f"http://127.0.0.1:18888/login?t={token}",
+        endpoint=f"http://127.0.0.1:{http}",
+        engine=engine,
+        container=done.stdout.decode("utf-8", "replace").strip().splitlines()[-1] if done.stdout.strip() else CONTAINER,
+    )
+
+
+def _container_runs(dashboard: Dashboard) -> bool:
+    command = [dashboard.engine, "inspect", "-f", "{{.State.Running}}", dashboard.container]
+    try:
+        return call(command, seconds=_ANSWER_SECONDS * 2).stdout.strip() == b"true"
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+# --- what is remembered of it ---------------------------------------------------------------------------------------------
+
+
+def _file(home: Home) -> Path:
+    return home.root / "telemetry.json"
+
+
+def _saved(home: Home) -> Dashboard | None:
+    try:
+        return msgspec.json.decode(_file(home).read_bytes(), type=Dashboard)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _save(home: Home, dashboard: Dashboard) -> None:
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_text(_file(home), msgspec.json.encode(dashboard).decode())
+
+
+def _forget(home: Home) -> None:
+    _file(home).unlink(missing_ok=True)
+
+
+def _home(place: Place, environ: Mapping[str, str]) -> Home:
+    _, settings = load(place, {}, environ)
+    if settings.home is None:
+        raise ConfigError("there is no home folder to keep the dashboard's state in; set MAINSPRING_HOME")
+    return settings.home

@@ -1,0 +1,260 @@
+"""Runs of saved conversations as the viewer shows them: from their event logs, with what was said from the sessions."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import SessionError
+from mainspring.runtime.redaction import redact
+from mainspring.sessions import Item, JsonlStore, LogEvent, Transcript, read_events, read_transcript
+from mainspring.sessions.listing import session_info
+from mainspring.sessions.secrets import masked
+from mainspring.telemetry.viewer import Detail, Summary, ViewEvent, ViewSpan
+from mainspring.telemetry.viewer.model import summed
+
+_LOGS = 150  # the newest sessions that are looked at
+_RUNS_OUT_MS = 10 * 60 * 1000.0  # without an end and without a line for so long, a run goes on no more
+_SLACK_MS = 1000.0
+_SPAWN = "spawn"
+
+
+class _Group:
+    """A run with the runs of its sub-agents, which are in the same log, between its beginning and its end."""
+
+    def __init__(self, first: LogEvent) -> None:
+        self.first = first
+        self.events: list[LogEvent] = [first]
+        self.end: LogEvent | None = None
+
+    @property
+    def last(self) -> float:
+        """When something happened last."""
+        return _ms(self.events[-1].time)
+
+
+class SavedRuns:
+    """See `RunSource`. What was read of a log is kept until the log grows.
+
+    Args:
+        home: The user's folder.
+        environ: Whose keys are secrets.
+    """
+
+    def __init__(self, home: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self._home = home
+        self._environ = environ
+        self._kept: dict[Path, tuple[tuple[int, int], list[_Group]]] = {}
+        self._titles: dict[str, str] = {}
+
+    def runs(self) -> list[Summary]:
+        """The runs of the sessions that were used last."""
+        return [self._summary(group) for groups in self._groups() for group in groups]
+
+    def run(self, id: str) -> Detail | None:
+        """One of them, with what was said."""
+        wanted = id.removeprefix("session-")
+        group = next((g for groups in self._groups() for g in groups if g.first.run == wanted), None)
+        if group is None:
+            return None
+        summary, spans = self._summary(group), _spans(group)
+        transcript = self._transcript(group.first.session)
+        if transcript is None:
+            return Detail(summary=summary, spans=spans)
+        until = (summary.end or time.time() * 1000) + _SLACK_MS
+        items = [i for i in transcript.items if summary.start - _SLACK_MS <= _ms(i.when) <= until]
+        _say(spans, items, group.first.run)
+        return Detail(summary=summary, spans=spans, messages=[_message(i) for i in items])
+
+    def _groups(self) -> Iterable[list[_Group]]:
+        files: list[tuple[float, Path, tuple[int, int]]] = []
+        for file in (self._home / "logs").glob("*.jsonl"):
+            try:
+                status = file.stat()
+            except OSError:
+                continue
+            if not file.stem.endswith(".1"):
+                files.append((status.st_mtime, file, (status.st_mtime_ns, status.st_size)))
+        newest = sorted(files, reverse=True)[:_LOGS]
+        for _, file, state in newest:
+            if file not in self._kept or self._kept[file][0] != state:
+                self._kept[file] = (state, _grouped(read_events(file.stem, home=self._home)))
+            yield self._kept[file][1]
+        for gone in self._kept.keys() - {file for _, file, _ in newest}:
+            del self._kept[gone]
+
+    def _summary(self, group: _Group) -> Summary:
+        first, end = group.first, group.end
+        start = _ms(first.time)
+        status = end.status if end is not None else "running"
+        if end is None and time.time() * 1000 - group.last > _RUNS_OUT_MS:
+            status = "unfinished"
+        summary = Summary(
+            id=f"session-{first.run}",
+            run=first.run,
+            source="session",
+            title=self._title(first.session),
+            place=first.project,
+            session=first.session,
+            start=start,
+            end=_ms(end.time) if end is not None else group.last if status == "unfinished" else None,
+            status=status,
+        )
+        return summed(summary, _spans(group))
+
+    def _title(self, session: str) -> str:
+        """A name for people; looked for again as long as there is none, since the first prompt may not be stored yet."""
+        if not self._titles.get(session):
+            found = next((self._home / "sessions").glob(f"*/{session}.jsonl"), None)
+            try:
+                info = session_info(found) if found is not None else None
+            except OSError:
+                info = None
+            text = " ".join((info.title or info.preview).split()) if info is not None else ""
+            self._titles[session] = redact(text, self._environ)[:120]
+        return self._titles[session]
+
+    def _transcript(self, session: str) -> Transcript | None:
+        try:
+            plain: Any = msgspec.to_builtins(read_transcript(JsonlStore(self._home), session))
+        except (SessionError, OSError):
+            return None
+        return msgspec.convert(masked(plain, lambda text: redact(text, self._environ)), Transcript)
+
+
+def _grouped(events: Iterable[LogEvent]) -> list[_Group]:
+    """The runs of a log. One process writes a session at a time, so a run that begins within another is a sub-agent's."""
+    groups: list[_Group] = []
+    current: _Group | None = None
+    inner: set[str] = set()
+    for event in events:
+        if event.event == "run_start":
+            own = current is not None and event.agent != current.first.agent
+            if current is None or not own:
+                current, inner = _Group(event), set()
+                groups.append(current)
+                continue
+            inner.add(event.run)
+        if current is None or not event.run or (event.run != current.first.run and event.run not in inner):
+            continue
+        current.events.append(event)
+        if event.event == "run_end" and event.run == current.first.run:
+            current.end, current = event, None
+    return groups
+
+
+def _spans(group: _Group) -> list[ViewSpan]:
+    agents: dict[str, ViewSpan] = {}
+    spans: list[ViewSpan] = []
+    for number, event in enumerate(group.events):
+        at = _ms(event.time)
+        start = at - (event.seconds or 0.0) * 1000
+        match event.event:
+            case "run_start":
+                name = event.agent or "agent"
+                agents[event.run] = span = ViewSpan(id=event.run, name=f"agent {name}", kind="agent", start=at)
+                spans.append(span)
+            case "run_end":
+                agent = agents.get(event.run)
+                if agent is not None:
+                    agent.end, agent.attributes = at, {"status": event.status, "turns": event.turn}
+                    agent.error = event.error or ("aborted" if event.status == "aborted" else "")
+            case "model_call" | "side_call":
+                spans.append(_model_span(event, f"{event.run}-{number}", start, at))
+            case "tool_call":
+                spans.append(
+                    ViewSpan(
+                        id=f"{event.run}-{event.call or number}",
+                        parent=event.run,
+                        name=event.tool,
+                        kind="tool",
+                        start=start,
+                        end=at,
+                        error="" if event.status == "ok" else event.error or event.status,
+                        call=event.call,
+                        input=event.args,
+                    )
+                )
+            case _:
+                if event.run in agents:
+                    facts = {
+                        k: v for k, v in (("reason", event.reason), ("error", event.error), ("count", event.count)) if v
+                    }
+                    agents[event.run].events.append(ViewEvent(name=event.event, time=at, attributes=facts))
+    _place_children(group, agents, spans)
+    return sorted(spans, key=lambda s: (s.start, s.kind != "agent"))
+
+
+def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
+    usage = event.usage
+    side = event.event == "side_call"
+    return ViewSpan(
+        id=id,
+        parent=event.run,
+        name=f"{event.reason} (beside)" if side else event.model or "model",
+        kind="model",
+        start=start,
+        end=at,
+        error=event.error,
+        model=f"{event.provider}:{event.model}" if event.model else "",
+        input_tokens=usage.prompt_tokens if usage else 0,
+        output_tokens=usage.output_tokens if usage else 0,
+        cached_tokens=usage.cache_read if usage else 0,
+        cost=event.cost,
+        attributes={"turn": event.turn, "retries": event.retries, "stop reason": event.reason},
+    )
+
+
+def _place_children(group: _Group, agents: Mapping[str, ViewSpan], spans: Iterable[ViewSpan]) -> None:
+    """A sub-agent is within the call that started it: the shortest one of `spawn` that encloses it and has no other yet."""
+    calls = sorted((s for s in spans if s.kind == "tool" and s.name == _SPAWN), key=lambda s: (s.end or 0.0) - s.start)
+    taken: set[str] = set()
+    for run, agent in agents.items():
+        if run == group.first.run:
+            continue
+        agent.parent = group.first.run
+        for call in calls:
+            encloses = call.start - 5 <= agent.start and (agent.end or agent.start) <= (call.end or 0.0) + 5
+            if encloses and call.id not in taken and call.parent != run:
+                agent.parent = call.id
+                taken.add(call.id)
+                break
+
+
+def _say(spans: Iterable[ViewSpan], items: Iterable[Item], run: str) -> None:
+    """Put what was said to the calls: results by the call's id, answers by their time."""
+    answers = [i for i in items if i.kind == "assistant"]
+    calls = {c.id: c for i in answers for c in i.calls}
+    for span in spans:
+        call = calls.get(span.call) if span.kind == "tool" and span.call else None
+        if call is not None:
+            span.input, span.output = call.input, call.output
+        elif span.kind == "model" and span.parent == run and span.end is not None:
+            said = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
+            if said is not None and (said.text or said.calls):
+                span.output = "\n".join(
+                    [*filter(None, (said.thinking, said.text)), *[f"→ {c.name}" for c in said.calls]]
+                )
+
+
+def _message(item: Item) -> dict[str, Any]:
+    calls = [{"name": c.name, "input": c.input, "failed": c.is_error} for c in item.calls]
+    kind = item.kind if item.kind in {"user", "assistant"} else "system"
+    return {
+        "kind": kind,
+        "when": _ms(item.when),
+        "text": item.text,
+        "model": item.model,
+        "error": item.error,
+        "calls": calls,
+    }
+
+
+def _ms(when: datetime) -> float:
+    return when.timestamp() * 1000

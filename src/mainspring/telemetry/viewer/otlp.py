@@ -1,0 +1,196 @@
+"""Spans as they come over OTLP, in JSON or protobuf, as what the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, cast
+
+import msgspec
+
+from mainspring.telemetry import conventions as c
+from mainspring.telemetry.viewer.model import Kind, ViewEvent, ViewSpan
+
+_CONTENT = {c.INPUT_MESSAGES, c.OUTPUT_MESSAGES, c.TOOL_ARGUMENTS, c.TOOL_RESULT}
+_KINDS: dict[str, Kind] = {
+    c.INVOKE_AGENT: "agent", "create_agent": "agent", "invoke_workflow": "agent", c.CHAT: "model",
+    "generate_content": "model", "text_completion": "model", c.EXECUTE_TOOL: "tool",
+}  # fmt: skip
+_ERROR = 2  # the code of a status
+
+JSON_TYPES = ("application/json",)
+PROTOBUF_TYPES = ("application/x-protobuf", "application/protobuf")
+
+
+class UnreadableError(ValueError):
+    """What came in is no OTLP, or in a form that cannot be read here; the text says which."""
+
+
+class Received:
+    """A span that came in, with the trace it belongs to and who sent it."""
+
+    __slots__ = ("service", "span", "trace")
+
+    def __init__(self, trace: str, service: str, span: ViewSpan) -> None:
+        self.trace = trace
+        self.service = service
+        self.span = span
+
+
+def decode(data: bytes, content_type: str) -> list[Received]:
+    """The spans of a request to ``/v1/traces``.
+
+    Raises:
+        UnreadableError: If they cannot be read.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in JSON_TYPES:
+        try:
+            request = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnreadableError(f"this is no JSON: {error}") from error
+    elif kind in PROTOBUF_TYPES:
+        request = _of_protobuf(data)
+    else:
+        raise UnreadableError(
+            f"the type {kind or '(none)'!r} is not OTLP; send application/json or application/x-protobuf"
+        )
+    try:
+        return list(_spans(_mapping(request)))
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+        raise UnreadableError(f"this is no OTLP: {error}") from error
+
+
+def _of_protobuf(data: bytes) -> Any:
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
+        raise UnreadableError("protobuf cannot be read here; install mainspring[otel], or send JSON")
+    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    request = ExportTraceServiceRequest()
+    try:
+        request.ParseFromString(data)
+    except DecodeError as error:
+        raise UnreadableError(f"this is no protobuf: {error}") from error
+    made: dict[str, Any] = MessageToDict(request)
+    for resource in made.get("resourceSpans", ()):
+        for scope in resource.get("scopeSpans", ()):
+            for span in scope.get("spans", ()):
+                for name in ("traceId", "spanId", "parentSpanId"):  # base64 here, hexadecimal in OTLP's own JSON
+                    span[name] = _hexadecimal(span.get(name, ""))
+    return made
+
+
+def _hexadecimal(text: str) -> str:
+    import base64
+
+    return base64.b64decode(text).hex()
+
+
+def _spans(request: Mapping[str, Any]) -> Iterator[Received]:
+    for resource in _sequence(request.get("resourceSpans")):
+        facts = _attributes(_mapping(_mapping(resource).get("resource")).get("attributes"))
+        service = str(facts.get("service.name", ""))
+        for scope in _sequence(_mapping(resource).get("scopeSpans")):
+            for span in _sequence(_mapping(scope).get("spans")):
+                given = _mapping(span)
+                yield Received(_id(given, "traceId", 32), service, _span(given))
+
+
+def _span(given: Mapping[str, Any]) -> ViewSpan:
+    attributes = _attributes(given.get("attributes"))
+    operation = str(attributes.get(c.OPERATION, ""))
+    kind = _KINDS.get(operation) or (
+        "mcp" if c.MCP_METHOD in attributes or "mcp" in str(given.get("name")) else "other"
+    )
+    status = _mapping(given.get("status"))
+    failed = status.get("code") in {_ERROR, "STATUS_CODE_ERROR"}
+    message = str(status.get("message") or attributes.get(c.ERROR_TYPE) or "failed")
+    cost = attributes.get(c.COST)
+    span = ViewSpan(
+        id=_id(given, "spanId", 16),
+        parent=str(given.get("parentSpanId") or "").lower(),
+        name=str(given.get("name") or ""),
+        kind=kind,
+        start=_ms(given.get("startTimeUnixNano")),
+        end=_ms(given.get("endTimeUnixNano")) or None,
+        error=message if failed else "",
+        model=str(attributes.get(c.RESPONSE_MODEL) or attributes.get(c.REQUEST_MODEL) or ""),
+        input_tokens=_count(attributes.get(c.USAGE_INPUT)),
+        output_tokens=_count(attributes.get(c.USAGE_OUTPUT)),
+        cached_tokens=_count(attributes.get(c.USAGE_CACHE_READ)),
+        cost=float(cost) if isinstance(cost, int | float) else None,
+        call=str(attributes.get(c.TOOL_CALL_ID) or ""),
+        input=_content(attributes.get(c.TOOL_ARGUMENTS) or attributes.get(c.INPUT_MESSAGES)),
+        output=_content(attributes.get(c.TOOL_RESULT) or attributes.get(c.OUTPUT_MESSAGES)),
+        attributes={k: v for k, v in attributes.items() if k not in _CONTENT},
+    )
+    span.events = [
+        ViewEvent(
+            name=str(e.get("name") or ""), time=_ms(e.get("timeUnixNano")), attributes=_attributes(e.get("attributes"))
+        )
+        for e in map(_mapping, _sequence(given.get("events")))
+    ]
+    return span
+
+
+def _content(value: Any) -> Any:
+    """Messages are JSON in a text."""
+    if isinstance(value, str) and value[:1] in {"[", "{"}:
+        try:
+            return msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return value
+    return value
+
+
+def _attributes(given: Any) -> dict[str, Any]:
+    return {str(a["key"]): _value(_mapping(a).get("value")) for a in map(_mapping, _sequence(given)) if "key" in a}
+
+
+def _value(given: Any) -> Any:
+    for name, value in _mapping(given).items():
+        match name:
+            case "intValue":
+                return int(value)
+            case "doubleValue":
+                return float(value)
+            case "arrayValue":
+                return [_value(v) for v in _sequence(_mapping(value).get("values"))]
+            case "kvlistValue":
+                return _attributes(_mapping(value).get("values"))
+            case _:
+                return value
+    return None
+
+
+def _id(given: Mapping[str, Any], name: str, length: int) -> str:
+    text = str(given.get(name) or "").lower()
+    if len(text) != length or not all(letter in "0123456789abcdef" for letter in text):
+        raise ValueError(f"{name} is not {length} hexadecimal digits")
+    return text
+
+
+def _ms(nanoseconds: Any) -> float:
+    return int(nanoseconds or 0) / 1e6
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"an object is wanted, not {type(value).__name__}")
+    return cast("Mapping[str, Any]", value)
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise TypeError(f"a list is wanted, not {type(value).__name__}")
+    return cast("list[Any]", value)
