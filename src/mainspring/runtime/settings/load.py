@@ -40,6 +40,7 @@ ENVIRONMENT: dict[str, tuple[Key, Callable[[Mapping[str, str], str], Any]]] = {
 _ADD_UP = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution", "skills"})
 """Sections whose lists add up over all files."""
 
+_SERVERS = ("mcp", "servers")
 _LOWER = frozenset(
     {("agent", name) for name in ("maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens")}
     | {("execution", "maxProcesses")}
@@ -80,6 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         values: What is set, by path.
         origins: For each setting, by dotted path, where its value comes from.
         warnings: What people should know: unknown keys, ignored values, files that cannot be reached.
+        mcp_servers: What each file says of MCP servers, with its place, the user's first.
         home: The user's folder, if there is a home folder.
         project_file: The project's settings file, if there is one.
     """
@@ -89,6 +91,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     values: dict[Key, Any] = {}
     origins: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
+    mcp_servers: tuple[tuple[str, Any], ...] = ()
     home: Home | None = None
     project_file: Path | None = None
 
@@ -133,6 +136,7 @@ def load_settings(
         values=values,
         origins=origins,
         warnings=warnings,
+        mcp_servers=tuple([(x.origin, x.values[_SERVERS]) for x in layers if _SERVERS in x.values]),
         home=home,
         project_file=project_file,
     )

@@ -12,6 +12,7 @@ from mainspring.runtime.settings.sections import (
     ExecutionSettings,
     InstructionSettings,
     LanguageServerSettings,
+    McpSettings,
     NotificationSettings,
     SandboxSettings,
     SkillSettings,
@@ -246,6 +247,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         notifications: How the terminal tells that a run is over.
         ui: What the terminal looks like.
         skills: Which skills there are.
+        mcp: Servers of the Model Context Protocol.
     """
 
     model: str | None = None
@@ -265,3 +267,4 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     notifications: NotificationSettings = NotificationSettings()
     ui: UiSettings = UiSettings()
     skills: SkillSettings = SkillSettings()
+    mcp: McpSettings = McpSettings()

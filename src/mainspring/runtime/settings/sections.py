@@ -142,3 +142,19 @@ class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     trust_project_skills: bool = True
     max_skills: Annotated[int, Meta(ge=0)] = 3
     max_active: _Count | None = None
+
+
+class McpSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Servers of the Model Context Protocol. Those of all files add up; of one name the project's counts, once it is trusted.
+
+    Attributes:
+        enabled: Whether any are used.
+        servers: By name, or as a list; see the page on MCP for what stands in an entry.
+        grace_seconds: How long the first prompt waits for servers that are still on their way, at most.
+        disclosure: Whether the model is told of tools at once (``eager``) or finds them by search (``lazy``), where a server does not say.
+    """
+
+    enabled: bool = True
+    servers: Any = None
+    grace_seconds: Annotated[float, Meta(ge=0)] | None = None
+    disclosure: Literal["eager", "lazy"] = "eager"

@@ -1,0 +1,113 @@
+"""The MCP servers of the command: where they are configured, and which of that counts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from mainspring import mcp
+from mainspring.runtime.home import FOLDER, Home, project_root
+from mainspring.runtime.outcome import Notice, Reporter
+from mainspring.runtime.settings import Settings
+from mainspring.runtime.settings.jsonc import JsonError, parse
+from mainspring.runtime.trust import TrustStore
+
+if TYPE_CHECKING:
+    from mainspring.mcp import Mcp, McpServerConfig
+
+FILE = "mcp.json"
+"""In the user's and the project's folder."""
+SHARED_FILE = ".mcp.json"
+"""In the project itself, as other programs read it too."""
+_LARGEST = 1 << 20
+
+
+class FoundServers(Struct, frozen=True):
+    """What was found.
+
+    Attributes:
+        servers: The servers, of one name the one that counts.
+        notices: What people should know: broken files and entries, what is not trusted.
+    """
+
+    servers: tuple[McpServerConfig, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def find_servers(cwd: str, settings: Settings) -> FoundServers:
+    """Every server that is configured for a folder. What a project brings counts only once the user trusts it. Blocks.
+
+    From the weakest to the strongest: the user's ``mcp.json``, the user's settings, the project's ``.mcp.json``, its
+    ``.agent/mcp.json``, its settings.
+    """
+    sources: list[tuple[str, Any]] = []
+    notices: list[str] = []
+    home = settings.home
+    if home is not None:
+        _read(home.root / FILE, sources, notices)
+    user = str(home.settings) if home else ""
+    sources += [(place, data) for place, data in settings.mcp_servers if place == user]
+    for file in _project_files(cwd, home):
+        if TrustStore(home).covers(file.parent):
+            _read(file, sources, notices)
+        else:
+            notices.append(
+                f"{file}: its MCP servers are not started until you trust the folder: mainspring trust add {_root(file)}"
+            )
+    sources += [(place, data) for place, data in settings.mcp_servers if place != user]
+    if not sources:
+        return FoundServers(notices=tuple(notices))
+    found = mcp.merge_configs(*[mcp.parse_mcp_config(data, place=place) for place, data in sources])
+    return FoundServers(found.servers, (*notices, *found.problems, *found.warnings))
+
+
+def mcp_of(cwd: str, settings: Settings, report: Reporter) -> Mcp | None:
+    """The servers of the command's agent; ``None`` where there are none. Blocks."""
+    if not settings.config.mcp.enabled:
+        return None
+    found = find_servers(cwd, settings)
+    for notice in found.notices:
+        report(Notice(notice))
+    if not any(s.enabled for s in found.servers):
+        return None
+    grace = settings.config.mcp.grace_seconds
+    options: dict[str, Any] = {} if grace is None else {"grace": grace}
+    return mcp.Mcp(found.servers, home=settings.home.root if settings.home else None, **options)
+
+
+def _project_files(cwd: str, home: Home | None) -> list[Path]:
+    files: list[Path] = []
+    folder = Path(cwd)
+    inside = next((p for p in (folder, *folder.parents) if os.path.lexists(p / ".git")), folder)
+    for place in (folder, *folder.parents):
+        if os.path.lexists(place / SHARED_FILE):
+            files.append(place / SHARED_FILE)
+            break
+        if place == inside:
+            break
+    root = project_root(cwd, FILE, home)
+    return [*files, root / FOLDER / FILE] if root else files
+
+
+def _root(file: Path) -> Path:
+    return file.parent.parent if file.parent.name == FOLDER else file.parent
+
+
+def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> None:
+    """Read a file of servers; a broken one is told of and harms no other."""
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise OSError("is larger than 1 MiB, which no such file should be")
+        text = file.read_text("utf-8-sig")
+        sources.append((str(file), parse(text).plain() if text.strip() else None))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except JsonError as error:
+        notices.append(f"{file}:{error.line}:{error.column}: {error.reason}; its MCP servers are left out")
+    except UnicodeDecodeError:
+        notices.append(f"{file}: is not UTF-8; its MCP servers are left out")
+    except OSError as error:
+        notices.append(f"{file}: cannot be read: {error.strerror or error}; its MCP servers are left out")
