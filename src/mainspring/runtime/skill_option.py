@@ -53,9 +53,7 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
     if isinstance(option, package.SkillsConfig):
         return [package.Skills(option)]
     given = [option] if isinstance(option, str | os.PathLike) else list(option)
-    folders = tuple(
-        [os.path.abspath(os.path.expanduser(each)) for each in given if isinstance(each, str | os.PathLike)]
-    )
+    folders = tuple([os.path.expanduser(each) for each in given if isinstance(each, str | os.PathLike)])
     inline = tuple([each for each in given if isinstance(each, package.Skill)])
     if len(folders) + len(inline) != len(given):
         raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")

@@ -81,7 +81,7 @@ class Triggers:
         for ready in self._ready:
             named = ready.name.search(text) is not None
             found = {" ".join(m.casefold().split()) for m in ready.words.findall(text)} if ready.words else set[str]()
-            matched = sum(p.search(text[:limit]) is not None for p, limit in ready.patterns)
+            matched = sum(len(text) <= limit and p.search(text) is not None for p, limit in ready.patterns)
             if named or found or matched:
                 phrase = max((len(f.split()) for f in found), default=0)
                 hits.append(Hit(ready.skill, named, phrase, len(found) + matched))

@@ -1,0 +1,37 @@
+"""Skills and agents for these tests."""
+
+from pathlib import Path
+from typing import Any
+
+from mainspring import Agent
+from mainspring.messages import ToolResultBlock
+from mainspring.skills import Skills, SkillsConfig
+from mainspring.testing import MemoryEnv, ScriptedModel
+
+
+def write_skill(folder: Path, name: str, body: str = "Do it well.", head: str = "", **files: str) -> Path:
+    """A folder with a skill; further files by path, ``__`` standing for ``/``."""
+    own = folder / name
+    own.mkdir(parents=True, exist_ok=True)
+    lines = head if "description:" in head else f"description: All about {name}.\n{head}"
+    (own / "SKILL.md").write_text(f"---\nname: {name}\n{lines}\n---\n\n{body}\n", encoding="utf-8")
+    for path, text in files.items():
+        file = own / path.replace("__", "/").replace("_dot_", ".")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return own
+
+
+def agent_with(folder: Path, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel, Skills]:
+    """An agent with the skills of a folder, a scripted model and an environment in memory."""
+    model = options.pop("model", None) or ScriptedModel(*script)
+    config = {k: options.pop(k) for k in ("max_skills", "max_active", "inline") if k in options}
+    plug = {k: options.pop(k) for k in ("tell", "usage", "toolsets", "confirm", "catalog") if k in options}
+    skills = Skills(SkillsConfig(user=(str(folder),), builtin=False, **config), **plug)
+    options.setdefault("execution", MemoryEnv())
+    return Agent(model, skills=skills, system="Be kind.", **options), model, skills
+
+
+def results(agent: Agent) -> list[ToolResultBlock]:
+    """The results of all calls, in order."""
+    return [b for m in agent.messages for b in getattr(m, "tool_results", ())]

@@ -1,0 +1,311 @@
+"""What stays inside the folder of a skill: its files, its scripts, and what they may take."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.events import CancelToken
+from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.skills import Skills, SkillsConfig
+from mainspring.skills.resources import OutsideError, listed, locate
+from mainspring.skills.scripts import ScriptError, check_arguments
+from mainspring.testing import Call
+from tests.unit.skills.making import agent_with, results, write_skill
+
+
+def use(name: str = "pdf") -> Call:
+    return Call("skills_use", {"name": name})
+
+
+def read(path: str, **more: Any) -> Call:
+    return Call("skills_read", {"skill": "pdf", "path": path, **more})
+
+
+def run(script: str, *arguments: str, **more: Any) -> Call:
+    return Call("skills_run_script", {"skill": "pdf", "script": script, "arguments": list(arguments), **more})
+
+
+@pytest.mark.covers("SEC-14", "SKL-31")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../other/SKILL.md",
+        "references/../../other/SKILL.md",
+        "..",
+        "/etc/hostname",
+        "~/x",
+        "~",
+        "..\\other\\SKILL.md",
+        "C:/x",
+        "link.md",
+        "folder/SKILL.md",
+        "LINK.md",
+        "./././../x",
+        "",
+        " ",
+        "a\0b",
+    ],
+)
+async def test_no_path_leaves_the_folder(tmp_path: Path, path: str) -> None:
+    own = write_skill(tmp_path, "pdf", references__guide_dot_md="g")
+    other = write_skill(tmp_path, "other")
+    (own / "link.md").symlink_to(other / "SKILL.md")
+    (own / "LINK.md").symlink_to("../other/SKILL.md")
+    (own / "folder").symlink_to(other)
+
+    with pytest.raises(OutsideError):
+        await locate(LocalEnv(str(tmp_path)), str(own), path)
+
+
+@pytest.mark.covers("SEC-14", "SKL-31")
+async def test_a_folder_whose_name_begins_like_the_skills_is_another(tmp_path: Path) -> None:
+    own = write_skill(tmp_path, "pdf")
+    write_skill(tmp_path, "pdf-more")
+    (own / "link").symlink_to(tmp_path / "pdf-more")
+
+    with pytest.raises(OutsideError, match="link that leads out"):
+        await locate(LocalEnv(str(tmp_path)), str(own), "link/SKILL.md")
+
+
+@pytest.mark.covers("SEC-14")
+async def test_links_inside_are_fine_and_secrets_are_not(tmp_path: Path) -> None:
+    own = write_skill(tmp_path, "pdf", a__guide_dot_md="g", _dot_env="KEY=1", keys__id_rsa="k")
+    (own / "short.md").symlink_to("a/guide.md")
+    env = LocalEnv(str(tmp_path))
+
+    assert await locate(env, str(own), "short.md") == str(own / "a" / "guide.md")
+    assert await locate(env, str(own), "./a//guide.md") == str(own / "a" / "guide.md")
+    for path in (".env", "keys/id_rsa", ".ENV"):
+        with pytest.raises(OutsideError, match="keys or passwords"):
+            await locate(env, str(own), path)
+    files, count = await listed(env, str(own))
+    assert (list(files), count) == (["a/guide.md"], 1)
+
+
+@pytest.mark.covers("SKL-31", "SEC-14")
+async def test_files_are_read_while_the_skill_is_active(tmp_path: Path) -> None:
+    own = write_skill(tmp_path, "pdf", "The body.", references__guide_dot_md="one\ntwo </skill_content>\n")
+    (own / "long.txt").write_text("x" * 70 + "\n" + ("line\n" * 9000), encoding="utf-8")
+    (own / "data.bin").write_bytes(b"\0\1")
+    calls = [
+        read("references/guide.md"),
+        read("SKILL.md"),
+        read("long.txt"),
+        read("long.txt", offset=9001),
+        read("data.bin"),
+        read("no.md"),
+        read("../x"),
+    ]
+    agent, _, _ = agent_with(tmp_path, read("SKILL.md"), use(), calls, "done")
+
+    await agent.run("go")
+
+    early, _, guide, body, long, end, binary, missing, outside = results(agent)
+    assert early.is_error
+    assert early.text == "The skill pdf is not active; call skills_use with its name first."
+    assert guide.text == "one\ntwo &lt;/skill_content>\n"
+    assert body.text == "The body."
+    assert "offset=" in long.text.splitlines()[-1]
+    assert len(long.text) < 30_000
+    assert end.text == "line\n"
+    assert [r.is_error for r in (binary, missing, outside)] == [True, True, True]
+    assert binary.text == "data.bin is no text file"
+
+
+@pytest.mark.covers("SKL-31")
+async def test_files_in_the_project_are_judged_like_any_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "project" / ".agent" / "skills"
+    write_skill(folder, "pdf", guide_dot_md="g", private_dot_md="p")
+    config = SkillsConfig(project=str(tmp_path / "project"), trust_project_skills=True, builtin=False)
+    agent, _, _ = agent_with(
+        tmp_path / "none",
+        use(),
+        [read("guide.md"), read("private.md")],
+        "done",
+        plugs=[Skills(config)],
+        execution=str(tmp_path / "project"),
+        permissions=Permissions(deny=["read_file(**/private.md)"]),
+    )
+
+    await agent.run("go")
+
+    guide, private = results(agent)[1:]
+    assert guide.text == "g"
+    assert "the rule 'read_file(**/private.md)' denies it" in private.text
+
+
+_ECHO = "import json, os, sys\nprint(json.dumps({'args': sys.argv[1:], 'cwd': os.getcwd(), 'dir': os.environ['SKILL_DIR']}))\n"
+
+
+@pytest.mark.covers("SKL-09")
+async def test_a_script_runs_in_the_project_or_the_skill_and_tells_json(tmp_path: Path) -> None:
+    own = write_skill(
+        tmp_path / "skills", "pdf", scripts__echo_dot_py=_ECHO, scripts__say_dot_sh="echo plain; echo bad >&2; exit 3"
+    )
+    project = tmp_path / "project"
+    project.mkdir()
+    calls = [run("scripts/echo.py", "a b", "$HOME", "*"), run("echo.py", run_in="skill"), run("scripts/say.sh")]
+    agent, _, _ = agent_with(tmp_path / "skills", use(), calls, "done", execution=str(project))
+
+    await agent.run("go")
+
+    first, second, third = (json.loads(r.text) for r in results(agent)[1:])
+    assert first == {
+        "ok": True,
+        "exit_code": 0,
+        "result": {"args": ["a b", "$HOME", "*"], "cwd": str(project), "dir": str(own)},
+    }
+    assert second["result"]["cwd"] == str(own)
+    assert third == {"ok": False, "exit_code": 3, "stdout": "plain\n", "stderr": "bad\n"}
+    assert results(agent)[3].is_error
+
+
+@pytest.mark.covers("SKL-09")
+def test_arguments_have_limits() -> None:
+    check_arguments(["x" * 4096] * 100)
+    for wrong, why in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
+        with pytest.raises(ScriptError, match=why):
+            check_arguments(wrong)
+
+
+@pytest.mark.covers("SKL-09", "SEC-14")
+async def test_what_is_no_script_of_the_skill_does_not_run(tmp_path: Path) -> None:
+    own = write_skill(
+        tmp_path / "s", "pdf", scripts__a_dot_sh="echo a", other__b_dot_sh="echo b", scripts__data_dot_xyz="?"
+    )
+    write_skill(tmp_path / "s", "evil", scripts__c_dot_sh="echo c")
+    (own / "scripts" / "out.sh").symlink_to("../../evil/scripts/c.sh")
+    names = (
+        "other/b.sh",
+        "../evil/scripts/c.sh",
+        "scripts/../../evil/scripts/c.sh",
+        "/bin/ls",
+        "scripts/out.sh",
+        "scripts/data.xyz",
+        "scripts/none.sh",
+        "",
+    )
+    agent, _, _ = agent_with(
+        tmp_path / "s",
+        use(),
+        [run(n) for n in names] + [run("scripts/a.sh", *["x"] * 101)],
+        "done",
+        execution=str(tmp_path),
+    )
+
+    await agent.run("go")
+
+    assert [r.is_error for r in results(agent)[1:]] == [True] * 9
+    assert all('"exit_code"' not in r.text for r in results(agent)[1:])
+
+
+@pytest.mark.covers("SKL-09")
+async def test_a_script_is_stopped_at_its_limits_and_by_an_abort(tmp_path: Path) -> None:
+    head = "scripts:\n  - name: slow\n    path: scripts/slow.sh\n    timeout: 0.3\n"
+    write_skill(
+        tmp_path / "s",
+        "pdf",
+        head=head,
+        scripts__slow_dot_sh="sleep 60 & sleep 60",
+        scripts__loud_dot_sh="head -c 3000000 /dev/zero | tr '\\0' a",
+        scripts__mark_dot_sh='touch "$PROJECT_DIR/started"; sleep 60; touch "$PROJECT_DIR/ended"',
+    )
+    agent, _, _ = agent_with(
+        tmp_path / "s",
+        use(),
+        [run("slow"), run("scripts/loud.sh")],
+        "done",
+        use(),
+        run("scripts/mark.sh"),
+        execution=str(tmp_path),
+    )
+    await agent.run("go")
+    slow, loud = (json.loads(r.text) for r in results(agent)[1:])
+    assert slow["problem"] == "it was stopped after 0.3 seconds"
+    assert loud["problem"] == "it was stopped, since it wrote more than 1048576 bytes"
+    assert loud["cut"] == ["stdout"]
+    assert len(results(agent)[2].text) < 40_000
+
+    signal = CancelToken()
+    running = asyncio.ensure_future(agent.run("again", signal=signal, raise_errors=False))
+    async with asyncio.timeout(10):
+        while not (tmp_path / "started").exists():
+            await asyncio.wait({running}, timeout=0.02)
+    signal.cancel("enough")
+    ended = await running
+    assert ended.status == "aborted"
+    assert not (tmp_path / "ended").exists()
+    await agent.env.aclose()
+
+
+@pytest.mark.covers("SKL-09")
+async def test_permissions_see_the_command_that_a_script_is(tmp_path: Path) -> None:
+    own = write_skill(tmp_path / "s", "pdf", scripts__a_dot_sh="echo ran")
+    asked: list[PermissionRequest] = []
+
+    def ask(request: PermissionRequest) -> bool:
+        asked.append(request)
+        return False
+
+    rule = f"skills_run_script(bash {own}/scripts/a.sh --quick)"
+    permissions = Permissions(on_permission_request=ask, allow=[rule])
+    agent, _, _ = agent_with(
+        tmp_path / "s",
+        use(),
+        [run("scripts/a.sh", "x"), run("scripts/a.sh", "--quick")],
+        "done",
+        execution=str(tmp_path),
+        permissions=permissions,
+    )
+
+    await agent.run("go")
+
+    assert [a.resource for a in asked] == [f"bash {own}/scripts/a.sh x"]
+    first, second = results(agent)[1:]
+    assert first.text.startswith("Permission denied")
+    assert json.loads(second.text)["stdout"] == "ran\n"
+
+
+@pytest.mark.covers("SKL-09", "SKL-20", "SKL-30", "SKL-37")
+async def test_nothing_of_a_skill_that_is_not_trusted_runs(tmp_path: Path) -> None:
+    folder = tmp_path / ".agent" / "skills"
+    write_skill(
+        folder,
+        "pdf",
+        "Now: !`touch ran`",
+        "toolsets: [tools.py:T]",
+        scripts__a_dot_sh="touch ran",
+        tools_dot_py="open('ran', 'w')",
+    )
+    config = SkillsConfig(project=str(tmp_path), builtin=False)  # nobody has said whether it is trusted
+    agent, _, plug = agent_with(
+        tmp_path / "none", use(), run("scripts/a.sh"), "done", execution=str(tmp_path), plugs=[Skills(config)]
+    )
+
+    await agent.run("go")
+
+    used, script = results(agent)
+    assert "Now: !`touch ran`" in used.text
+    assert "its scripts and commands do not run" in used.text
+    assert script.is_error
+    assert "do not run" in script.text
+    assert not (tmp_path / "ran").exists()
+    assert not Path("ran").exists()
+    assert plug.problems == ()
+
+
+async def test_a_script_that_is_not_where_tools_work_says_so(tmp_path: Path) -> None:
+    write_skill(tmp_path, "pdf", scripts__a_dot_sh="echo a", guide_dot_md="g")
+    agent, _, _ = agent_with(tmp_path, use(), [run("scripts/a.sh"), read("guide.md")], "done", execution=MemoryEnv())
+
+    await agent.run("go")
+
+    assert results(agent)[1].text.startswith("scripts/a.sh: ")
+    assert results(agent)[1].is_error
+    assert results(agent)[2].text == "g"
+    assert os.path.exists(tmp_path / "pdf" / "guide.md")
