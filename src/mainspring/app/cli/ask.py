@@ -1,8 +1,10 @@
-"""``mainspring -p``: looks whether there is a prompt, and leaves the rest, with all that has to be loaded, to `printing`."""
+"""Looks whether there is a prompt or a terminal, and leaves the rest, with all that has to be loaded, to `printing` or the screen."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from importlib import import_module
 
 from mainspring.app.cli.args import UsageError, ask_parser
@@ -13,9 +15,19 @@ def run(options: argparse.Namespace) -> int:
     """Run it; the exit code.
 
     Raises:
-        UsageError: If there is no prompt.
+        UsageError: If there is neither a prompt nor a terminal.
     """
+    if options.prompt is None and options.execute is None and options.output == "text" and is_terminal():
+        return import_module("mainspring.app.tui.start").run(options)
     piped = Piped()  # reads while the rest is loaded
     if options.prompt is None and options.execute is None and (piped.terminal or not piped.ready() or piped.empty):
         raise UsageError("there is no prompt; give one with -p, or pipe one in", ask_parser().format_usage())
     return import_module("mainspring.app.cli.printing").print_run(options, piped)
+
+
+def is_terminal() -> bool:
+    """Whether somebody sits at both ends: keys come in, and what is shown is seen."""
+    try:
+        return os.name == "posix" and os.isatty(sys.stdin.fileno()) and os.isatty(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return False

@@ -4,43 +4,70 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib import import_module
 
 import msgspec
 
 from mainspring.app.cli.args import STDIN, UsageError
 from mainspring.app.cli.console import Console
+from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.config import Config, change_config, show_config
+from mainspring.runtime.commands.config import Config, change_config, show_config, validate_config
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or change; the exit code.
+    """Show, check or change; the exit code.
 
     Raises:
         UsageError: If key or value is missing.
     """
     action = options.action
     if action in {"set", "unset"} and not options.key:
-        raise UsageError(f"config {action} needs a KEY, as in agent.maxTokens")
+        raise UsageError(
+            f"config {action} needs a KEY, as in agent.maxTokens; `mainspring config show --all` lists them"
+        )
     if action == "set" and options.value is None:
         raise UsageError("config set needs a VALUE; '-' reads it from stdin")
-    return framed(
-        options, lambda console: _change(options, console) if action in {"set", "unset"} else _show(options, console)
-    )
+    if action == "provider":
+        _check_provider(options)
+    if action in {"init", "provider"}:
+        return framed(options, lambda console: import_module("mainspring.app.cli.setup").run(options, console))
+    if action == "edit":
+        return framed(options, lambda console: import_module("mainspring.app.cli.editing").run(options, console))
+    work = {"set": _change, "unset": _change, "validate": _validate}.get(action, _show)
+    return framed(options, lambda console: work(options, console))
+
+
+def _check_provider(options: argparse.Namespace) -> None:
+    if options.key not in {None, "list", "add", "remove"}:
+        raise UsageError(f"config provider takes list, add or remove, not {options.key!r}")
+    if options.key in {"add", "remove"} and not options.value:
+        raise UsageError(f"config provider {options.key} needs its NAME; `mainspring config provider list` shows them")
 
 
 def _change(options: argparse.Namespace, console: Console) -> int:
     value: str | None = None
     if options.action == "set":
         value = Piped().text().strip() if options.value == STDIN else options.value
-    file = change_config(options.key, value)
+    file = change_config(options.key, value, place=place_of(options), project=options.project)
     console.say(f"{options.key} {'set in' if value is not None else 'taken out of'} {file}")
     return 0
 
 
+def _validate(options: argparse.Namespace, console: Console) -> int:
+    found = validate_config(place_of(options), strict=options.strict)
+    wrong = any(f.level == "error" for f in found)
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+    else:
+        for finding in found:
+            console.answer(f"{finding.level}: {finding.text or finding.file}\n")
+    return USAGE if wrong else 0
+
+
 def _show(options: argparse.Namespace, console: Console) -> int:
-    found = show_config(place_of(options))
+    found = show_config(place_of(options), every=options.all)
     for warning in found.warnings:
         console.say(f"note: {warning}")
     if options.action == "path":
@@ -48,16 +75,13 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     elif options.json:
         console.data(msgspec.json.encode(found).decode())
     else:
-        console.answer(_table(found, with_origin=options.origin))
+        console.answer(_table(found))
         if not found.settings:
-            console.say("nothing is set; the defaults hold")
+            console.say("nothing is set; the defaults hold. `mainspring config init` sets a provider up")
     return 0
 
 
-def _table(found: Config, *, with_origin: bool) -> str:
-    lines: list[str] = []
-    for setting in found.settings:
-        shown = json.dumps(setting.value, ensure_ascii=False)
-        origin = f"   # {setting.origin}" if with_origin else ""
-        lines.append(f"{setting.key} = {shown}{origin}\n")
-    return "".join(lines)
+def _table(found: Config) -> str:
+    shown = [(f"{s.key} = {json.dumps(s.value, ensure_ascii=False)}", s.origin) for s in found.settings]
+    width = min(max((len(text) for text, _ in shown), default=0), 60)
+    return "".join(f"{text:{width}}   # {origin}\n" for text, origin in shown)

@@ -49,6 +49,8 @@ def _run(given: list[str], *, owns_process: bool) -> int:
             print(f"mainspring {__version__}")
             return 0
         options.owns_process = owns_process
+        if getattr(options, "worktree", None):
+            import_module("mainspring.app.cli.worktrees").enter(options)
         return import_module(f"mainspring.app.cli.{name}").run(options)
     except args.UsageError as error:
         return import_module("mainspring.app.cli.complain").complain(error, given)

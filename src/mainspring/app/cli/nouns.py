@@ -255,6 +255,7 @@ def _worktrees() -> Parser:
     )
     parser.add_argument("name", nargs="?", help="which to remove")
     parser.add_argument("--branch", action="store_true", help="remove: its branch too, if all of it is merged")
+    parser.add_argument("--ignored", action="store_true", help="remove: with the files in it that git ignores")
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_place(parser)
     return parser

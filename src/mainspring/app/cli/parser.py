@@ -36,6 +36,11 @@ class Parser(argparse.ArgumentParser):
         )
         self.add_argument("-h", "--help", action="help", help="show this and leave")
 
+    @property
+    def arguments(self) -> Sequence[argparse.Action]:
+        """The options and arguments that it knows."""
+        return self._actions
+
     def error(self, message: str) -> NoReturn:
         """Raise it."""
         raise UsageError(message, self.format_usage())

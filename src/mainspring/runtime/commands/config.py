@@ -1,28 +1,30 @@
-"""The settings, shown and changed."""
+"""The settings, shown, checked and changed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.redact import MASK
-from mainspring.runtime.build import load
-from mainspring.runtime.home import user_home
-from mainspring.runtime.options import Place
-from mainspring.runtime.settings import save_settings
-from mainspring.runtime.settings.layer import camel
+from mainspring.runtime.build import load, permissions_of
+from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home, working_folder
+from mainspring.runtime.model_choice import registry_of
+from mainspring.runtime.options import Place, Rules
+from mainspring.runtime.settings import AppConfig, Settings, parse_settings, save_settings
+from mainspring.runtime.settings.layer import Path as Key
+from mainspring.runtime.settings.layer import camel, leaves, type_of
 
-_LISTS = {"permissions.allow", "permissions.ask", "permissions.deny", "extensions.paths", "extensions.disabled"}
+_SECRET = (".apiKey", ".headers")
 
 
 class Setting(Struct, frozen=True):
-    """A setting that is set: its name, its value (a key is masked), and where it comes from."""
+    """A setting: its name, its value (a key is masked), and where it comes from."""
 
     key: str
     value: Any
@@ -43,45 +45,191 @@ class Config(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def show_config(place: Place, environ: Mapping[str, str] = os.environ) -> Config:
+class Finding(Struct, frozen=True):
+    """Something that is wrong (``error``) or odd (``warning``) with a settings file; ``ok`` where nothing is."""
+
+    file: str
+    level: Literal["ok", "warning", "error"]
+    text: str = ""
+
+
+def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every: bool = False) -> Config:
     """The settings as they hold here.
+
+    Args:
+        place: Where.
+        environ: The environment.
+        every: Whether what is not set is shown as well, with its default.
 
     Raises:
         ConfigError: If a file is broken.
     """
     _, settings = load(place, {}, environ)
-    config = settings.config
-    plain: dict[str, Any] = msgspec.to_builtins(config)
-    providers: dict[str, Any] = {"default": config.providers.default}
-    providers |= {n: msgspec.to_builtins(section) | section.extra for n, section in config.providers.sections.items()}
-    plain["providers"] = providers
-    shown: list[Setting] = []
-    for key, origin in sorted(settings.origins.items()):
-        value: Any = plain
-        for part in key.split("."):
-            value = value[part]
-        shown.append(Setting(key, MASK if key.endswith((".apiKey", ".headers")) else value, origin))
+    shown = [
+        Setting(name, _masked(name, msgspec.to_builtins(value)), settings.origins[name])
+        for name, value in sorted((".".join(path), value) for path, value in settings.values.items())
+    ]
+    if every:
+        known = {s.key for s in shown}
+        defaults = AppConfig()
+        shown += [
+            Setting(name, _default(defaults, path), "default")
+            for path, _ in leaves()
+            if (name := ".".join(path)) not in known and not any(key.startswith(f"{name}.") for key in known)
+        ]
+        shown.sort(key=lambda s: s.key)
     files = [settings.home.settings] if settings.home else []
     files += [settings.project_file] if settings.project_file else []
     return Config(settings=tuple(shown), files=tuple(map(str, files)), warnings=settings.warnings)
 
 
-def change_config(key: str, value: str | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """Set one of the user's settings, or take it away with ``None``; the file that was changed.
+def _masked(key: str, value: Any) -> Any:
+    return MASK if key.endswith(_SECRET) else value
+
+
+def _default(config: AppConfig, path: Key) -> Any:
+    plain: Any = msgspec.to_builtins(config)
+    for part in path:
+        plain = plain[part]
+    return plain
+
+
+def settings_file(cwd: str, settings: Settings, *, project: bool) -> Path:
+    """The file that changes go to: the user's, or that of the project.
+
+    Raises:
+        ConfigError: If there is no home folder.
+    """
+    if project:
+        return settings.project_file or Path(cwd, FOLDER, SETTINGS)
+    if settings.home is None:
+        raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
+    return settings.home.settings
+
+
+def change_config(
+    key: str,
+    value: str | None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    place: Place | None = None,
+    project: bool = False,
+) -> Path:
+    """Set one of the settings, or take it away with ``None``; the file that was changed.
+
+    Args:
+        key: Its name, as in ``agent.maxTokens``.
+        value: Its value; a list as JSON or with a line for each, an object as JSON.
+        environ: The environment.
+        place: Where, for the project's file.
+        project: Whether the project's file is changed in place of the user's.
 
     Raises:
         ConfigError: If there is no such setting, the value does not fit, or the file cannot be written.
     """
-    home = user_home(environ)
-    if home is None:
-        raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
-    path = tuple(camel(part) for part in key.split("."))
-    if len(path) == 3 and path[0] == "providers":
-        path = ("providers", key.split(".")[1], path[2])
-    new: Any = value
-    if value is not None and ".".join(path) in _LISTS:
-        new = [rule for rule in value.split("\n") if rule.strip()]
+    file = target_of(place or Place(), environ, project=project)
+    path = path_of(key)
     if value is not None and not value.strip():
         raise ConfigError(f"the value of {key} is empty; `config unset {key}` takes it away")
-    save_settings(home.settings, {path: new})
-    return home.settings
+    if project and value is not None and f".{path[-1]}" in _SECRET:
+        raise ConfigError(f"{key} does not belong into a project's file, which others read; leave out --project for it")
+    save_settings(file, {path: None if value is None else _parsed(path, value)}, private=not project)
+    return file
+
+
+def target_of(place: Place, environ: Mapping[str, str], *, project: bool) -> Path:
+    """The file to change, found without reading any: a broken one must be left to whoever mends it."""
+    home = user_home(environ)
+    if not project:
+        if home is None:
+            raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
+        return home.settings
+    cwd, _ = working_folder(place.cwd, environ)
+    return project_settings(cwd, home) or Path(cwd, FOLDER, SETTINGS)
+
+
+def path_of(key: str) -> Key:
+    """The path of a setting by its dotted name; names of providers and servers stay as they are."""
+    parts = key.split(".")
+    path = tuple(camel(part) for part in parts)
+    if path[0] == "providers" and len(parts) > 2:
+        return ("providers", ".".join(parts[1:-1]), path[-1])
+    if path[0] == "languageServers" and len(parts) > 1:
+        return ("languageServers", ".".join(parts[1:]))
+    return path
+
+
+def _parsed(path: Key, value: str) -> Any:
+    """A value as it is typed: JSON where the setting takes more than one word."""
+    try:
+        kind = type_of(path)
+    except ValueError:
+        return value  # saving says what is wrong
+    text = value.strip()
+    takes_list = get_origin(kind) in {tuple, list}
+    structured = takes_list or get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, Struct))
+    if takes_list and not text.startswith("["):
+        return [line for line in text.splitlines() if line.strip()]
+    if structured or (kind is Any and text[:1] in "[{"):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{'.'.join(path)} must be JSON, as in '{{...}}': {error}") from None
+    if kind is Any:
+        return {"true": True, "false": False}.get(text, int(text) if text.lstrip("-").isdecimal() else text)
+    return value
+
+
+def validate_config(place: Place, environ: Mapping[str, str] = os.environ, *, strict: bool = False) -> list[Finding]:
+    """Look at each settings file, and at what they make together. Everything that is wrong is told, not the first only.
+
+    Args:
+        place: Where.
+        environ: The environment.
+        strict: Whether what is odd counts as wrong.
+    """
+    home = user_home(environ)
+    cwd, _ = working_folder(place.cwd, environ)
+    files = [f for f in (home.settings if home else None, project_settings(cwd, home)) if f is not None]
+    findings: list[Finding] = []
+    for file in files:
+        findings += _of_file(file)
+    if not any(f.level == "error" for f in findings):
+        findings += _together(place, environ)
+    if strict:
+        findings = [Finding(f.file, "error", f.text) if f.level == "warning" else f for f in findings]
+    return findings or [Finding("", "ok", "there are no settings files; the defaults hold")]
+
+
+def _of_file(file: Path) -> list[Finding]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        return [Finding(str(file), "error", f"{file}: cannot be read: {error}")]
+    try:
+        layer = parse_settings(text, str(file))
+    except ConfigError as error:
+        return [Finding(str(file), "error", line) for line in str(error).splitlines()]
+    return [Finding(str(file), "warning", text) for text in layer.warnings] or [Finding(str(file), "ok")]
+
+
+def _together(place: Place, environ: Mapping[str, str]) -> list[Finding]:
+    """What shows only where the files are put together: rules, the default provider, what is ignored."""
+    findings: list[Finding] = []
+    try:
+        cwd, settings = load(place, {}, environ)
+        findings += [Finding("", "warning", text) for text in settings.warnings if "there is no setting" not in text]
+        checks: list[Callable[[], object]] = [
+            lambda: permissions_of(settings, Rules(), cwd),
+            lambda: registry_of(settings.config),
+        ]
+        for check in checks:
+            try:
+                check()
+            except ConfigError as error:
+                findings.append(Finding("", "error", str(error)))
+    except ConfigError as error:
+        findings.append(Finding("", "error", str(error)))
+    return findings

@@ -1,0 +1,170 @@
+"""``mainspring completion``: scripts by which shells complete, made from the parsers themselves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from mainspring.app.cli.args import COMMANDS, ask_parser
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.frame import framed
+from mainspring.app.cli.parser import Parser
+
+
+class Option(Struct, frozen=True):
+    """An option as a shell sees it.
+
+    Attributes:
+        names: How it is written.
+        help: What it does, on one line.
+        takes: Whether a value follows.
+        choices: The values that there are; files if empty.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    takes: bool
+    choices: tuple[str, ...] = ()
+
+
+class Words(Struct, frozen=True):
+    """What can follow a command.
+
+    Attributes:
+        about: What the command does.
+        actions: The words that may come first.
+        options: Its options.
+    """
+
+    about: str
+    actions: tuple[str, ...]
+    options: tuple[Option, ...]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script; the exit code."""
+
+    def work(console: Console) -> int:
+        console.answer(_SCRIPTS[options.shell]())
+        return 0
+
+    return framed(options, work)
+
+
+def words_of(parser: Parser) -> Words:
+    """What can follow a command."""
+    options: list[Option] = []
+    actions: tuple[str, ...] = ()
+    for action in parser.arguments:
+        choices = tuple(map(str, action.choices or ()))
+        if not action.option_strings:
+            actions = actions or choices
+            continue
+        help = " ".join((action.help or "").split())
+        options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices))
+    return Words((parser.description or "").strip().splitlines()[0], actions, tuple(options))
+
+
+def _all() -> Iterator[tuple[str, Words]]:
+    for name, make in COMMANDS.items():
+        yield name, words_of(make())
+
+
+def bash() -> str:
+    """The script for bash."""
+    run_words = words_of(ask_parser())
+    lines = [
+        "# completion of mainspring for bash",
+        "_mainspring() {",
+        "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words=",
+        "  [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} != -* ]] && command=${COMP_WORDS[1]}",
+        "  case $prev in",
+    ]
+    seen: set[str] = set()
+    for _, words in (("", run_words), *_all()):
+        for option in words.options:
+            pattern = "|".join(name for name in option.names if name not in seen)
+            if option.choices and pattern:
+                seen.update(option.names)
+                lines.append(
+                    f'    {pattern}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$cur")); return ;;'
+                )
+    lines += ["  esac", "  case $command in"]
+    for name, words in _all():
+        lines.append(f'    {name}) words="{" ".join([*words.actions, *_names(words)])}" ;;')
+    lines += [
+        f'    *) words="{" ".join([*_names(run_words), *COMMANDS])}" ;;',
+        "  esac",
+        '  COMPREPLY=($(compgen -W "$words" -- "$cur"))',
+        "}",
+        "complete -o default -F _mainspring mainspring",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def zsh() -> str:
+    """The script for zsh."""
+    lines = ["#compdef mainspring", "# completion of mainspring for zsh", "_mainspring() {", "  local -a commands"]
+    lines.append("  commands=(")
+    lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in _all()]
+    lines += ["  )", "  if (( CURRENT > 2 )) && [[ ${words[2]} != -* ]]; then", "    case ${words[2]} in"]
+    for name, words in _all():
+        lines.append(f"      {name}) shift words; (( CURRENT-- )); _arguments {' '.join(_zsh(words))} ;;")
+    run_words = words_of(ask_parser())
+    lines += [
+        "    esac",
+        "  elif (( CURRENT == 2 )) && [[ ${words[2]} != -* ]]; then",
+        "    _describe command commands",
+        "  else",
+        f"    _arguments {' '.join(_zsh(run_words))}",
+        "  fi",
+        "}",
+        "compdef _mainspring mainspring",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _zsh(words: Words) -> Iterator[str]:
+    if words.actions:
+        yield _quoted(f"1:action:({' '.join(words.actions)})")
+    yield "'*:file:_files'"
+    for option in words.options:
+        for name in option.names:
+            value = (
+                f":value:({' '.join(option.choices)})" if option.choices else ":value:_files" if option.takes else ""
+            )
+            told = option.help.replace("[", "(").replace("]", ")").replace(":", " -")
+            yield _quoted(f"{name}[{told}]{value}")
+
+
+def fish() -> str:
+    """The script for fish."""
+    lines = ["# completion of mainspring for fish"]
+    alone = f"not __fish_seen_subcommand_from {' '.join(COMMANDS)}"
+    for name, words in _all():
+        lines.append(f"complete -c mainspring -f -n '{alone}' -a {name} -d {_quoted(words.about)}")
+        inside = f"__fish_seen_subcommand_from {name}"
+        if words.actions:
+            lines.append(f"complete -c mainspring -n '{inside}' -a {_quoted(' '.join(words.actions))}")
+        lines += [_fish(option, inside) for option in words.options]
+    lines += [_fish(option, alone) for option in words_of(ask_parser()).options]
+    return "\n".join(lines) + "\n"
+
+
+def _fish(option: Option, condition: str) -> str:
+    spelled = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names)
+    values = f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r" if option.takes else ""
+    return f"complete -c mainspring -n '{condition}' {spelled}{values} -d {_quoted(option.help)}"
+
+
+def _names(words: Words) -> list[str]:
+    return [name for option in words.options for name in option.names if name.startswith("--")]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+_SCRIPTS: dict[str, Callable[[], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

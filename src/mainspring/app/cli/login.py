@@ -1,0 +1,35 @@
+"""``mainspring login``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import webbrowser
+
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.runtime.commands import login
+from mainspring.runtime.options import Place
+
+
+def run(options: argparse.Namespace) -> int:
+    """Log in; the exit code."""
+    return framed(
+        options,
+        lambda console: log_in(options.provider, console, browser=not options.no_browser, place=place_of(options)),
+    )
+
+
+def log_in(provider: str, console: Console, *, browser: bool, place: Place | None = None) -> int:
+    """Log in; the exit code."""
+
+    def show(address: str) -> None:
+        console.say("open this address in a browser on this machine, and agree there:")
+        console.say(address)
+        if browser:
+            webbrowser.open(address)
+
+    file = asyncio.run(login.log_in(provider, show, place or Place()))
+    console.say(f"logged in; the tokens are in {file}")
+    console.say(f'try it: mainspring -p "Hello" --provider {provider}')
+    return 0

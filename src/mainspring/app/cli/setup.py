@@ -1,0 +1,199 @@
+"""``mainspring config init`` and ``config provider``: a provider is set up, with questions on a terminal and by flags elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import os
+import sys
+from importlib import import_module
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.app.cli.args import STDIN
+from mainspring.app.cli.console import Console
+from mainspring.app.cli.exit_codes import USAGE
+from mainspring.app.cli.failures import in_words
+from mainspring.app.cli.frame import place_of
+from mainspring.app.cli.stdin import Piped
+from mainspring.errors import ConfigError, MainspringError
+from mainspring.runtime.commands.setup import Answers, list_providers, remove_provider, set_up
+from mainspring.runtime.commands.wizards import WIZARDS, Question, Wizard
+from mainspring.runtime.redaction import redact
+
+_OWN_NAME = "mine"
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Set up, list or remove; the exit code."""
+    if options.action == "init":
+        return _init(options, console, options.key)
+    match options.key or "list":
+        case "add":
+            return _init(options, console, options.value)
+        case "remove":
+            file = remove_provider(options.value, place_of(options), project=options.project)
+            console.say(f"{options.value} taken out of {file}")
+            return 0
+        case _:
+            return _list(options, console)
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    views = list_providers(place_of(options))
+    if options.json:
+        console.data(redact(msgspec.json.encode(views).decode()))
+        return 0
+    width = max(len(view.name) for view in views)
+    for view in views:
+        mark = "* " if view.default else "  "
+        what = view.model if view.state == "ready" else "-"
+        console.answer(f"{mark}{view.name:{width}}  {view.state:7}  {what}  {view.label}".rstrip() + "\n")
+    console.say("set one up: mainspring config init NAME; what one lacks: mainspring check")
+    return 0
+
+
+def _init(options: argparse.Namespace, console: Console, name: str | None) -> int:
+    given = _given(options)
+    asks = sys.stdin.isatty() and not given
+    if name is None:
+        if not asks:
+            raise ConfigError(
+                f"config init needs the provider where nobody can be asked: mainspring config init NAME, with {', '.join(WIZARDS)}"
+            )
+        name = _choose(options, console)
+    answers = Answers(provider=name, values=given, keyring=options.keyring)
+    answers = replace(answers, default=not options.no_default, project=options.project)
+    wizard = answers.wizard
+    if asks:
+        answers = _dialog(wizard, answers, console)
+    else:
+        defaults = {q.setting: q.default for q in wizard.questions if q.default and q.setting not in given}
+        answers = replace(answers, values={**defaults, **given})
+    if wizard.login and not options.no_test and asks and _yes(f"Log in at {wizard.label} now?"):
+        code = import_module("mainspring.app.cli.login").log_in(wizard.provider, console, browser=True)
+        if code:
+            return code
+    return _save(options, console, answers, asks=asks)
+
+
+def _save(options: argparse.Namespace, console: Console, answers: Answers, *, asks: bool) -> int:
+    test = not options.no_test
+    if test:
+        console.say(f"trying {answers.provider} ...")
+    try:
+        done = asyncio.run(set_up(answers, place_of(options), test=test))
+    except MainspringError as error:
+        if not (asks and test):
+            raise
+        console.fail(in_words(error))
+        if not _yes("Save it anyway?", default=False):
+            console.say("nothing was changed")
+            return USAGE
+        done = asyncio.run(set_up(answers, place_of(options), test=False))
+    if done.tried is not None:
+        console.say(f"it answers: {done.tried[:60]}" if done.tried else "it answers")
+    for note in done.notes:
+        console.say(f"note: {note}")
+    console.say(f"{answers.provider} is set up in {done.file}; model: {done.spec}")
+    console.say('try it: mainspring -p "What is in this folder?"')
+    return 0
+
+
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    """What the flags say, in the names of the settings.
+
+    Raises:
+        ConfigError: If one is no ``NAME=VALUE``.
+    """
+    key = Piped().text().strip() if options.key_value == STDIN else options.key_value
+    if options.key_value is not None and not key:
+        raise ConfigError("the key is empty")
+    flags = {
+        "apiKey": key,
+        "apiKeyCommand": options.key_command,
+        "apiKeyFile": options.key_file and os.path.abspath(os.path.expanduser(options.key_file)),
+        "baseUrl": options.url,
+        "model": options.model,
+    }
+    if sum(bool(flags[name]) for name in ("apiKey", "apiKeyCommand", "apiKeyFile")) > 1:
+        raise ConfigError("--key, --key-command and --key-file are three ways to one key; give one of them")
+    for text in options.set:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes NAME=VALUE, not {text!r}")
+        flags[name.strip()] = value
+    return {name: value for name, value in flags.items() if value}
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------------------------
+
+
+def _choose(options: argparse.Namespace, console: Console) -> str:
+    ready = {view.name for view in list_providers(place_of(options)) if view.state == "ready"}
+    names = list(WIZARDS)
+    console.say("Which provider?")
+    for number, wizard in enumerate(WIZARDS.values(), 1):
+        note = " (can be used as it is)" if wizard.provider in ready else ""
+        console.say(f"  {number:2}  {wizard.provider:10}  {wizard.label}{note}")
+    while True:
+        said = _ask("Number or name", names[0]).lower()
+        if said.isdecimal() and 1 <= int(said) <= len(names):
+            return names[int(said) - 1]
+        if said in WIZARDS:
+            return said
+        console.say(f"there is no provider {said!r} here")
+
+
+def _dialog(wizard: Wizard, answers: Answers, console: Console) -> Answers:
+    """Ask what the provider needs."""
+    console.say(f"{wizard.label}: {wizard.about}")
+    values = dict(answers.values)
+    name = answers.provider
+    if wizard.named and name == wizard.provider and name == "compatible":
+        name = _ask("A name for it", _OWN_NAME)
+    for question in wizard.questions:
+        value = _answer(question)
+        if value:
+            values[question.setting] = value
+    keyring = answers.keyring
+    if wizard.wants_key != "no":
+        variable = next((v for v in wizard.variables if os.environ.get(v, "").strip()), "")
+        optional = (
+            f"; empty: that of {variable} is used"
+            if variable
+            else "; empty: none"
+            if wizard.wants_key == "maybe"
+            else ""
+        )
+        key = getpass.getpass(f"Key (is not shown{optional}): ").strip()
+        while not key and not optional:
+            key = getpass.getpass("A key is needed: ").strip()
+        if key:
+            values["apiKey"] = key
+    return replace(answers, provider=name, values=values, keyring=keyring)
+
+
+def _answer(question: Question) -> str:
+    text = question.text + (f" ({', '.join(question.choices)})" if question.choices else "")
+    while True:
+        value = _ask(text, question.default)
+        if question.choices and value not in question.choices:
+            continue
+        if value or not question.needed:
+            return value
+
+
+def _ask(text: str, default: str = "") -> str:
+    print(f"{text}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise KeyboardInterrupt
+    return line.strip() or default
+
+
+def _yes(text: str, *, default: bool = True) -> bool:
+    said = _ask(f"{text} {'[Y/n]' if default else '[y/N]'}").lower()
+    return said[:1] == "y" if said else default

@@ -1,0 +1,72 @@
+"""``mainspring worktrees``, and ``--worktree NAME`` of a run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.console import Console, visible
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.errors import ConfigError
+from mainspring.runtime.commands.worktrees import enter_worktree, worktrees_of
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or remove; the exit code.
+
+    Raises:
+        UsageError: If the name is missing.
+    """
+    if options.action == "remove" and not options.name:
+        raise UsageError("worktrees remove needs a NAME; `mainspring worktrees` lists them")
+    return framed(
+        options, lambda console: _remove(options, console) if options.action == "remove" else _list(options, console)
+    )
+
+
+def enter(options: argparse.Namespace) -> None:
+    """Have a run work in its worktree.
+
+    Raises:
+        UsageError: If there is none and none can be made.
+    """
+    try:
+        folder, tree = enter_worktree(options.worktree, place_of(options))
+    except ConfigError as error:
+        raise UsageError(f"--worktree: {error}") from None
+    options.cwd = folder
+    if options.output == "text":
+        print(visible(f"{'new ' if tree.new else ''}worktree: {tree.path}; branch: {tree.branch}"), file=sys.stderr)
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    trees = worktrees_of(place_of(options))
+    found = trees.list()
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return 0
+    for tree in found:
+        state = ", ".join(
+            text
+            for text, there in (
+                (f"{tree.changes} changes not committed", tree.changes),
+                (f"{tree.ahead} commits that are merged nowhere", tree.ahead),
+                ("nothing that would be lost", not tree.changes and not tree.ahead),
+            )
+            if there
+        )
+        console.answer(f"{tree.name}  {tree.branch}  {state}  {tree.path}\n")
+    if not found:
+        console.say(f"no worktrees of {trees.root}; mainspring --worktree NAME begins one")
+    return 0
+
+
+def _remove(options: argparse.Namespace, console: Console) -> int:
+    trees = worktrees_of(place_of(options))
+    tree = trees.remove(options.name, branch=options.branch, ignored=options.ignored)
+    kept = "" if options.branch else f"; its branch {tree.branch} stays"
+    console.say(f"{tree.path} was removed{kept}")
+    return 0

@@ -1,0 +1,67 @@
+"""Logging in at providers that take an account in place of a key, and forgetting that."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mainspring.errors import ConfigError
+from mainspring.models.auth import TokenFile, login
+from mainspring.models.providers import codex
+from mainspring.runtime.build import load
+from mainspring.runtime.model_choice import provider_config
+from mainspring.runtime.options import Place
+
+_ELSEWHERE = {
+    "github": "log in with GitHub's own command line: gh auth login; its token is used",
+    "azure": "log in with Azure's own command line: az login; its token is used",
+}
+
+
+async def log_in(
+    provider: str, show: Callable[[str], object], place: Place, environ: Mapping[str, str] = os.environ
+) -> Path:
+    """Log in with a browser; where the tokens lie then.
+
+    Args:
+        provider: At which provider.
+        show: Gets the address that is to be opened.
+        place: Where the settings are looked for.
+        environ: The environment.
+
+    Raises:
+        ConfigError: If one cannot log in there.
+        ModelError: If the person or the server refused, or nobody came back in time.
+    """
+    file = _tokens(provider, place, environ)
+    config = provider_config(provider, load(place, {}, environ)[1].config)
+    await login(codex.oauth_client(config), file, show)
+    return Path(file.path)
+
+
+def log_out(provider: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Path, bool]:
+    """Forget a login: where its tokens lay, and whether there were any.
+
+    Raises:
+        ConfigError: If one cannot log in there, or the file cannot be removed.
+    """
+    path = Path(_tokens(provider, place, environ).path)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return path, False
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be removed: {error.strerror or error}") from error
+    return path, True
+
+
+def _tokens(provider: str, place: Place, environ: Mapping[str, str]) -> TokenFile:
+    if provider == codex.NAME:
+        return codex.token_file(provider_config(provider, load(place, {}, environ)[1].config))
+    if provider in _ELSEWHERE:
+        raise ConfigError(_ELSEWHERE[provider])
+    near = difflib.get_close_matches(provider, [codex.NAME], 1, 0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there is {codex.NAME}; others take a key: mainspring config init"
+    raise ConfigError(f"one cannot log in at {provider!r}; {hint}")

@@ -1,0 +1,248 @@
+"""Setting up a provider: what was answered becomes settings, once the connection was tried."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import AgentProviderError, ConfigError, MainspringError
+from mainspring.loop import Behavior
+from mainspring.models.embedded.engine import engine_installed, missing_engine
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.build import load
+from mainspring.runtime.commands.config import settings_file
+from mainspring.runtime.commands.lacking import lacks
+from mainspring.runtime.commands.wizards import WIZARDS, Wizard
+from mainspring.runtime.key_sources import keep_in_keyring
+from mainspring.runtime.model_choice import EMBEDDED, make, registry_of
+from mainspring.runtime.options import Place
+from mainspring.runtime.settings import AppConfig, Settings, save_settings
+from mainspring.runtime.settings.layer import Path as Key
+from mainspring.runtime.settings.load import build
+from mainspring.runtime.settings.model import OWN_SETTINGS
+
+_TRY_SECONDS = 60.0
+_TRY_TOKENS = 256
+_FIELDS = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "baseUrl", "model"}
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """What was said of a provider.
+
+    Attributes:
+        provider: The provider, as `WIZARDS` has it; any other name is a server that speaks the OpenAI protocol.
+        values: Its settings, in camelCase.
+        keyring: Whether its key goes to the system's keyring in place of the file.
+        default: Whether it becomes the default provider.
+        project: Whether it goes to the project's file.
+    """
+
+    provider: str
+    values: Mapping[str, str] = {}
+    keyring: bool = False
+    default: bool = True
+    project: bool = False
+
+    @property
+    def wizard(self) -> Wizard:
+        """How it is set up."""
+        return WIZARDS.get(self.provider) or replace(WIZARDS["compatible"], provider=self.provider)
+
+
+class Done(Struct, frozen=True):
+    """A provider that is set up.
+
+    Attributes:
+        file: The file that was changed.
+        spec: The model, as ``--model`` takes it.
+        tried: What the model said when it was tried; ``None`` where it was not.
+        notes: What else was done.
+    """
+
+    file: Path
+    spec: str
+    tried: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A provider: whether it is set up, and how.
+
+    Attributes:
+        name: Its name.
+        label: What it is.
+        state: ``ready``, or what it lacks.
+        default: Whether it is the default one.
+        configured: Whether the settings say something of it.
+        model: The model that would answer.
+        lack: What to do before it can be used; empty if nothing.
+    """
+
+    name: str
+    label: str = ""
+    state: str = "ready"
+    default: bool = False
+    configured: bool = False
+    model: str = ""
+    lack: str = ""
+
+
+def list_providers(place: Place, environ: Mapping[str, str] = os.environ) -> list[View]:
+    """All providers, and whether they can be used. Asks nobody.
+
+    Raises:
+        ConfigError: If the settings are broken.
+    """
+    _, settings = load(place, {}, environ)
+    config = settings.config
+    registry = registry_of(config)
+    views: list[View] = []
+    for name in dict.fromkeys([*WIZARDS, *registry.names()]):
+        model, lack = "", ""
+        try:
+            model = make(f"{name}:", config, registry).model
+            lack = lacks(name, config)
+        except MainspringError as error:
+            lack = str(error)
+        if name == EMBEDDED and not engine_installed():
+            lack = missing_engine()
+        views.append(
+            View(
+                name=name,
+                label=WIZARDS[name].label if name in WIZARDS else "",
+                state="missing" if lack else "ready",
+                default=config.providers.default == name,
+                configured=name in config.providers.sections,
+                model=model,
+                lack=lack,
+            )
+        )
+    return views
+
+
+async def set_up(answers: Answers, place: Place, *, test: bool = True, environ: Mapping[str, str] = os.environ) -> Done:
+    """Set a provider up: try it, and if it answers save what was said. Otherwise nothing is changed.
+
+    Raises:
+        ConfigError: If something is missing or wrong.
+        ModelError: If the provider refused, or cannot be reached.
+    """
+    cwd, settings = load(place, {}, environ)
+    changes, notes = _changes(answers, settings)
+    file = settings_file(cwd, settings, project=answers.project)
+    if answers.project and ("apiKey" in answers.values or answers.values.get("headers")):
+        raise ConfigError("a key does not belong into a project's file, which others read; leave out --project for it")
+    candidate = _with(settings, changes, answers.values.get("apiKey", ""), answers)
+    model = make(f"{answers.provider}:", candidate, registry_of(candidate))
+    tried = None
+    if test:
+        if lack := lacks(answers.provider, candidate):
+            raise ConfigError(lack)
+        tried = await try_model(model)
+    if answers.keyring and answers.values.get("apiKey"):
+        await asyncio.to_thread(keep_in_keyring, answers.provider, answers.values["apiKey"])
+    await asyncio.to_thread(lambda: save_settings(file, changes, private=not answers.project))
+    return Done(file, f"{model.provider}:{model.model}", tried, tuple(notes))
+
+
+def remove_provider(name: str, place: Place, *, project: bool = False, environ: Mapping[str, str] = os.environ) -> Path:
+    """Take away everything that the settings say of a provider; the file that was changed.
+
+    Raises:
+        ConfigError: If they say nothing of it.
+    """
+    cwd, settings = load(place, {}, environ)
+    file = settings_file(cwd, settings, project=project)
+    keys: list[Key] = [k for k in settings.values if k[:2] == ("providers", name) and _stands_in(k, settings, file)]
+    if not keys:
+        known = ", ".join(settings.config.providers.sections) or "none"
+        near = difflib.get_close_matches(name, settings.config.providers.sections, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+        raise ConfigError(f"{file} says nothing of a provider {name!r}; {hint}")
+    changes: dict[Key, Any] = dict.fromkeys(keys)
+    if settings.config.providers.default == name and _stands_in(("providers", "default"), settings, file):
+        changes[("providers", "default")] = None
+    save_settings(file, changes, private=not project)
+    return file
+
+
+def _stands_in(key: Key, settings: Settings, file: Path) -> bool:
+    return settings.origins.get(".".join(key)) == str(file)
+
+
+def _changes(answers: Answers, settings: Settings) -> tuple[dict[Key, Any], list[str]]:
+    """The settings that the answers make.
+
+    Raises:
+        ConfigError: If one is missing, or is none of this provider.
+    """
+    name, wizard = answers.provider, answers.wizard
+    values = {k: v.strip() for k, v in answers.values.items() if v.strip()}
+    if unknown := [k for k in values if k not in _FIELDS | OWN_SETTINGS]:
+        near = difflib.get_close_matches(unknown[0], [*_FIELDS, *OWN_SETTINGS], 1)
+        raise ConfigError(
+            f"a provider has no setting {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+    for question in wizard.questions:
+        if question.needed and question.setting not in values and not question.default:
+            flag = {"baseUrl": "--url", "model": "--model"}.get(question.setting, f"--set {question.setting}=...")
+            raise ConfigError(f"{name} needs {question.text.lower()}: {flag}")
+        if question.choices and values.get(question.setting, question.choices[0]) not in question.choices:
+            raise ConfigError(f"{question.text.lower()} must be one of {', '.join(question.choices)}")
+    changes: dict[Key, Any] = {("providers", name, k): v for k, v in values.items()}
+    notes: list[str] = []
+    if answers.keyring and "apiKey" in values:
+        del changes["providers", name, "apiKey"]
+        changes["providers", name, "apiKeyKeyring"] = name
+    given = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring"} & {k[2] for k in changes}
+    if given:  # another way to the key takes the place of the one before
+        for other in {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring"} - given:
+            if ("providers", name, other) in settings.values:
+                changes["providers", name, other] = None
+    if answers.default:
+        changes["providers", "default"] = name
+        if settings.config.model and settings.origins.get("model") not in {"environment", "flags"}:
+            changes[("model",)] = None
+            notes.append(f"model ({settings.config.model}) was taken out, so that {name} answers")
+        elif settings.config.model:
+            notes.append(f"AGENT_MODEL is {settings.config.model}, which goes before this")
+    return changes, notes
+
+
+def _with(settings: Settings, changes: Mapping[Key, Any], key: str, answers: Answers) -> AppConfig:
+    """The settings as they will be; with the key at hand, wherever it will be kept."""
+    values = {k: v for k, v in {**settings.values, **changes}.items() if v is not None}
+    if key:
+        values["providers", answers.provider, "apiKey"] = key
+    try:
+        return build(values)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from None
+
+
+async def try_model(model: Any) -> str:
+    """Ask a model for a word; what it said, or that it gave tokens.
+
+    Raises:
+        ModelError: If the provider refused, or cannot be reached.
+    """
+    limits = Behavior(max_turns=1, max_seconds=_TRY_SECONDS, max_output_tokens=_TRY_TOKENS, retry=None, max_repairs=0)
+    agent = Agent(model, name="check", system="Answer with one word.", behavior=limits)
+    try:
+        result = await agent.run("Say hello.")
+    except AgentProviderError as error:
+        reason = getattr(error.cause, "reason", "")
+        if reason in {"output_limit", "empty"}:  # it answered, only not much
+            return ""
+        raise error.cause or error from None
+    finally:
+        await model.aclose()
+    return result.text.strip()
