@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 from typing import NoReturn
 
@@ -26,3 +27,4 @@ def require_module(name: str, what: str) -> None:
 
 on_posix = needs(os.name == "posix", "a POSIX system")
 on_linux = needs(sys.platform == "linux", "Linux and its /proc")
+on_tmux = needs(shutil.which("tmux") is not None, "tmux, a terminal that tests can drive")

@@ -125,6 +125,11 @@ def bindings_of(screen: Screen, does: Does, sequences: Sequences) -> KeyBindings
     return keys
 
 
+def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], act: Callable[[], object]) -> None:
+    """Have a key of an extension do something."""
+    _on(keys, sequence, lambda _: act())
+
+
 def _on(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: FilterOrBool = True) -> None:
     def handler(event: KeyPressEvent) -> None:
         act(event)

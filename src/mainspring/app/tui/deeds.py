@@ -73,7 +73,9 @@ class Deeds:
     def _say(self, typed: str, whole: Expanded, say: type[Prompt] | type[Steer] | type[Queue]) -> None:
         images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in whole.images)
         pasted = self._session.screen.pastes.label(typed.lstrip()[0]) is not None  # a pasted line is no command
-        self._session.send(say(whole.text, images) if pasted else command_of(whole.text, images, say=say))
+        known = self._session.command_names
+        command = say(whole.text, images) if pasted else command_of(whole.text, images, known=known, say=say)
+        self._session.send(command)
 
     async def _remember(self, text: str) -> None:
         await asyncio.to_thread(self._session.history.add, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -18,6 +18,16 @@ class ChatPort(Protocol):
     @property
     def status(self) -> Status:
         """How it stands."""
+        ...
+
+    @property
+    def command_names(self) -> Mapping[str, str]:
+        """What can be typed behind a slash, each with a word about it."""
+        ...
+
+    @property
+    def shortcuts(self) -> Mapping[str, str]:
+        """The keys on which extensions do something, each with a word about it."""
         ...
 
     async def send(self, command: ChatCommand) -> Receipt:

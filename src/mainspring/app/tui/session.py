@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TextIO
 
 from prompt_toolkit.input import Input
 
 from mainspring.app.tui.approval import ApprovalDialog
-from mainspring.app.tui.bindings import bindings_of
+from mainspring.app.tui.bindings import bind_shortcut, bindings_of
 from mainspring.app.tui.clipboard import copy_sequence
 from mainspring.app.tui.deeds import Deeds
 from mainspring.app.tui.dialog import Dialog
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.history import HistoryFile
-from mainspring.app.tui.keys import keys_of
+from mainspring.app.tui.keys import keys_of, sequence_of
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.notify import Happened, Notifications, Notifier, Way, When
 from mainspring.app.tui.plain import one_row
@@ -27,7 +28,7 @@ from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status import status_row
 from mainspring.app.tui.transcript import Transcript
 from mainspring.runtime.chat import events as told
-from mainspring.runtime.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Steer
+from mainspring.runtime.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker
 from mainspring.runtime.chat.shown import Screen as ScreenAction
 from mainspring.runtime.chat.words import Queued, Status
@@ -84,9 +85,18 @@ class Session:
 
     def set_keys(self, changed: Mapping[str, str]) -> None:
         """Bind the keys, some of them changed."""
-        keys, wrong = keys_of(changed)
-        self.screen.bind(bindings_of(self.screen, self._deeds, keys))
+        self._keys, wrong = keys_of(changed)
         self.print([row(("warn", line)) for line in wrong])
+        self._bind({})
+
+    def _bind(self, shortcuts: Mapping[str, str]) -> None:
+        """Bind the keys of the screen, and those of extensions that are none of them."""
+        taken = {sequence for sequences in self._keys.values() for sequence in sequences}
+        own = {key: sequence for key in shortcuts if (sequence := sequence_of(key)) and sequence not in taken}
+        bindings = bindings_of(self.screen, self._deeds, self._keys)
+        for key, sequence in own.items():
+            bind_shortcut(bindings, sequence, partial(self.send, Shortcut(key)))
+        self.screen.bind(bindings)
 
     def notify_by(self, when: When, ways: tuple[Way, ...], command: str | None, after: float) -> None:
         """Tell people who look elsewhere in these ways."""
@@ -128,6 +138,7 @@ class Session:
             async with self._open() as chat:
                 self._chat = chat
                 self.status = chat.status
+                self._bind(chat.shortcuts)
                 self.screen.invalidate()
                 async with asyncio.TaskGroup() as group:
                     sending = group.create_task(self._send_all(chat))
@@ -205,6 +216,11 @@ class Session:
     def is_open(self) -> bool:
         """Whether there is a chat yet."""
         return self._chat is not None
+
+    @property
+    def command_names(self) -> Collection[str]:
+        """What can be typed behind a slash."""
+        return self._chat.command_names if self._chat is not None else ()
 
     @property
     def running(self) -> bool:

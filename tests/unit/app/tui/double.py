@@ -17,6 +17,8 @@ class ScriptedChat:
         self.commands: list[ChatCommand] = []
         self.status = Status(model="openai:test", model_label="test", context_window=1000, cost=0.0)
         self.candidates: tuple[Candidate, ...] = ()
+        self.command_names: dict[str, str] = {}
+        self.shortcuts: dict[str, str] = {}
         self.refuse = ""
         self.got = asyncio.Event()
         self._events: asyncio.Queue[ChatEvent | None] = asyncio.Queue()

@@ -1,0 +1,206 @@
+"""Drives the command in a real terminal: a tmux server of its own, keys in, the screen as text out."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import KEY
+from tests.e2e.servers.chat import ChatServer, Step
+
+LONGEST = 12.0
+"""Seconds to wait for something to appear."""
+
+
+class Terminal:
+    """One window of a fixed size, with a shell in it.
+
+    Args:
+        socket: Where the tmux server of this test listens.
+        folder: Where the shell is.
+        environ: What the shell gets beside what this process has.
+        columns: How wide the window is.
+        rows: How high it is.
+    """
+
+    def __init__(self, socket: Path, folder: Path, environ: dict[str, str], columns: int = 80, rows: int = 24) -> None:
+        self._tmux = [shutil.which("tmux") or "tmux", "-S", str(socket), "-f", "/dev/null"]
+        self.folder = folder
+        shell = f"env {' '.join(f'{k}={shlex.quote(v)}' for k, v in environ.items())} PS1='ready$ ' sh"
+        self.run("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(folder), shell)
+        self.run("set-option", "-g", "history-limit", "20000")
+        self.wait("ready$")
+
+    def run(self, *arguments: str, data: str | None = None) -> str:
+        """Ask tmux for something."""
+        done = subprocess.run(
+            [*self._tmux, *arguments], input=data, capture_output=True, encoding="utf-8", timeout=20, check=True
+        )
+        return done.stdout
+
+    def close(self) -> None:
+        """End the server and all in it."""
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True, timeout=20, check=False)
+
+    def keys(self, *names: str) -> None:
+        """Press keys, in the names of tmux."""
+        self.run("send-keys", *names)
+
+    def type(self, text: str) -> None:
+        """Type a text, and wait until it is to be seen."""
+        self.run("send-keys", "-l", text)
+        end = text.split("\n")[-1][-20:]
+        self.wait(end)
+
+    def send(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self.type(text)
+        self.keys("Enter")
+
+    def paste(self, text: str, *, bracketed: bool = True) -> None:
+        """Paste, as a terminal does."""
+        self.run("load-buffer", "-", data=text)
+        self.run("paste-buffer", *(["-p"] if bracketed else []), "-d")
+
+    def screen(self) -> str:
+        """What is to be seen, without the blanks at the ends of lines."""
+        return _trimmed(self.run("capture-pane", "-p"))
+
+    def everything(self) -> str:
+        """What is to be seen and what was scrolled away, long rows in one piece."""
+        return _trimmed(self.run("capture-pane", "-p", "-J", "-S", "-", "-E", "-"))
+
+    def styled(self) -> str:
+        """What is to be seen, with the sequences for its colours."""
+        return self.run("capture-pane", "-p", "-e")
+
+    def wait(self, wanted: str | Callable[[str], bool], seconds: float = LONGEST) -> str:
+        """The screen, once it shows what is wanted."""
+        pause = threading.Event()
+        end = time.monotonic() + seconds
+        while True:
+            screen = self.screen()
+            if wanted in screen if isinstance(wanted, str) else wanted(screen):
+                return screen
+            if time.monotonic() > end:
+                raise AssertionError(f"{wanted!r} did not appear:\n{screen}")
+            pause.wait(0.03)
+
+    def wait_gone(self, unwanted: str) -> str:
+        """The screen, once it shows something no more."""
+        return self.wait(lambda screen: unwanted not in screen)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size."""
+        self.run("resize-window", "-x", str(columns), "-y", str(rows))
+
+    @property
+    def cursor_visible(self) -> bool:
+        """Whether the cursor is to be seen."""
+        return self.run("display-message", "-p", "#{cursor_flag}").strip() == "1"
+
+    @property
+    def modes(self) -> str:
+        """What is switched on that a shell does not switch on: mouse, keypad, cursor keys, another screen."""
+        flags = "mouse_any_flag keypad_cursor_flag keypad_flag alternate_on insert_flag".split()
+        return self.run("display-message", "-p", " ".join(f"#{{{flag}}}" for flag in flags)).strip()
+
+    def stty(self) -> str:
+        """How the shell finds its terminal, by ``stty -a``."""
+        file = self.folder / "stty.txt"
+        file.unlink(missing_ok=True)
+        self.keys("C-u", "stty -a > stty.txt; mv stty.txt stty-done.txt", "Enter")
+        done = self.folder / "stty-done.txt"
+        end = time.monotonic() + LONGEST
+        while not done.exists():
+            assert time.monotonic() < end, self.screen()
+            threading.Event().wait(0.03)
+        text = done.read_text()
+        done.unlink()
+        return re.sub(r"rows \d+; columns \d+;", "", text)
+
+    def pid_of(self, words: str) -> int:
+        """The process whose command line has these words."""
+        (number,) = {
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and words.encode() in _command_line(entry) and _parent(entry) == self._shell()
+        }
+        return number
+
+    def _shell(self) -> int:
+        return int(self.run("display-message", "-p", "#{pane_pid}"))
+
+
+def _command_line(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return b""
+
+
+def _parent(entry: Path) -> int:
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError):
+        return 0
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
+
+
+class Chatting:
+    """The command in a terminal, with a server that answers."""
+
+    def __init__(self, terminal: Terminal, server: ChatServer, command: str) -> None:
+        self.terminal = terminal
+        self.server = server
+        self._command = command
+
+    def begin(self, *arguments: str, script: "list[Step] | None" = None) -> Terminal:
+        """Start the command, and wait until it can be talked to."""
+        self.server.script = [*(script or [])]
+        terminal = self.terminal
+        terminal.keys("C-u", f"clear; {self._command} {' '.join(arguments)}", "Enter")
+        terminal.wait(lambda screen: "test-model" in screen.split("\n")[-1] and "$ " not in screen)
+        return terminal
+
+    def end(self) -> None:
+        """Leave it."""
+        self.terminal.keys("C-d")
+        self.terminal.wait("ready$")
+
+
+def chatting(tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **variables: str) -> Iterator[Chatting]:
+    """A terminal with a server. Used by fixtures."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    with ChatServer() as server:
+        environ = {
+            "HOME": str(home),
+            "OPENAI_BASE_URL": server.base_url,
+            "OPENAI_API_KEY": KEY,
+            "LC_ALL": "C.UTF-8",
+            "MAINSPRING_HOME": str(home / ".agent"),
+            **variables,
+        }
+        terminal = Terminal(tmp_path / "tmux", folder, environ, columns, rows)
+        try:
+            python = sys.executable
+            yield Chatting(terminal, server, f"{python} -m mainspring --model openai:test-model")
+        finally:
+            terminal.close()
+
+
+@pytest.fixture
+def chat(tmp_path: Path, home: Path) -> Iterator[Chatting]:
+    """The command in a terminal of 80 by 24."""
+    yield from chatting(tmp_path, home)
