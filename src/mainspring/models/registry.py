@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -112,6 +113,31 @@ class ProviderRegistry:
             return name, None
         return self.default, spec
 
+    def meant(self, spec: str) -> str:
+        """The spec with the provider that it nearly names; empty if there is none (models have colons in their names too)."""
+        prefix, colon, model = spec.partition(":")
+        near = difflib.get_close_matches(prefix, self.names(), 1, 0.8) if colon and prefix not in self else []
+        return f"{near[0]}:{model}" if near else ""
+
+    def explained(self, error: ProviderConfigError, spec: str) -> ProviderConfigError:
+        """The same error; where the spec names no provider it also says what was made of it, and what may have been meant."""
+        name, model = self.split(spec)
+        if not model or model != spec:
+            return error
+        return ProviderConfigError(
+            f"{self._taken_as(spec, name)}. {error}", code=error.code, reason=error.reason, provider=name
+        )
+
+    def _taken_as(self, spec: str, name: str) -> str:
+        prefix, colon, _ = spec.partition(":")
+        if not colon:
+            return (
+                f"{spec!r} names no provider, so it was taken as a model of {name}; for another write PROVIDER:{spec}"
+            )
+        meant = self.meant(spec)
+        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(self.names())}"
+        return f"{prefix!r} is no provider ({hint}), so {spec!r} was taken as a model of {name}"
+
     def _builder(self, name: str) -> ModelBuilder:
         found = self._builders.get(name)
         if found is not None:
@@ -157,7 +183,11 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
     """
     registry = registry or default_registry()
     name, model = registry.split(spec)
-    return registry.build(as_config({**settings, "provider": name, **({"model": model} if model else {})}))
+    config = as_config({**settings, "provider": name, **({"model": model} if model else {})})
+    try:
+        return registry.build(config)
+    except ProviderConfigError as error:
+        raise registry.explained(error, spec) from error
 
 
 async def create_model_provider(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -116,7 +115,7 @@ async def _set(settings: Settings, registry: ProviderRegistry, servers: Servers)
     why = f"set by {_told(settings, 'model')}"
     try:
         model = make(config.model, config, registry)
-        meant = None if registry.split(config.model)[1] != config.model else _meant(config.model, registry)
+        meant = None if registry.split(config.model)[1] != config.model else registry.meant(config.model)
         return Choice(model, f"{why}; did you mean {meant}?" if meant else why)
     except ProviderConfigError:
         if registry.split(config.model)[1] != config.model:
@@ -176,31 +175,7 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
     except ModelNotFoundError as error:
         raise ConfigError(str(error)) from error
     except ProviderConfigError as error:
-        if not model or model != spec:
-            raise
-        raise ProviderConfigError(
-            f"{_taken_as(model, name, registry)}. {error}",
-            code=error.code,
-            reason=error.reason,
-            provider=name,
-        ) from error
-
-
-def _taken_as(spec: str, name: str, registry: ProviderRegistry) -> str:
-    """What was made of a spec that names no provider, and what may have been meant."""
-    prefix, colon, _ = spec.partition(":")
-    if not colon:
-        return f"{spec!r} names no provider, so it was taken as a model of {name}; for another write PROVIDER:{spec}"
-    meant = _meant(spec, registry)
-    hint = f"did you mean {meant}?" if meant else f"there are {', '.join(registry.names())}"
-    return f"{prefix!r} is no provider ({hint}), so {spec!r} was taken as a model of {name}"
-
-
-def _meant(spec: str, registry: ProviderRegistry) -> str:
-    """The spec with the provider that it nearly names; empty if there is none (models have colons in their names too)."""
-    prefix, colon, model = spec.partition(":")
-    near = difflib.get_close_matches(prefix, registry.names(), 1, 0.8) if colon else []
-    return f"{near[0]}:{model}" if near else ""
+        raise registry.explained(error, spec or "") from error
 
 
 def provider_config(name: str, config: AppConfig) -> ProviderConfig:

@@ -9,18 +9,20 @@ import shutil
 import sys
 from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
-from mainspring.models import HttpModel, detect_local_servers
+from mainspring.models import HttpModel, ModelProvider, detect_local_servers
 from mainspring.models.embedded.engine import engine_installed, missing_engine
 from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.providers.local import NAME as LOCAL
+from mainspring.models.proxies import is_loopback
 from mainspring.runtime.build import load
 from mainspring.runtime.commands.lacking import lacks
-from mainspring.runtime.commands.probing import probe
+from mainspring.runtime.commands.probing import Reached, probe, probe_all
 from mainspring.runtime.home import Home
 from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make, registry_of
 from mainspring.runtime.options import Place
@@ -71,7 +73,7 @@ async def check(place: Place, *, model: str | None = None, environ: Mapping[str,
     items = [_python(), *_places(cwd, settings), *_programs()]
     items.append(await _servers())
     items.append(await asyncio.to_thread(_engine))
-    items += _providers(settings)
+    items += await _providers(settings)
     try:
         choice = await choose_model(settings, environ)
     except (ConfigError, ProviderConfigError) as error:
@@ -138,24 +140,38 @@ def _engine() -> Item:
     return Item(name="embedded model", state="ok", text=f"installed; {fetched}")
 
 
-def _providers(settings: Settings) -> list[Item]:
-    """Each provider: what it would use, or what is missing and how to give it."""
+async def _providers(settings: Settings) -> list[Item]:
+    """Each provider: what it would use, or what is missing and how to give it. Those of this machine are asked whether they run."""
     registry = registry_of(settings.config)
-    items: list[Item] = []
+    found: list[tuple[str, ModelProvider | None, str]] = []
     for name in registry.names():
         if name in (EMBEDDED, LOCAL):  # looked at on their own
             continue
         try:
             model = make(f"{name}:", settings.config, registry)
         except (ConfigError, ModelError) as error:
-            items.append(Item(name=f"provider {name}", state="note", text="not set up", advice=str(error)))
+            found.append((name, None, str(error)))
             continue
-        if lack := lacks(name, settings.config):
-            items.append(Item(name=f"provider {name}", state="note", text="not set up", advice=lack))
-            continue
-        where = f" at {model.profile.base_url}" if isinstance(model, HttpModel) else ""
-        items.append(Item(name=f"provider {name}", state="ok", text=f"set up; {model.model}{where}"))
-    return items
+        found.append((name, model, lacks(name, settings.config)))
+    here = [m for _, m, lack in found if isinstance(m, HttpModel) and not lack and _is_here(m)]
+    answers = await probe_all(here, seconds=DETECT_SECONDS)
+    return [_provider(name, model, lack, answers) for name, model, lack in found]
+
+
+def _provider(name: str, model: ModelProvider | None, lack: str, answers: Mapping[str, Reached]) -> Item:
+    if model is None or lack:
+        return Item(name=f"provider {name}", state="note", text="not set up", advice=lack)
+    if not isinstance(model, HttpModel):
+        return Item(name=f"provider {name}", state="ok", text=f"set up; {model.model}")
+    url = model.profile.base_url
+    if (answer := answers.get(url)) is not None and answer.error is not None:
+        advice = "start its server, or give another address"
+        return Item(name=f"provider {name}", state="note", text=f"nothing answers at {url}", advice=advice)
+    return Item(name=f"provider {name}", state="ok", text=f"set up; {model.model} at {url}")
+
+
+def _is_here(model: HttpModel) -> bool:
+    return is_loopback(urlsplit(model.profile.base_url).hostname or "")
 
 
 async def _reach(choice: Choice) -> tuple[list[Item], Exception | None]:
