@@ -25,7 +25,15 @@ def read_text(path: Path) -> str:
         OSError: If it cannot be read.
     """
     with path.open("rb") as file:
-        data = file.read(LARGEST + 1)
+        return decode(file.read(LARGEST + 1))
+
+
+def decode(data: bytes) -> str:
+    """The text of a skill's file from its bytes.
+
+    Raises:
+        SkillError: If it is too large, or no text.
+    """
     if len(data) > LARGEST:
         raise SkillError(f"it is larger than {LARGEST >> 10} KiB; put what is seldom needed into files beside it")
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))

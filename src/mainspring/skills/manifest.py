@@ -32,12 +32,10 @@ MOST_SECONDS = 60.0
 
 SPEC_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed_tools"})
 OWN_FIELDS = frozenset(
-    "version author brief_description tools toolsets scripts triggers requires default_enabled disable_model_invocation "
+    "version author brief_description tools toolsets scripts triggers requires dependencies default_enabled disable_model_invocation "
     "user_invocable invocable argument_hint".split()
 )
-_ELSEWHERE = frozenset(
-    "model context agent hooks tags dependencies category keywords effort paths shell when_to_use".split()
-)
+_ELSEWHERE = frozenset("model context agent hooks tags category keywords effort paths shell when_to_use".split())
 """Fields that other programs know and that change nothing here."""
 
 _LINK = re.compile(r"\.{1,2}/[^\s]+\.md")
@@ -98,7 +96,7 @@ def parse_skill(
         triggers=_triggers(given.get("triggers"), warnings),
         scripts=_scripts(given.get("scripts"), warnings),
         toolsets=_toolsets(given.get("toolsets"), warnings),
-        requires=texts_of(given.get("requires")),
+        requires=_requires(given),
         default_enabled=toggled["default_enabled"] is not False,
         model_invocable=toggled["disable_model_invocation"] is not True,
         user_invocable=(_flag(given, "invocable", warnings) if people is None else people) is not False,
@@ -199,6 +197,27 @@ def _metadata(given: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
             notes[key] = note
     author = text_of(given.get("author"))
     return {**({"author": author} if author else {}), **notes}
+
+
+_KINDS = {
+    **dict.fromkeys(("programs", "program", "bins", "bin", "commands", "tools"), ""),
+    **dict.fromkeys(("python", "packages", "pip", "modules"), "python:"),
+    **dict.fromkeys(("env", "variables", "environment"), "env:"),
+}
+
+
+def _requires(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What it needs: a list, or lists by kind; and the packages that other programs call its dependencies."""
+    value = given.get("requires")
+    needs = list(texts_of(value))
+    for key, each in map_of(value).items():
+        kind = _KINDS.get(snake(key))
+        if kind is not None:
+            needs += [f"{kind}{text.removeprefix(kind)}" for text in texts_of(each)]
+    for text in texts_of(given.get("dependencies")):
+        if not text.lower().startswith("python") or text[6:7].isalnum() or text[6:7] in "-_":
+            needs.append(f"python:{text}")
+    return tuple(dict.fromkeys(needs))
 
 
 def _flag(given: Mapping[str, Any], key: str, warnings: list[str]) -> bool | None:

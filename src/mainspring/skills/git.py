@@ -1,0 +1,161 @@
+"""Fetching a repository: into a folder without a working tree, so that no hook, filter, submodule or link of it can act."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from mainspring.env.variables import program_variables
+from mainspring.redact import redact
+from mainspring.skills.skill import SkillError
+from mainspring.skills.spec import Spec
+
+_SECONDS = 180.0
+_MOST_OUTPUT = 256 << 20
+_PROTOCOLS = ("https", "ssh", "file")
+_SAFE = (
+    *("-c", "protocol.allow=never"),
+    *(part for name in _PROTOCOLS for part in ("-c", f"protocol.{name}.allow=always")),
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "submodule.recurse=false"),
+    *("-c", "fetch.recurseSubmodules=false"),
+    *("-c", "http.followRedirects=initial"),
+    *("-c", "transfer.fsckObjects=true"),
+    *("-c", "fetch.fsck.zeroPaddedFilemode=ignore"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+    *("-c", "core.alternateRefsCommand="),
+)
+"""What of git is switched off: other ways than these three, and everything that runs a program which a repository names."""
+
+
+class Git:
+    """The program git in one folder.
+
+    Args:
+        folder: A repository without a working tree.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def run(self, *arguments: str, piped: bytes | None = None) -> bytes:
+        """What a command of git says.
+
+        Raises:
+            SkillError: If there is no git, or it fails, or takes too long.
+        """
+        program = shutil.which("git")
+        if program is None:
+            raise SkillError("git is not installed, and a repository cannot be fetched without it")
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *_SAFE,
+            *arguments,
+            cwd=self._folder,
+            env=_variables(),
+            stdin=asyncio.subprocess.DEVNULL if piped is None else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # no terminal to ask for a password at
+        )
+        try:
+            async with asyncio.timeout(_SECONDS):
+                out, err = await process.communicate(piped)
+        except TimeoutError:
+            raise SkillError(f"git {arguments[0]} took more than {_SECONDS:g} seconds; try again") from None
+        finally:
+            if process.returncode is None:
+                _end(process.pid)
+                await process.wait()
+        if process.returncode != 0:
+            said = " ".join(redact(err.decode("utf-8", "replace")).split())
+            raise SkillError(f"git {arguments[0]} failed: {said[-500:] or f'exit code {process.returncode}'}")
+        if len(out) > _MOST_OUTPUT:
+            raise SkillError(f"git {arguments[0]} gave more than {_MOST_OUTPUT >> 20} MiB")
+        return out
+
+
+def _end(pid: int) -> None:
+    """End git with what it started: a transport of its own, ssh."""
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGTERM)
+
+
+async def fetch(spec: Spec, folder: Path) -> tuple[Git, str]:
+    """Fetch the commit that a spec names.
+
+    Args:
+        spec: The repository.
+        folder: An empty folder to fetch into.
+
+    Returns:
+        The repository, and the full name of the commit.
+
+    Raises:
+        SkillError: If it cannot be fetched, or has no such branch, tag or commit.
+    """
+    git = Git(folder)
+    await git.run("init", "--quiet", "--bare", "--template=", ".")
+    wanted = spec.ref or "HEAD"
+    try:
+        await git.run(
+            "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", spec.url, f"+{wanted}:refs/taken"
+        )
+    except SkillError as error:
+        if not spec.ref or spec.pinned:  # a server may refuse a commit that is no tip, and a short one is none
+            await _all(git, spec, error)
+        elif all(c in "0123456789abcdef" for c in spec.ref) and 7 <= len(spec.ref) < 40:
+            await _all(git, spec, error)
+        else:
+            raise SkillError(f"{spec.url} at {wanted}: {error}") from None
+    commit = (await git.run("rev-parse", "--verify", "--end-of-options", "refs/taken^{commit}")).decode().strip()
+    return git, commit
+
+
+async def _all(git: Git, spec: Spec, first: SkillError) -> None:
+    """Fetch every branch and tag, and take the commit from there."""
+    if not spec.ref:
+        raise SkillError(f"{spec.url}: {first}") from None
+    try:
+        await git.run(
+            "fetch",
+            "--quiet",
+            "--no-write-fetch-head",
+            spec.url,
+            "+refs/heads/*:refs/all/*",
+            "+refs/tags/*:refs/tags/*",
+        )
+        commit = (await git.run("rev-parse", "--verify", "--end-of-options", f"{spec.ref}^{{commit}}")).decode().strip()
+        await git.run("update-ref", "refs/taken", commit)
+    except SkillError as error:
+        raise SkillError(f"{spec.url} at {spec.ref}: {error}") from None
+
+
+def _variables() -> dict[str, str]:
+    """The user's variables without those that point git elsewhere; it must not ask for anything."""
+    kept = {k: v for k, v in program_variables(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
+    return {
+        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+        **kept,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "SSH_ASKPASS": "",
+        "GIT_ALLOW_PROTOCOL": ":".join(_PROTOCOLS),
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }
+
+
+_KEPT = frozenset(
+    {"GIT_SSH_COMMAND", "GIT_SSH", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
+)

@@ -1,0 +1,301 @@
+"""Installing skills from a folder or a repository: listed, checked, shown, and only then put in their place, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.skills.body import LARGEST, decode
+from mainspring.skills.envelope import clean
+from mainspring.skills.git import fetch
+from mainspring.skills.manifest import parse_skill
+from mainspring.skills.preview import Preview, digest_of, preview_of
+from mainspring.skills.registry import Origin, SkillRegistry
+from mainspring.skills.scan import SUFFIX, Place
+from mainspring.skills.skill import Skill, SkillError
+from mainspring.skills.sources import load_skill
+from mainspring.skills.spec import Spec
+from mainspring.skills.tree import MOST_BYTES, MOST_FILES, CommitTree, FolderTree, Item, Tree
+
+_STAGING, _ASIDE = ".staging-", ".replaced-"
+_VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "venv", ".venv"})
+_DEEPEST = 16
+_STALE = 86_400.0  # seconds; what is younger may be in use
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A skill that was fetched and checked, and is not in its place yet."""
+
+    skill: Skill
+    staged: Path
+    origin: Origin
+    preview: Preview
+
+
+class Offer(Struct, frozen=True):
+    """The skills that a folder or repository holds.
+
+    Attributes:
+        names: Those that can be installed, by name, with the folder of each.
+        problems: The folders of others, and why.
+    """
+
+    names: dict[str, str]
+    problems: dict[str, str]
+
+
+class Source:
+    """A folder or a commit from which skills can be installed.
+
+    Args:
+        spec: Where it is.
+        tree: Its files.
+    """
+
+    def __init__(self, spec: Spec, tree: Tree) -> None:
+        self.spec = spec
+        self._tree = tree
+        self._items: Sequence[Item] | None = None
+
+    async def offer(self) -> Offer:
+        """The skills that are there.
+
+        Raises:
+            SkillError: If the files cannot be listed.
+        """
+        items = await self._list()
+        files = _skill_files(items)
+        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= LARGEST])
+        names: dict[str, str] = {}
+        problems: dict[str, str] = {}
+        for folder, item in files.items():
+            if item.path not in texts:
+                problems[folder] = "its SKILL.md is a link, or too large"
+                continue
+            try:
+                name = parse_skill(decode(texts[item.path]), fallback=self._fallback(folder)).name
+            except SkillError as error:
+                problems[folder] = str(error)
+                continue
+            if name in names:
+                problems[folder] = f"{names[name] or 'the top'} has one of the name {name!r} already"
+            else:
+                names[name] = folder
+        return Offer(names, problems)
+
+    async def candidate(self, folder: str, home: Path) -> Candidate:
+        """Take a skill's files into a staging folder beside the place where they will be, and look at them. Nothing of them is run.
+
+        Args:
+            folder: Its folder in the source.
+            home: The user's folder of skills.
+
+        Raises:
+            SkillError: If it is too large, holds a link that leads out of it, or is no skill.
+        """
+        items = [i for i in await self._list() if _inside(i.path, folder)]
+        _check(items, folder)
+        contents = await self._tree.read(items)
+        return await asyncio.to_thread(self._stage, items, contents, folder, home)
+
+    def _fallback(self, folder: str) -> str:
+        """The name of a skill whose head has none."""
+        name = PurePosixPath(folder or self.spec.url.rstrip("/").removesuffix(".git")).name
+        return name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name
+
+    async def _list(self) -> Sequence[Item]:
+        if self._items is None:
+            items = await self._tree.items()
+            prefix = self.spec.path
+            self._items = [i for i in items if _inside(i.path, prefix)]
+            if prefix and not self._items:
+                raise SkillError(f"there is no folder {prefix} in {self.spec.url}")
+        return self._items
+
+    def _stage(self, items: Sequence[Item], contents: Mapping[str, bytes], folder: str, home: Path) -> Candidate:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        outer = Path(tempfile.mkdtemp(prefix=_STAGING, dir=home))
+        staged = outer / (self._fallback(folder) or "skill")
+        try:
+            _write(staged, items, contents, folder)
+            file = next(p for n in ("SKILL.md", "skill.md") if (p := staged / n).is_file())
+            skill = load_skill(Place(file, staged, str(staged)), "user", trusted=True)
+            digest = digest_of(staged)
+            preview = preview_of(skill, staged, replaces=os.path.lexists(home / skill.name))
+        except BaseException:
+            shutil.rmtree(outer, ignore_errors=True)
+            raise
+        now = datetime.now(UTC).replace(microsecond=0)
+        origin = Origin(
+            url=self.spec.url,
+            ref=self.spec.ref,
+            path=folder,
+            commit=self._tree.commit,
+            digest=digest,
+            installed=now,
+            updated=now,
+        )
+        return Candidate(skill=skill, staged=staged, origin=origin, preview=preview)
+
+
+@asynccontextmanager
+async def opened(spec: Spec) -> AsyncGenerator[Source]:
+    """Fetch what a spec names, for as long as the block lasts.
+
+    Raises:
+        SkillError: If it cannot be fetched.
+    """
+    if not spec.git:
+        yield Source(spec, FolderTree(Path(spec.url)))
+        return
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="mainspring-fetch-"))
+    try:
+        git, commit = await fetch(spec, folder)
+        yield Source(spec, CommitTree(git, commit))
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def put(candidate: Candidate, home: Path, registry: SkillRegistry) -> Path:
+    """Put a skill in its place, in that of an older one if there is one. Blocks.
+
+    Returns:
+        Its folder.
+
+    Raises:
+        SkillError: If it cannot be put there; then what was there is there still.
+        ConfigError: If the registry cannot be written.
+    """
+    target = home / candidate.skill.name
+    old = registry.entries().get(candidate.skill.name)
+    aside: Path | None = None
+    try:
+        if os.path.lexists(target):
+            aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{candidate.skill.name}-", dir=home)) / candidate.skill.name
+            target.rename(aside)
+        candidate.staged.rename(target)
+        origin = candidate.origin
+        if old is not None and old.origin is not None:
+            origin = replace(origin, installed=old.origin.installed)
+        registry.record(candidate.skill.name, origin)
+    except BaseException as error:
+        if aside is not None and os.path.lexists(aside):
+            shutil.rmtree(target, ignore_errors=True)
+            aside.rename(target)
+            shutil.rmtree(aside.parent, ignore_errors=True)
+        elif target.is_dir() and not candidate.staged.exists():
+            shutil.rmtree(target, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise SkillError(f"{target}: cannot be put there: {error.strerror or error}") from error
+        raise
+    if aside is not None:
+        shutil.rmtree(aside.parent, ignore_errors=True)
+    shutil.rmtree(candidate.staged.parent, ignore_errors=True)
+    return target
+
+
+def discard(candidates: Iterable[Candidate]) -> None:
+    """Remove what was fetched and is not wanted. Blocks."""
+    for each in candidates:
+        shutil.rmtree(each.staged.parent, ignore_errors=True)
+
+
+def mend(home: Path) -> None:
+    """Put back what an interrupted installation had set aside, and remove what it left. Blocks."""
+    with suppress(OSError):
+        for left in sorted(home.iterdir()):
+            if left.name.startswith(_ASIDE) and left.is_dir():
+                _put_back(left, home)
+            elif left.name.startswith(_STAGING) and time.time() - left.stat().st_mtime > _STALE:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _put_back(left: Path, home: Path) -> None:
+    for skill in left.iterdir():
+        if not os.path.lexists(home / skill.name):
+            skill.rename(home / skill.name)
+    shutil.rmtree(left, ignore_errors=True)
+
+
+def _skill_files(items: Sequence[Item]) -> dict[str, Item]:
+    """The file of each skill, by its folder (or by itself for a single file). What lies below a skill belongs to it."""
+    files: dict[str, Item] = {}
+    for item in sorted(items, key=lambda i: (i.path.count("/"), i.path)):
+        path = PurePosixPath(item.path)
+        folder = "" if str(path.parent) == "." else str(path.parent)
+        single = path.name.lower().endswith(SUFFIX)
+        if path.name not in ("SKILL.md", "skill.md") and not single:
+            continue
+        if _VENDORED & set(path.parts[:-1]) or any(_inside(folder, taken) for taken in files):
+            continue
+        files[item.path if single else folder] = item
+    return files
+
+
+def _inside(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def _check(items: Sequence[Item], folder: str) -> None:
+    """Look at a list of files before any is read.
+
+    Raises:
+        SkillError: If there are too many, they are too large, or one has a name that cannot be used.
+    """
+    size = sum(item.size for item in items)
+    if len(items) > MOST_FILES:
+        raise SkillError(f"it holds {len(items)} files; {MOST_FILES} are the most")
+    if size > MOST_BYTES:
+        raise SkillError(f"it holds {size >> 20} MiB; {MOST_BYTES >> 20} are the most")
+    seen: dict[str, str] = {}
+    for item in items:
+        parts = item.path.split("/")
+        if any(p in ("", ".", "..", ".git") for p in parts) or "\\" in item.path or clean(item.path) != item.path:
+            raise SkillError(f"it holds a file whose name cannot be used: {item.path!r}")
+        if len(parts) > _DEEPEST + folder.count("/"):
+            raise SkillError(f"its folders are nested more than {_DEEPEST} deep: {item.path}")
+        other = seen.setdefault(item.path.casefold(), item.path)
+        if other != item.path:
+            raise SkillError(f"{other} and {item.path} are the same file where upper and lower case count alike")
+
+
+def _write(staged: Path, items: Sequence[Item], contents: Mapping[str, bytes], folder: str) -> None:
+    """Write the files, then the links, and see that no link leads out.
+
+    Raises:
+        SkillError: If one does, or they cannot be written.
+    """
+    staged.mkdir(mode=0o755)
+    single = folder.lower().endswith(SUFFIX)
+    try:
+        for item in sorted(items, key=lambda i: i.link):  # links last: nothing is written through one
+            inner = "SKILL.md" if single else item.path[len(folder) :].lstrip("/")
+            path = staged / inner
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if item.link:
+                path.symlink_to(os.fsdecode(contents[item.path]))
+                continue
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755 if item.executable else 0o644), "wb"
+            ) as file:
+                file.write(contents[item.path])
+    except (OSError, ValueError) as error:
+        raise SkillError(f"its files cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    root = os.path.realpath(staged)
+    for item in items:
+        if not item.link:
+            continue
+        real = os.path.realpath(staged / item.path[len(folder) :].lstrip("/"))
+        if not real.startswith(root + os.sep) or not os.path.exists(real):
+            why = "leads out of the skill's folder" if os.path.exists(real) else "leads nowhere"
+            raise SkillError(f"the link {item.path} {why}, so it is not installed")
