@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import structs
@@ -129,6 +130,17 @@ class Permissions:
     def for_child(self) -> Permissions:
         """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
         return copy.copy(self)
+
+    @contextmanager
+    def during(self, *rules: Rule) -> Generator[None]:
+        """Have further rules in force while this is open, for sub-agents too."""
+        self.add(*rules)
+        try:
+            yield
+        finally:
+            engine = self._session.engine
+            left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
+            self._session.engine = structs.replace(engine, rules=RuleSet(left))
 
     async def decide(
         self,

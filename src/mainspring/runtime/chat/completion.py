@@ -43,6 +43,8 @@ class Completion:
             return ()
         name, space, typed = line[1:].partition(" ")
         if not space:
+            if name.startswith("mcp:"):
+                await self._slashes.refresh()
             found = _ranked(name, sorted(self._slashes.names().items()))
             return tuple([Candidate(f"/{each}", 0, about) for each, about in found])
         command = COMMANDS.get(name.lower())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from mainspring.errors import MainspringError
@@ -30,6 +30,8 @@ from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice as Told
 from mainspring.runtime.outcome import Report
 from mainspring.runtime.planning import PLAN_ENTRY
+from mainspring.runtime.templates import CustomCommands
+from mainspring.runtime.trust import TrustStore
 from mainspring.tools.builtin.files import APPROVE_HUNK
 from mainspring.tools.builtin.talk import INTERACTION
 from mainspring.tools.builtin.terminal.background import WAKE
@@ -64,6 +66,8 @@ class Room:
         self._status: Status | None = None
         self._plan_active = False
         self._branch = ""
+        self._quiet = True
+        self.custom = CustomCommands()
         self._used = 0
         self._unpriced = False
 
@@ -99,7 +103,12 @@ class Room:
             model=current or self.options.model,
             wrap=wrap,
         )
-        conversation = await converse(ask, self._report, self.options.environ, front)
+        self._quiet = True  # what is told before the session is, would be of neither
+        try:
+            conversation = await converse(ask, self._report, self.options.environ, front)
+        except BaseException:
+            self._quiet = False
+            raise
         self._conversation, self._model = conversation, made[0]
         if old is not None:
             await self.leave(old, keep_model=True)
@@ -118,12 +127,23 @@ class Room:
         self.children.listen(agent)
         self._plan_active = self.mode == "plan"
         self._unpriced = False
-        self.measure()
+        home = conversation.settings.home
+        trusted = await asyncio.to_thread(TrustStore(home).covers, conversation.env.cwd)
+        self.custom = await asyncio.to_thread(
+            CustomCommands.find, conversation.env.cwd, home, trusted=trusted, reserved=self._reserved
+        )
         if session is not None:
             await asyncio.to_thread(self.waiting.restore, session)
             for problem in session.problems:
                 self.tell(Notice(str(problem), "warn"))
-        await self.look_at_branch()
+        self._branch = await asyncio.to_thread(branch_of, conversation.env.cwd)
+        self.measure()
+        self._quiet = False
+
+    async def warm(self) -> None:
+        """Have skills read and servers connected, as the first run would."""
+        if not self.running:
+            await self.conversation.agent.warmup()
 
     async def leave(self, conversation: Conversation, *, keep_model: bool = False) -> None:
         """Give back what a conversation holds."""
@@ -233,7 +253,7 @@ class Room:
                 session.custom(PLAN_ENTRY, {"active": active})
             self.status_changed()
 
-    def measure(self, messages: Any = None) -> None:
+    def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
         """Estimate how full the model's window is."""
         agent = self.conversation.agent
         messages = agent.messages if messages is None else messages
@@ -288,7 +308,7 @@ class Room:
 
     def status_changed(self) -> None:
         """Tell how it stands, if that is new."""
-        if self._conversation is None:
+        if self._conversation is None or self._quiet:
             return
         status = self.status()
         if status != self._status:

@@ -7,13 +7,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError, MainspringError, ModelError
 from mainspring.events import CancelToken, ToolExecutionEnd
 from mainspring.loop import Behavior, RunResult
 from mainspring.messages import AgentMessage, Message
+from mainspring.models import ModelProvider
+from mainspring.policies.permissions import Origin, parse_rule
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT
 from mainspring.runtime.chat.children import find_child
 from mainspring.runtime.chat.events import Notice, RunFinished, RunStarted, UserText, Working
@@ -30,15 +32,36 @@ Source = Literal["prompt", "queue", "command", "notice"]
 """Why a run begins."""
 
 
+class Once(Struct, frozen=True, kw_only=True):
+    """What holds for one run only.
+
+    Attributes:
+        model: Who answers.
+        tools: Names of the only tools that it gets; ``None`` for all.
+        allow: Rules that allow.
+    """
+
+    model: ModelProvider | None = None
+    tools: tuple[str, ...] | None = None
+    allow: tuple[str, ...] = ()
+
+
+_ALWAYS = Once()
+
+
 class Runs:
     """The runs of a chat, one at a time.
 
     Args:
         room: The chat.
+
+    Attributes:
+        once: For texts that wait what holds for their run only, by their ids.
     """
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self.once: dict[str, Once] = {}
         self._signal: CancelToken | None = None
         self._task: asyncio.Task[None] | None = None
         self._denied = 0
@@ -47,14 +70,14 @@ class Runs:
 
     # --- what is said -----------------------------------------------------------------------------------------------
 
-    def begin(self, text: Said | None, source: Source = "prompt") -> None:
+    def begin(self, text: Said | None, source: Source = "prompt", once: Once = _ALWAYS) -> None:
         """Begin a run; with ``None`` go on where the last one was left."""
         room = self._room
         room.running = True
         self._signal = signal = CancelToken()
         if text is not None:
             room.waiting.going(text)
-        self._task = room.spawn(self._run(text, source, signal))
+        self._task = room.spawn(self._run(text, source, signal, once))
 
     def steer(self, text: Said) -> None:
         """Have the run see this at its next step. It can be changed and taken back until then."""
@@ -68,7 +91,7 @@ class Runs:
             return
         text = room.waiting.next()
         if text is not None:
-            self.begin(text, "queue")
+            self.begin(text, "queue", self.once.pop(text.id, _ALWAYS))
 
     def abort(self, reason: str) -> None:
         """Stop the run. It ends in order: every call gets a result, every question is settled."""
@@ -98,7 +121,7 @@ class Runs:
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
-    async def _run(self, text: Said | None, source: Source, signal: CancelToken) -> None:
+    async def _run(self, text: Said | None, source: Source, signal: CancelToken, once: Once) -> None:
         room = self._room
         started = time.monotonic()
         room.approvals.begin()
@@ -107,7 +130,7 @@ class Runs:
             room.tell(UserText(text.text, source, len(text.attachments), text.id))
         room.tell(RunStarted(text.id if text is not None else ""))
         room.status_changed()
-        result = await self._result(text, signal)
+        result = await self._result(text, signal, once)
         self._put_back(text)
         room.waiting.all_queued()
         if room.mode == "plan" and result.status == "completed":
@@ -136,13 +159,13 @@ class Runs:
         await room.look_at_branch()
         self.proceed()
 
-    async def _result(self, text: Said | None, signal: CancelToken) -> RunResult:
+    async def _result(self, text: Said | None, signal: CancelToken, once: Once) -> RunResult:
         """How the run ended, whatever happens in it."""
         room = self._room
         agent = room.conversation.agent
         forget = agent.bus.observe(self._count)
         try:
-            return await self._to_the_end(text, signal)
+            return await self._to_the_end(text, signal, once)
         except asyncio.CancelledError:
             if not signal.cancelled or room.closing:
                 raise
@@ -159,7 +182,7 @@ class Runs:
         finally:
             forget()
 
-    async def _to_the_end(self, text: Said | None, signal: CancelToken) -> RunResult:
+    async def _to_the_end(self, text: Said | None, signal: CancelToken, once: Once) -> RunResult:
         room = self._room
         conversation = room.conversation
         agent = conversation.agent
@@ -168,11 +191,17 @@ class Runs:
         prompt: Sequence[AgentMessage] = ()
         if text is not None:
             prompt = (await message_of(text, conversation, room.tell),)
-        result = await agent.run(prompt, signal=signal, behavior=self._behavior(), raise_errors=False)
-        while result.status == "paused" and (edits := room.approvals.take_edits()):
-            agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
-            more = await agent.run(signal=signal, behavior=self._behavior(), raise_errors=False)
-            result = _joined(result, more)
+        given: dict[str, Any] = {"signal": signal, "behavior": self._behavior(), "raise_errors": False}
+        if once.model is not None:
+            given["model"] = once.model
+        if once.tools is not None:
+            given["tools"] = agent.tools.only([name for name in once.tools if agent.tools.get(name) is not None])
+        rules = [parse_rule(text, "allow", Origin("user", "this command")) for text in once.allow]
+        with conversation.permissions.during(*rules):
+            result = await agent.run(prompt, **given)
+            while result.status == "paused" and (edits := room.approvals.take_edits()):
+                agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
+                result = _joined(result, await agent.run(**given))
         return result
 
     def _behavior(self) -> Behavior:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from mainspring.env.paths import shown
 from mainspring.errors import SessionError
 from mainspring.runtime.chat.commands import Rewind
 from mainspring.runtime.chat.diffs import parse_diff
@@ -17,6 +18,7 @@ from mainspring.runtime.chat.shown import Changes
 from mainspring.runtime.chat.words import FileDiff
 from mainspring.sessions import (
     Item,
+    PairEntry,
     Session,
     SessionInfo,
     Transcript,
@@ -75,7 +77,7 @@ class Switching:
         def copy() -> str:
             with session.fork(title=session.title) as made:
                 if entry:
-                    made.branch(entry, "fork")
+                    made.branch(_behind(made, entry), "fork")
                 made.save()
                 return made.place
 
@@ -136,7 +138,7 @@ class Switching:
             draft = chosen[0].text
             plan = await plan_rewind(session, env, chosen[1])
         files, conversation = wanted.what != "conversation", wanted.what != "files"
-        diffs = await asyncio.to_thread(_diffs, plan, session) if files else ()
+        diffs = await asyncio.to_thread(_diffs, plan, session, env.cwd) if files else ()
         text = _in_words(plan, files=files, conversation=conversation)
         if wanted.preview:
             return Changes(f"Would go back: {text}", diffs)
@@ -236,6 +238,12 @@ class Switching:
         room.tell(ReplayFinished())
 
 
+def _behind(session: Session, entry: str) -> str:
+    """An entry, or the one with the results of its calls: nothing can go on between the two."""
+    pairs = {e.intent: e.id for e in session.entries() if isinstance(e, PairEntry)}
+    return pairs.get(entry, entry)
+
+
 def _chosen(prompts: list[tuple[Item, str | None]], to: str) -> tuple[Item, str | None]:
     if not to:
         return prompts[0]
@@ -263,12 +271,13 @@ def _in_words(plan: RewindPlan, *, files: bool, conversation: bool) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def _diffs(plan: RewindPlan, session: Session) -> tuple[FileDiff, ...]:
+def _diffs(plan: RewindPlan, session: Session, cwd: str) -> tuple[FileDiff, ...]:
     """What becomes of files. Blocks."""
     made: list[FileDiff] = []
     for restore in plan.restores:
+        name = shown(restore.path, cwd)
         old, new = (session.blobs.get(s.sha256) if s.sha256 else b"" for s in (restore.current, restore.state))
-        text = diff((old or b"").decode("utf-8", "replace"), (new or b"").decode("utf-8", "replace"), restore.path).text
-        found = parse_diff(text) or (FileDiff(path=restore.path),)
-        made.append(replace(found[0], path=restore.path, change=_KINDS[restore.action]))
+        text = diff((old or b"").decode("utf-8", "replace"), (new or b"").decode("utf-8", "replace"), name).text
+        found = parse_diff(text) or (FileDiff(path=name),)
+        made.append(replace(found[0], path=name, change=_KINDS[restore.action]))
     return tuple(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -78,11 +78,15 @@ class Rendered(Struct, frozen=True, kw_only=True):
     Attributes:
         text: What the model gets; empty where there is nothing to say.
         model: The model that is to answer it, as ``provider:model``; empty for that of the chat.
+        tools: The only tools that its run gets; ``None`` for all.
+        allow: Rules that hold for its run.
         notice: What people are told.
     """
 
     text: str
     model: str = ""
+    tools: tuple[str, ...] | None = None
+    allow: tuple[str, ...] = ()
     notice: str = ""
 
 
@@ -111,8 +115,3 @@ def named(commands: Sequence[SlashCommand]) -> dict[str, SlashCommand]:
 def words(text: str) -> list[str]:
     """The words of what was typed."""
     return text.split()
-
-
-def plain(value: Any) -> str:
-    """A value for people."""
-    return "" if value is None else str(value)

@@ -10,14 +10,15 @@ from mainspring.extensions.registry import Command
 from mainspring.runtime.chat.events import Notice
 from mainspring.runtime.chat.messages import said
 from mainspring.runtime.chat.room import Room
-from mainspring.runtime.chat.runs import Runs
+from mainspring.runtime.chat.runs import Once, Runs
 from mainspring.runtime.chat.shown import Shown, Text
 from mainspring.runtime.chat.slash.about import ABOUT
 from mainspring.runtime.chat.slash.allowed import ALLOWED
 from mainspring.runtime.chat.slash.command import PromptSource, Rendered, Seat, named
-from mainspring.runtime.chat.slash.plugged import PLUGGED, sources_of
+from mainspring.runtime.chat.slash.plugged import PLUGGED
+from mainspring.runtime.chat.slash.prompts import McpPrompts, OwnPrompts, SkillPrompts
 from mainspring.runtime.chat.slash.sessions import SESSIONS
-from mainspring.runtime.chat.slash.working import WORKING, switch_model
+from mainspring.runtime.chat.slash.working import WORKING, model_named
 from mainspring.runtime.chat.switching import Switching
 
 COMMANDS = named((*ABOUT, *ALLOWED, *PLUGGED, *SESSIONS, *WORKING))
@@ -37,6 +38,13 @@ class Slashes:
         self._room = room
         self._runs = runs
         self._switching = switching
+        self._mcp = McpPrompts(room)
+        self._sources: tuple[PromptSource, ...] = (
+            OwnPrompts(room),
+            SkillPrompts(room),
+            self._mcp,
+            *room.options.sources,
+        )
 
     @property
     def seat(self) -> Seat:
@@ -45,7 +53,11 @@ class Slashes:
 
     def sources(self) -> Sequence[PromptSource]:
         """What else can be typed behind a slash."""
-        return sources_of(self._room)
+        return self._sources
+
+    async def refresh(self) -> None:
+        """See what servers have by now."""
+        await self._mcp.refresh()
 
     def names(self) -> dict[str, str]:
         """The names of all that can be typed behind a slash, each with a word about it."""
@@ -95,17 +107,21 @@ class Slashes:
 
     def _say(self, rendered: Rendered) -> None:
         room = self._room
-        if rendered.model:
-            switch_model(room, rendered.model)
         if rendered.notice:
             room.tell(Notice(rendered.notice))
         if not rendered.text.strip():
             return
         text = said(rendered.text)
+        once = Once(
+            model=model_named(room, rendered.model) if rendered.model else None,
+            tools=rendered.tools,
+            allow=rendered.allow,
+        )
         if room.running:
             room.waiting.add(text)
+            self._runs.once[text.id] = once
         else:
-            self._runs.begin(text, "command")
+            self._runs.begin(text, "command", once)
 
     def _extension_commands(self) -> Sequence[Command]:
         extensions = self._room.conversation.agent.extensions

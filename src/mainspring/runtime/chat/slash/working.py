@@ -48,14 +48,20 @@ def switch_model(room: Room, spec: str) -> None:
     Raises:
         ConfigError: If there is none of that name, or something for it is missing.
     """
+    room.use_model(ModelChoice(model_named(room, spec), "chosen in the chat"))
+
+
+def model_named(room: Room, spec: str) -> ModelProvider:
+    """A model by its name.
+
+    Raises:
+        ConfigError: If there is none of that name, or something for it is missing.
+    """
     config = room.conversation.settings.config
     try:
-        made: ModelProvider = (
-            room.options.make_model(spec) if room.options.make_model else make(spec, config, registry_of(config))
-        )
+        return room.options.make_model(spec) if room.options.make_model else make(spec, config, registry_of(config))
     except ModelError as error:
         raise ConfigError(str(error)) from error
-    room.use_model(ModelChoice(made, "chosen in the chat"))
 
 
 async def _models(seat: Seat) -> Sequence[tuple[str, str]]:

@@ -1,0 +1,137 @@
+"""Prompts by name: the user's own commands in Markdown, skills, and prompts of MCP servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.errors import ConfigError
+from mainspring.mcp.plug import Mcp
+from mainspring.mcp.prompts import McpPrompt
+from mainspring.messages import Message
+from mainspring.runtime.chat.room import Room
+from mainspring.runtime.chat.slash.command import Offer, PromptSource, Rendered
+from mainspring.skills.plug import Skills
+
+SKILL = "skill:"
+"""How the name of a skill begins behind a slash."""
+
+
+class OwnPrompts(PromptSource):
+    """``/name``: a Markdown file of the user's or the project's commands.
+
+    Args:
+        room: The chat.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def offers(self) -> Sequence[Offer]:
+        """The commands there are."""
+        return [Offer(c.name, c.description, c.usage.partition(" ")[2]) for c in self._room.custom]
+
+    async def render(self, name: str, arguments: str) -> Rendered | None:
+        """The prompt: commands in it are run, files attached.
+
+        Raises:
+            ConfigError: If an argument or a file is missing.
+            PermissionDeniedError: If a rule does not let a command run or a file be read.
+        """
+        call = self._room.custom.call(f"/{name} {arguments}")
+        if call is None:
+            return None
+        conversation = self._room.conversation
+        model = conversation.choice.name
+        text = await call.prompt(
+            conversation.env,
+            conversation.permissions,
+            conversation.agent.tools.get("read_file"),
+            provider=model.provider,
+            model=model.id,
+        )
+        command = call.command
+        return Rendered(text=text, model=command.model or "", tools=command.tool_names, allow=command.allowed)
+
+
+class SkillPrompts(PromptSource):
+    """``/skill:name text`` activates a skill, and says the text.
+
+    Args:
+        room: The chat.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def offers(self) -> Sequence[Offer]:
+        """The skills there are."""
+        return [Offer(f"{SKILL}{name}", about, "[PROMPT]") for name, about in skills_of(self._room)]
+
+    async def render(self, name: str, arguments: str) -> Rendered | None:
+        """Activate it.
+
+        Raises:
+            ConfigError: If there is none of that name, or too many are active.
+            AgentError: If there are no skills here.
+        """
+        if not name.startswith(SKILL):
+            return None
+        skill = name.removeprefix(SKILL)
+        await self._room.conversation.agent.activate_skill(skill)
+        return Rendered(text=arguments.strip(), notice=f"the skill {skill} is active in the next run")
+
+
+def skills_of(room: Room) -> list[tuple[str, str]]:
+    """The names of skills, each with what it is for."""
+    plug = next((p for p in room.conversation.agent.plugs if isinstance(p, Skills)), None)
+    return [(skill.name, skill.description) for skill in plug.catalog.skills] if plug is not None else []
+
+
+class McpPrompts(PromptSource):
+    """``/mcp:server:prompt``: a prompt of an MCP server.
+
+    Args:
+        room: The chat.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._known: dict[str, McpPrompt] = {}
+
+    def offers(self) -> Sequence[Offer]:
+        """The prompts that are known; see `refresh`."""
+        return [
+            Offer(name, prompt.description, " ".join(_shown(a.name, a.required) for a in prompt.arguments))
+            for name, prompt in sorted(self._known.items())
+        ]
+
+    async def refresh(self) -> None:
+        """Ask the servers that are ready what they have."""
+        plug = mcp_of(self._room)
+        self._known = {prompt.command: prompt for prompt in await plug.prompts()} if plug is not None else {}
+
+    async def render(self, name: str, arguments: str) -> Rendered | None:
+        """The prompt, filled in by its server.
+
+        Raises:
+            ConfigError: If there is none of that name, or an argument is missing.
+            McpFailure: If the server gives none.
+        """
+        if not name.startswith("mcp:"):
+            return None
+        await self.refresh()
+        prompt = next((p for command, p in self._known.items() if command.lower() == name), None)
+        if prompt is None:
+            known = ", ".join(f"/{each}" for each in sorted(self._known)) or "none"
+            raise ConfigError(f"there is no prompt /{name}; there are {known}")
+        messages: list[Message] = await prompt.messages(prompt.assign(arguments.split()))
+        return Rendered(text="\n\n".join(message.text for message in messages))
+
+
+def mcp_of(room: Room) -> Mcp | None:
+    """The servers of the conversation, if it has any."""
+    return next((p for p in room.conversation.agent.plugs if isinstance(p, Mcp)), None)
+
+
+def _shown(name: str, required: bool | None) -> str:
+    return name.upper() if required else f"[{name.upper()}]"
