@@ -430,15 +430,15 @@ async def test_options_and_mistakes(tmp_path: Path) -> None:
     assert "- pdf:" in model.requests[0].request.system
 
     with pytest.raises(ConfigError, match="takes Skills"):
-        Agent(ScriptedModel(), skills=[5])  # pyright: ignore[reportArgumentType]
+        Agent(ScriptedModel(), execution=MemoryEnv(), skills=[5])  # pyright: ignore[reportArgumentType]
     with pytest.raises(AgentError, match="has no skills"):
-        await Agent(ScriptedModel()).activate_skill("x")
+        await Agent(ScriptedModel(), execution=MemoryEnv()).activate_skill("x")
     with pytest.raises(SkillError, match="Skill not found: nope"):
         await agent.activate_skill("nope")
     plug = Skills(SkillsConfig(builtin=False))
-    Agent(ScriptedModel(), skills=plug)
+    Agent(ScriptedModel(), execution=MemoryEnv(), skills=plug)
     with pytest.raises(ConfigError, match="belong to another agent"):
-        Agent(ScriptedModel(), skills=plug)
+        Agent(ScriptedModel(), execution=MemoryEnv(), skills=plug)
 
 
 async def test_a_skill_only_for_people_is_not_told_and_not_used_by_the_model(tmp_path: Path) -> None:

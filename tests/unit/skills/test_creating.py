@@ -1,0 +1,161 @@
+"""A skill is written from what was just done, and the next conversation can use it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import Agent
+from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.skills import Skills, SkillsConfig, Written
+from mainspring.skills.creating import skill_text
+from mainspring.skills.manifest import parse_skill
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from tests.unit.skills.making import results
+
+_TEXT = "1. Read the log.\n2. Link tickets.\n\nRules: no adjectives."
+
+
+def create(**more: object) -> Call:
+    given = {
+        "name": "release-notes",
+        "description": 'Writes notes: "short" ones. Use for releases.',
+        "instructions": _TEXT,
+    }
+    return Call("skills_create", {**given, **more})
+
+
+def agent_of(tmp_path: Path, *script: object, confirm: object = None) -> tuple[Agent, ScriptedModel]:
+    config = SkillsConfig(
+        user=(str(tmp_path / "home" / "skills"),), project=str(tmp_path / "p"), trust_project_skills=True
+    )
+    model = ScriptedModel(*script)  # pyright: ignore[reportArgumentType]
+    return Agent(model, skills=Skills(config, confirm=confirm), execution=MemoryEnv()), model  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.covers("SKL-34", "SKL-37")
+async def test_a_confirmed_skill_is_written_mended_and_used_by_the_next_conversation(tmp_path: Path) -> None:
+    shown: list[Written] = []
+
+    def confirm(written: Written) -> bool:
+        shown.append(written)
+        return True
+
+    use = Call("skills_use", {"name": "create-skill"})
+    agent, model = agent_of(
+        tmp_path,
+        "the notes",
+        use,
+        create(),
+        "there it is",
+        use,
+        create(replace=True, instructions="3. Newest first."),
+        "done",
+        confirm=confirm,
+    )
+    await agent.run("write release notes; no adjectives")
+    await agent.run("Create a skill from what we just did")
+    await agent.run("newest first, please")
+
+    file = tmp_path / "p" / ".agent" / "skills" / "release-notes" / "SKILL.md"
+    assert file.read_text(encoding="utf-8").endswith("---\n\n3. Newest first.\n")
+    assert [(w.path, w.replaces) for w in shown] == [(str(file), False), (str(file), True)]
+    assert shown[0].text.endswith(f"{_TEXT}\n")
+    assert "create-skill" in (model.requests[0].request.system or "")
+    assert "skills_create" not in [t.name for t in model.requests[0].request.tools]
+    assert "skills_create" in [t.name for t in model.requests[2].request.tools]
+
+    later, model = agent_of(tmp_path, Call("skills_use", {"name": "release-notes"}), "done")
+    await later.run("release notes, please")
+    assert '- release-notes: Writes notes: "short" ones. Use for releases.' in (model.requests[0].request.system or "")
+    assert "3. Newest first." in results(later)[0].text
+
+
+@pytest.mark.covers("SKL-34", "SKL-37")
+async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
+    async def no(written: Written) -> bool:
+        return False
+
+    for confirm in (None, no, lambda written: "yes"):
+        agent, _ = agent_of(tmp_path, Call("skills_use", {"name": "create-skill"}), create(), "ok", confirm=confirm)
+        await agent.run("create a skill")
+        assert "did not confirm it" in results(agent)[1].text
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.covers("SKL-34", "SKL-37")
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"name": "../evil"}, "is no name"),
+        ({"name": "Upper"}, "is no name"),
+        ({"name": "a--b"}, "is no name"),
+        ({"name": "x" * 65}, "is no name"),
+        ({"description": " "}, "needs 1 to 1024"),
+        ({"description": "x" * 1025}, "needs 1 to 1024"),
+        ({"instructions": "\n"}, "need 1 to"),
+        ({"instructions": "do \u202eit"}, "cannot see"),
+        ({"instructions": "key: sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"}, "key or password"),
+        ({"name": "there"}, "is there already"),
+        ({"name": "linked", "replace": True}, "it is a link"),
+    ],
+)
+async def test_what_is_no_skill_is_refused_and_nothing_is_written(
+    tmp_path: Path, wrong: dict[str, object], why: str
+) -> None:
+    folder = tmp_path / "p" / ".agent" / "skills"
+    (folder / "there").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    agent, _ = agent_of(
+        tmp_path, Call("skills_use", {"name": "create-skill"}), create(**wrong), "ok", confirm=lambda written: True
+    )
+
+    await agent.run("create a skill")
+
+    assert results(agent)[1].is_error
+    assert why in results(agent)[1].text
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.covers("SKL-34")
+async def test_permissions_ask_about_the_file(tmp_path: Path) -> None:
+    asked: list[PermissionRequest] = []
+
+    def ask(request: PermissionRequest) -> bool:
+        asked.append(request)
+        return True
+
+    config = SkillsConfig(project=str(tmp_path), trust_project_skills=True)
+    model = ScriptedModel(Call("skills_use", {"name": "create-skill"}), create(), "done")
+    agent = Agent(
+        model,
+        skills=Skills(config, confirm=lambda written: True),
+        execution=str(tmp_path),
+        permissions=Permissions(on_permission_request=ask, allow=["scope:fs-write"]),
+    )
+
+    await agent.run("create a skill")
+
+    assert [(a.tool, a.action, a.input["instructions"]) for a in asked] == [("skills_create", "write", _TEXT)]
+    assert not results(agent)[1].is_error
+
+
+@pytest.mark.covers("SKL-34")
+@given(
+    description=st.text(min_size=1, max_size=80).filter(lambda t: t.strip() and t.isprintable()),
+    body=st.text(alphabet="ab-#:`'\"\\\n ", min_size=1, max_size=80).filter(str.strip),
+)
+def test_every_file_that_is_written_is_a_skill(description: str, body: str) -> None:
+    try:
+        text = skill_text("a-b", description, body)
+    except ValueError:
+        return
+
+    parsed = parse_skill(text, source="user")
+
+    assert parsed.name == "a-b"
+    assert parsed.description == " ".join(description.split())
+    assert not parsed.warnings
