@@ -37,6 +37,7 @@ from mainspring.messages import (
     image_marker,
 )
 from mainspring.models.json_values import as_object
+from mainspring.models.tool_schemas import lowered
 
 INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
 """Text of the error result that a call gets when its own is missing."""
@@ -306,9 +307,5 @@ def sent_arguments(call: ToolUseBlock) -> dict[str, Any]:
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:
-    """The schema of a tool's arguments; an object without properties says so, because some hosts insist on it."""
-    schema: dict[str, Any] = tool.input_schema
-    if "properties" in schema or schema.get("type", "object") != "object":
-        return schema
-    nothing: dict[str, Any] = {}
-    return {"type": "object", "properties": nothing, **schema}
+    """The schema of a tool's arguments, as every host takes it."""
+    return lowered(tool.input_schema)

@@ -26,11 +26,11 @@ from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.history import EncodedHistory, Seam, met
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.prepare import BEGIN, clean, sent_arguments
+from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema
 from mainspring.models.profile import Profile
 from mainspring.models.wire.anthropic_messages.opaque import json_object, opaque_blocks
 from mainspring.models.wire.anthropic_messages.options import options
-from mainspring.models.wire.anthropic_messages.schema import input_schema
+from mainspring.models.wire.anthropic_messages.schema import with_fitting_names
 from mainspring.models.wire.anthropic_messages.thinking import is_own, thinking
 
 SLOT = "anthropic_messages"
@@ -155,7 +155,7 @@ def _tool(tool: ToolSpec) -> bytes:
         item: dict[str, Any] = {"name": tool.name}
         if tool.description:
             item["description"] = tool.description
-        item["input_schema"] = input_schema(tool.input_schema)
+        item["input_schema"] = with_fitting_names(sent_schema(tool))
         data = kept[SLOT] = to_json(item)
     return data
 

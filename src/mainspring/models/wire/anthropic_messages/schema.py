@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.models.json_values import as_list, as_object
+from mainspring.models.json_values import as_list, as_object, to_json
 
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _DROPPED = frozenset(
     {
@@ -68,13 +70,26 @@ def _lowered(schema: Any) -> Any:
     return schema if fields is None else answer_schema(fields)
 
 
-def input_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's input, which must be one object: unions at its top become the properties of all of them."""
-    branches = [branch for name in _UNIONS for branch in map(as_object, as_list(schema.get(name))) if branch]
-    kept = {name: value for name, value in schema.items() if name not in _UNIONS}
-    if branches:
-        properties: dict[str, Any] = {}
-        for branch in (*branches, schema):
-            properties.update(as_object(branch.get("properties")) or {})
-        kept["properties"] = properties
-    return {**kept, "type": "object", "properties": kept.get("properties") or {}}
+def with_fitting_names(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's input with only those properties at its top whose names are taken (ASCII letters, digits, ``_.-``).
+
+    The others are told in its description, under their real names: arguments may hold more than the properties.
+    """
+    properties: dict[str, Any] = schema["properties"]
+    odd = {name: value for name, value in properties.items() if not _NAME.fullmatch(name)}
+    if not odd:
+        return schema
+    required = as_list(schema.get("required"))
+    told = [
+        f"{to_json(name).decode()}{' (required)' if name in required else ''}: {to_json(value).decode()}"
+        for name, value in odd.items()
+    ]
+    about = "\n".join([*filter(None, [schema.get("description")]), "Further arguments, by their exact names:", *told])
+    left = {name: value for name, value in schema.items() if name not in ("required", "additionalProperties")}
+    kept = [name for name in required if name not in odd]
+    return {
+        **left,
+        "properties": {name: value for name, value in properties.items() if name not in odd},
+        **({"required": kept} if kept else {}),
+        "description": about,
+    }

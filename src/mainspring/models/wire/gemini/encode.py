@@ -110,10 +110,11 @@ def _tool(tool: ToolSpec, profile: Profile) -> bytes:
     data = kept.get(slot := f"{SLOT}|{form}")
     if data is None:
         declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
+        schema = sent_schema(tool)
         if form == "json":
-            declaration["parametersJsonSchema"] = json_schema(sent_schema(tool))
-        elif tool.input_schema.get("properties"):  # An object without properties is refused here.
-            declaration["parameters"] = openapi_schema(sent_schema(tool))
+            declaration["parametersJsonSchema"] = json_schema(schema)
+        elif schema["properties"]:  # An object without properties is refused here.
+            declaration["parameters"] = openapi_schema(schema)
         data = kept[slot] = to_json(declaration)
     return data
 

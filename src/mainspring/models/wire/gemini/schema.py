@@ -7,7 +7,8 @@ our own validation of the arguments still has all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mainspring.models.json_values import as_list, as_number, as_object, as_objects
@@ -27,6 +28,15 @@ OPENAPI_KEYWORDS = frozenset(
     ).split()
 )
 """What ``parameters`` may hold."""
+
+_OWN = {
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "object": ("properties", "required", "propertyOrdering"),
+}
+"""What belongs to one type only."""
+
+_MOST = 500
+"""References that are put in place; beyond that a host would refuse the schema for its size anyway."""
 
 
 def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +65,7 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same within the smaller subset of OpenAPI: no references, one type, texts as choices."""
     plain = json_schema(schema)
-    return _openapi(plain, as_object(plain.get("$defs")) or {}, ())
+    return _openapi(plain, as_object(plain.get("$defs")) or {}, (), itertools.count())
 
 
 def _keep_definitions(schema: Mapping[str, Any], kept: dict[str, Any]) -> None:
@@ -110,35 +120,53 @@ def _hint(fields: dict[str, Any], text: str) -> None:
     fields["description"] = f"{known} ({text})" if isinstance(known, str) and known else text
 
 
-def _openapi(schema: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
-    """One schema with its references put in place; one that holds itself (``inside``) is just an object there."""
+def _apart(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """A schema for each of several types, with what belongs to that type; it is taken out of ``fields``."""
+    kinds = as_list(fields.pop("type"))
+    parts = {kind: {n: fields.pop(n) for n in _OWN.get(kind, ()) if n in fields} for kind in kinds}
+    return [{"type": kind, **parts[kind]} for kind in kinds]
+
+
+def _openapi(
+    schema: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...], count: Iterator[int]
+) -> dict[str, Any]:
+    """One schema with its references put in place; one that holds itself (``inside``) is just an object there. So is every further
+    one where there are very many: each may hold several that do.
+    """
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         found = as_object(definitions.get(name))
-        known = found is not None and name not in inside
-        return _openapi(found or {}, definitions, (*inside, name)) if known else {"type": "object"}
+        known = found is not None and name not in inside and next(count) < _MOST
+        return _openapi(found or {}, definitions, (*inside, name), count) if known else {"type": "object"}
     fields = dict(schema)
     options = as_objects(fields.pop("anyOf", None)) or as_objects(fields.pop("oneOf", None))
     if as_list(fields.get("type")):
-        options = [{"type": kind} for kind in as_list(fields.pop("type"))]
+        options = _apart(fields)
+    elif fields.get("type") == "null":
+        fields.update(type="string", nullable=True)
     wanted = [option for option in options if option.get("type") != "null"]
     if len(wanted) < len(options):
         fields["nullable"] = True
     if len(wanted) == 1:
-        return _openapi({**wanted[0], **fields}, definitions, inside)
+        return _openapi({**wanted[0], **fields}, definitions, inside, count)
     kept: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
     if wanted:
-        kept["anyOf"] = [_openapi(option, definitions, inside) for option in wanted]
+        kept["anyOf"] = [_openapi(option, definitions, inside, count) for option in wanted]
     elif "type" not in kept:
         kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
     if "properties" in kept:
         kept["properties"] = {
-            k: _openapi(as_object(v) or {}, definitions, inside) for k, v in kept["properties"].items()
+            k: _openapi(as_object(v) or {}, definitions, inside, count) for k, v in kept["properties"].items()
         }
     if kept.get("type") == "array":
         items = [as_object(kept.get("items")) or {}, *as_objects(fields.get("prefixItems"))]
-        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, inside)
+        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, inside, count)
     if "enum" in kept:
         kept["enum"] = [str(choice) for choice in kept["enum"]]
         kept["type"] = "string"
-    return kept
+    return _of_its_type(kept)
+
+
+def _of_its_type(kept: dict[str, Any]) -> dict[str, Any]:
+    foreign = {name for kind, own in _OWN.items() if kept.get("type") != kind for name in own}
+    return {name: value for name, value in kept.items() if name not in foreign}

@@ -21,10 +21,13 @@ from mainspring.models.json_values import as_object, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.prepare import BEGIN, clean, sent_arguments, sent_schema, short_id, text_apart
 from mainspring.models.profile import Dialect, Profile
+from mainspring.models.tool_schemas import parted
 from mainspring.models.wire.openai_chat.marks import marked_item, marked_tool
 from mainspring.models.wire.openai_chat.options import options
 
 SLOT = "chat_completions"
+_DESCRIPTION = 1024
+"""Characters that hosts take of what a tool does; what is left stands in the schema, where they take any number."""
 
 
 _EMPTY = b"," + to_json({"role": "user", "content": BEGIN})
@@ -103,7 +106,11 @@ def _tool(tool: ToolSpec) -> bytes:
     kept = vars(tool)
     data = kept.get(SLOT)
     if data is None:
-        function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
+        about, more = parted(tool.description, _DESCRIPTION)
+        schema = sent_schema(tool)
+        if more:
+            schema = {**schema, "description": "\n\n".join(filter(None, (more, schema.get("description"))))}
+        function: dict[str, Any] = {"name": tool.name, "description": about, "parameters": schema}
         data = kept[SLOT] = to_json({"type": "function", "function": function})
     return data
 

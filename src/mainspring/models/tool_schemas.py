@@ -1,0 +1,334 @@
+"""Schemas of tools, which anybody may have written, as every host takes them.
+
+Hosts refuse the whole request for one schema that they do not like, and each dislikes something else. What comes out here is JSON
+Schema 2020-12 with an object without unions at its top, arrays that say what they hold, types that exist, and references that stay inside. It
+may say less than what came in, never something else: arguments are validated against the original.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mainspring.models.json_values import as_list, as_number, as_object, as_objects
+
+_DEEPEST = 40
+_MOST = 3000
+"""Schemas within a schema; beyond that nothing is put in place of a reference any more."""
+_ROOM = 4000
+"""Characters by which a schema may grow when what it refers to is put in place; where it would grow more, references stay."""
+
+_TYPES = {
+    "any": "",
+    "array": "array",
+    "bool": "boolean",
+    "boolean": "boolean",
+    "date": "string",
+    "datetime": "string",
+    "dict": "object",
+    "double": "number",
+    "file": "string",
+    "float": "number",
+    "int": "integer",
+    "integer": "integer",
+    "list": "array",
+    "long": "integer",
+    "map": "object",
+    "none": "null",
+    "null": "null",
+    "number": "number",
+    "object": "object",
+    "str": "string",
+    "string": "string",
+    "text": "string",
+    "tuple": "array",
+    "uuid": "string",
+}
+"""Types by the names that they are given. An empty one is any."""
+
+_UNIONS = ("anyOf", "oneOf", "allOf")
+_SINGLE = ("items", "additionalProperties", "contains", "propertyNames")
+_NOT_AT_THE_TOP = ("enum", "const", "items", "prefixItems", "contains")
+_DEFINITIONS = ("#/$defs/", "#/definitions/")
+_EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return as_number(value) is not None
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_any(value: Any) -> bool:
+    return True
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("title", "description", "format", "pattern", "contentEncoding", "contentMediaType"), _is_text),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _is_number),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly", "additionalProperties"), _is_bool),
+    **dict.fromkeys(("const", "default"), _is_any),
+    "examples": lambda value: isinstance(value, list),
+}
+"""What is kept beside what holds other schemas, each with the values that it may have. The rest is about the document, of
+another draft, unknown, or refused somewhere.
+"""
+
+
+def lowered(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments, as all hosts take it. One that is fine already stays as it is.
+
+    Args:
+        schema: A JSON Schema of any draft, or what somebody took for one.
+    """
+    lowering = _Lowering(schema, inline=True)
+    made = lowering.whole()
+    if lowering.referred and len(_text(made)) > len(_text(schema)) + _ROOM:
+        made = _Lowering(schema, inline=False).whole()
+    return made
+
+
+def parted(description: str, most: int) -> tuple[str, str]:
+    """A description in two parts, the first not longer than a host takes: cut where a paragraph, a sentence or a word ends.
+
+    Args:
+        description: The text.
+        most: Characters of the first part.
+    """
+    if len(description) <= most:
+        return description, ""
+    for mark in ("\n\n", "\n", ". ", " "):
+        at = description.rfind(mark, most // 2, most)
+        if at > 0:
+            at += len(mark.rstrip())
+            return description[:at].rstrip(), description[at:].strip()
+    return description[:most], description[most:]
+
+
+class _Lowering:
+    """One schema on its way.
+
+    Attributes:
+        referred: Whether anything in it was a reference.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, inline: bool) -> None:
+        self._root = as_object(schema) or {}
+        self._inline = inline
+        self._left = _MOST
+        self._names: dict[str, str] = {}
+        self.referred = False
+
+    def whole(self) -> dict[str, Any]:
+        """The schema of an object, with the definitions that it still needs."""
+        root = {k: v for k, v in _flat(self._root, self._target).items() if k not in _NOT_AT_THE_TOP}
+        made = self.schema({**root, "type": "object", "nullable": False}, ())
+        made.setdefault("properties", {})
+        definitions: dict[str, Any] = {}
+        while waiting := [(r, n) for r, n in self._names.items() if n not in definitions]:
+            for reference, name in waiting:
+                definitions[name] = self.schema(self._target(reference), (reference,))
+        return {**made, "$defs": definitions} if definitions else made
+
+    def schema(self, node: Any, inside: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
+        """One schema; ``inside`` are the references that lead here."""
+        self._left -= 1
+        fields = as_object(node)
+        if fields is None or depth > _DEEPEST:
+            return {}
+        reference = fields.get("$ref")
+        if isinstance(reference, str):
+            return self._referred(reference, fields, inside, depth)
+        kept: dict[str, Any] = {}
+        for name, value in fields.items():
+            if name == "type":
+                kept["type"] = value  # seen to below; it keeps its place
+            elif name in ("properties", "patternProperties"):
+                table = as_object(value) or {}
+                kept[name] = {key: self.schema(each, inside, depth + 1) for key, each in table.items()}
+            elif name in _UNIONS:
+                self._union(kept, name, [self.schema(each, inside, depth + 1) for each in as_list(value)])
+            elif name in ("items", "prefixItems") and isinstance(value, list):
+                kept["prefixItems"] = [self.schema(each, inside, depth + 1) for each in as_list(fields[name])]
+            elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
+                kept[name] = self.schema(value, inside, depth + 1)
+            elif (plain := _plain(name, value, fields)) is not None:
+                kept[plain[0]] = plain[1]
+        return _settled(kept, fields)
+
+    def _union(self, kept: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
+        """Alternatives, unless one of them is anything: then they say nothing."""
+        if name == "allOf":
+            options = [option for option in options if option]
+        if options and all(options):
+            kept[name] = options
+
+    def _referred(self, reference: str, fields: dict[str, Any], inside: tuple[str, ...], depth: int) -> dict[str, Any]:
+        self.referred = True
+        beside = {k: fields[k] for k in ("title", "description", "default") if k in fields}
+        target = self._target(reference)
+        if target is None:
+            return self.schema(beside, inside, depth)
+        inline = self._inline or not reference.startswith(_DEFINITIONS)
+        if inline and reference not in inside and self._left > 0:
+            found = self.schema(target, (*inside, reference), depth + 1)
+            return {**found, **self.schema(beside, inside, depth)}
+        name = self._names.get(reference)
+        if name is None:
+            plain = (
+                "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in _last(reference)) or "root"
+            )
+            taken = set(self._names.values())
+            name = plain if plain not in taken else f"{plain}_{len(taken)}"
+            self._names[reference] = name
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _target(self, reference: str) -> Any:
+        """What a reference inside the schema points to; ``None`` if there is nothing, or it leads outside."""
+        if not reference.startswith("#"):
+            return None
+        path = reference[1:].strip("/")
+        if path and not reference.startswith("#/"):
+            return self._anchored(path)
+        node: Any = self._root
+        for part in path.split("/") if path else ():
+            key = part.replace("%25", "%").replace("%22", '"').replace("~1", "/").replace("~0", "~")
+            items = as_list(node)
+            if items:
+                node = items[int(key)] if key.isdigit() and int(key) < len(items) else None
+            else:
+                node = (as_object(node) or {}).get(key)
+        return node if isinstance(node, bool) else as_object(node)
+
+    def _anchored(self, name: str) -> Any:
+        for table in ("$defs", "definitions"):
+            for each in (as_object(self._root.get(table)) or {}).values():
+                fields = as_object(each) or {}
+                if fields.get("$anchor") == name or fields.get("$id") in (f"#{name}", name):
+                    return fields
+        return None
+
+
+def _flat(root: dict[str, Any], target: Callable[[str], Any], depth: int = 0) -> dict[str, Any]:
+    """The outermost schema without reference or unions: with the properties of all branches, and required what all of them require."""
+    reference = root.get("$ref")
+    if depth > _DEEPEST:
+        return {}
+    if isinstance(reference, str):
+        beside = {k: v for k, v in root.items() if k != "$ref"}
+        return _flat({**(as_object(target(reference)) or {}), **beside}, target, depth + 1)
+    if not any(name in root for name in _UNIONS):
+        return root
+    properties: dict[str, Any] = {}
+    required = _required(root)
+    for union in _UNIONS:
+        branches = [_flat(each, target, depth + 1) for each in as_objects(root.get(union))]
+        for branch in branches:
+            properties = {**(as_object(branch.get("properties")) or {}), **properties}
+        wanted = [set(_required(b)) for b in branches]
+        if wanted:
+            common = set[str].union(*wanted) if union == "allOf" else set[str].intersection(*wanted)
+            required += sorted(common.difference(required))
+    made = {name: value for name, value in root.items() if name not in _UNIONS}
+    return {**made, "properties": {**properties, **(as_object(root.get("properties")) or {})}, "required": required}
+
+
+def _required(schema: dict[str, Any]) -> list[str]:
+    return [name for name in as_list(schema.get("required")) if isinstance(name, str)]
+
+
+def _plain(name: str, value: Any, fields: dict[str, Any]) -> tuple[str, Any] | None:
+    """A keyword whose value is no schema, as it is kept; ``None`` if it is not."""
+    if name in _EXCLUSIVE and value is True:  # draft 4: it says how another number is meant
+        value = fields.get(_EXCLUSIVE[name])
+    elif name in _EXCLUSIVE.values() and fields.get(_exclusive(name)) is True:
+        return None
+    match name:
+        case "required":
+            kept = list(dict.fromkeys(_required(fields)))
+            return (name, kept) if kept else None
+        case "enum":
+            choices = as_list(value)
+            return (name, [c for i, c in enumerate(choices) if c not in choices[:i]]) if choices else None
+        case _:
+            fits = _FITS.get(name)
+            return (name, value) if fits is not None and fits(value) else None
+
+
+def _exclusive(limit: str) -> str:
+    return f"exclusive{limit.capitalize()}"
+
+
+def _settled(kept: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """The schema with types that exist, arrays that say what they hold, and only properties required that there are."""
+    given = fields.get("type")
+    names = [n for n in (as_list(given) or [given]) if isinstance(n, str)]
+    known = list(dict.fromkeys(_TYPES.get(n.casefold(), "") for n in names))
+    if not known or "" in known:  # one of them is any, or unknown
+        known = _meant(kept)
+    if fields.get("nullable") is True and known and "null" not in known:
+        known = [*known, "null"]
+        if None not in kept.get("enum", [None]):
+            kept["enum"] = [*kept["enum"], None]
+    if known:
+        kept["type"] = known[0] if len(known) == 1 else known
+    else:
+        kept.pop("type", None)
+    if "array" in known:
+        kept.setdefault("items", {})
+    if "required" in kept:
+        kept["required"] = [n for n in kept["required"] if n in kept.get("properties", {})]
+        if not kept["required"]:
+            del kept["required"]
+    return kept
+
+
+def _meant(kept: dict[str, Any]) -> list[str]:
+    """The types of choices, which some hosts want to be told; and of what can only be one."""
+    choices = kept["enum"] if "enum" in kept else [kept["const"]] if "const" in kept else []
+    if choices:
+        return list(dict.fromkeys(_kind(c) for c in choices))
+    if "properties" in kept and not any(name in kept for name in _UNIONS):
+        return ["object"]
+    return ["array"] if "items" in kept or "prefixItems" in kept else []
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case None:
+            return "null"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _last(reference: str) -> str:
+    return reference.strip("#/").rpartition("/")[2]
+
+
+def _text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        return ""

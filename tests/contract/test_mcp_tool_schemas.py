@@ -1,0 +1,353 @@
+"""Every tool of every server, real or odd, becomes one that the hosts of all protocols take: by the rules that they enforce."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from mainspring import Agent, define_tool, tool
+from mainspring.mcp.names import server_keys, tool_names
+from mainspring.messages import Message, ToolSpec
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.profile import Profile
+from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.tool_schemas import lowered, parted
+from mainspring.models.wire import anthropic_messages, gemini, ollama, openai_chat, openai_responses
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools import parse_arguments
+
+PROFILE = Profile(ModelInfo("m", "p"), "http://h")
+JSON_SCHEMA = dialect_of("gemini-3-pro")
+OPENAPI = replace(JSON_SCHEMA, tool_schema="openapi")
+Encode = Callable[[ModelRequest, Profile], bytes]
+WIRES: dict[str, tuple[Encode, Profile]] = {
+    "chat_completions": (openai_chat.encode_request, PROFILE),
+    "responses": (openai_responses.encode_request, PROFILE),
+    "messages": (anthropic_messages.encode_request, PROFILE),
+    "gemini": (gemini.encode_request, replace(PROFILE, gemini=JSON_SCHEMA)),
+    "gemini openapi": (gemini.encode_request, replace(PROFILE, gemini=OPENAPI)),
+    "ollama": (ollama.encode_request, PROFILE),
+}
+TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
+GEMINI = set(
+    "$anchor $defs $id $ref additionalProperties anyOf default description enum format items maxItems maximum minItems "
+    "minimum oneOf prefixItems properties propertyOrdering required title type".split()
+)
+GEMINI_OPENAPI = set(
+    "anyOf description enum format items maxItems maximum minItems minimum nullable properties propertyOrdering required title type".split()
+)
+Sub = tuple[dict[str, Any], str]
+
+
+def subschemas(schema: dict[str, Any], at: str = "") -> Iterator[Sub]:
+    """Every schema in a schema, with where it stands."""
+    yield schema, at
+    for name in ("properties", "patternProperties", "$defs", "definitions"):
+        for key, inner in schema.get(name, {}).items():
+            assert isinstance(inner, dict), (at, name, key)
+            yield from subschemas(inner, f"{at}/{name}/{key}")
+    for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        assert name not in schema or schema[name], (at, name)
+        for i, inner in enumerate(schema.get(name, ())):
+            yield from subschemas(inner, f"{at}/{name}/{i}")
+    for name in ("items", "additionalProperties", "not", "contains", "propertyNames"):
+        if isinstance(schema.get(name), dict):
+            yield from subschemas(schema[name], f"{at}/{name}")
+
+
+@cache
+def check_form(schema: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(schema))
+
+
+def check_any(schema: dict[str, Any]) -> None:
+    """What all hosts want."""
+    assert schema["type"] == "object"
+    assert isinstance(schema["properties"], dict)
+    assert not {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref", "$schema"} & schema.keys()
+    check_form(json.dumps(schema))
+    for inner, at in subschemas(schema):
+        kinds = inner.get("type", [])
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        assert set(kinds) <= TYPES, at
+        if "array" in kinds:
+            assert isinstance(inner["items"], dict), (at, "array schema missing items")
+        if "enum" in inner:
+            assert inner["enum"], at
+            assert kinds, (at, "choices without a type")
+        if "$ref" in inner:
+            table, _, name = inner["$ref"].rpartition("/")
+            assert table == "#/$defs", (at, inner["$ref"])
+            assert name in schema["$defs"], (at, inner["$ref"])
+        assert set(inner.get("required", ())) <= inner.get("properties", {}).keys(), at
+
+
+def check_gemini(schema: dict[str, Any]) -> None:
+    for inner, at in subschemas(schema):
+        assert inner.keys() <= GEMINI, (at, inner.keys() - GEMINI)
+        if "$ref" in inner:
+            assert all(name.startswith("$") for name in inner), at
+
+
+def check_gemini_openapi(schema: dict[str, Any]) -> None:
+    assert schema["properties"]
+    for inner, at in subschemas(schema):
+        assert inner.keys() <= GEMINI_OPENAPI, (at, inner.keys() - GEMINI_OPENAPI)
+        assert "anyOf" in inner or inner["type"] in TYPES - {"null"}, at
+        if inner.get("type") == "array":
+            assert inner["items"].keys() & {"type", "anyOf"}, at
+        assert all(isinstance(c, str) for c in inner.get("enum", ())), at
+
+
+def body(wire: str, spec: ToolSpec) -> dict[str, Any]:
+    encode, profile = WIRES[wire]
+    return json.loads(encode(ModelRequest((Message.user("Go"),), tools=(spec,)), profile))
+
+
+def check(spec: ToolSpec) -> None:
+    """Fails if any host would refuse a request with this tool."""
+    for wire in WIRES:
+        tools = body(wire, spec)["tools"]
+        match wire:
+            case "chat_completions" | "ollama":
+                made = tools[0]["function"]
+                schema = made["parameters"]
+                if wire == "chat_completions":
+                    assert len(made["description"]) <= 1024
+            case "responses":
+                made = tools[0]
+                schema = made["parameters"]
+            case "messages":
+                made = tools[0]
+                schema = made["input_schema"]
+                assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key) for key in schema["properties"]), wire
+            case _:
+                made = tools[0]["functionDeclarations"][0]
+                schema = made.get("parametersJsonSchema")
+                if wire == "gemini openapi":
+                    if "parameters" in made:
+                        check_gemini_openapi(made["parameters"])
+                    continue
+                check_gemini(schema)
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", made["name"]), wire
+        check_any(schema)
+
+
+def real_tools(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for file in sorted(folder.glob("*.json")):
+        tools = json.loads(file.read_text())["tools"]
+        for each in tools["tools"] if isinstance(tools, dict) else tools:
+            yield file.stem, each
+
+
+def spec_of(server: str, each: dict[str, Any]) -> ToolSpec:
+    key = server_keys([server])[server]
+    name = tool_names(key, [each["name"]])[each["name"]]
+    return ToolSpec(name, each.get("description") or "", each["inputSchema"])
+
+
+@pytest.mark.covers("MCP-05")
+def test_real_tools_are_taken_by_every_host(material: Path) -> None:
+    count = 0
+    for server, each in real_tools(material / "mcp" / "tools"):
+        check(spec_of(server, each))
+        count += 1
+    assert count > 250
+
+
+def test_of_real_schemas_nothing_is_lost_that_a_model_can_use(material: Path) -> None:
+    """Each property, at every depth that a reference does not hide, keeps its description, its choices and whether it is required."""
+    for _, each in real_tools(material / "mcp" / "tools"):
+        schema = each["inputSchema"]
+        made = lowered(schema)
+        assert made["properties"].keys() == schema.get("properties", {}).keys()
+        assert made.get("required", []) == schema.get("required", [])
+        for key, inner in schema.get("properties", {}).items():
+            for name in ("description", "enum", "default", "minimum"):
+                assert made["properties"][key].get(name) == inner.get(name) or "$ref" in inner
+        assert len(json.dumps(made)) < len(json.dumps(schema)) + 4100
+
+
+def test_a_real_call_is_still_judged_by_the_real_schema(material: Path) -> None:
+    tools = {t["name"]: t for _, t in real_tools(material / "mcp" / "tools")}
+    schema = tools["sequentialthinking"]["inputSchema"]
+    assert parse_arguments(schema, {"thought": "x"}).error
+
+
+def obj(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+ODD: dict[str, Any] = {
+    "empty": {},
+    "no properties": {"type": "object"},
+    "null properties": {"type": "object", "properties": None},
+    "a list of properties": {"type": "object", "properties": []},
+    "properties without a type": {"properties": {"a": {"type": "string"}}},
+    "the type is an array": {"type": "array", "items": {"type": "string"}},
+    "the type is a list": {"type": ["object", "null"], "properties": {"a": {}}},
+    "a union at the top": {"anyOf": [obj(a={"type": "string"}), obj(b={"type": "integer"})]},
+    "a union of requirements": {**obj(a={"type": "string"}, b={}), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+    "a nested union of requirements": obj(x={**obj(a={}), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+    "all of": {"allOf": [{"$ref": "#/$defs/A"}, obj(b={})], "$defs": {"A": {**obj(a={}), "required": ["a"]}}},
+    "a reference at the top": {"$ref": "#/definitions/Args", "definitions": {"Args": {**obj(a={"type": "string"}), "required": ["a"]}}},
+    "a reference to itself": {"$ref": "#"},
+    "two that are each other": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    "a tree": {**obj(root={"$ref": "#/$defs/Node"}), "$defs": {"Node": obj(children={"type": "array", "items": {"$ref": "#/$defs/Node"}})}},
+    "a tree of itself": obj(children={"type": "array", "items": {"$ref": "#"}}),
+    "a name with signs": {**obj(a={"$ref": "#/$defs/a~1b c%25"}), "$defs": {"a/b c%": {"type": "string"}}},
+    "a reference to a neighbour": obj(a={"type": "string", "description": "A"}, b={"$ref": "#/properties/a"}),
+    "a reference to an anchor": {**obj(a={"$ref": "#here"}), "$defs": {"x": {"$anchor": "here", "type": "string"}}},
+    "a reference to nothing": obj(a={"$ref": "#/$defs/nothing"}, b={"$ref": "#/properties/a/0/x"}),
+    "a reference to elsewhere": obj(a={"$ref": "https://example.com/schema.json", "description": "Elsewhere"}),
+    "a reference that is none": obj(a={"$ref": 5}),
+    "an array of anything": obj(a={"type": "array"}, b={"type": ["array", "null"]}, c={"items": True}),
+    "a tuple of draft 7": obj(a={"type": "array", "items": [{"type": "string"}, {"type": "number"}], "additionalItems": False}),
+    "a tuple of 2020": obj(a={"type": "array", "prefixItems": [{"type": "string"}], "items": False}),
+    "choices without a type": obj(a={"enum": ["x", "y"]}, b={"enum": [1, None]}, c={"const": True}, d={"enum": []}),
+    "choices of objects": obj(a={"enum": [{"x": 1}, ["y"]]}),
+    "nullable": obj(a={"type": "string", "nullable": True, "enum": ["x"]}),
+    "other names of types": obj(a={"type": "int"}, b={"type": "Float"}, c={"type": "any"}, d={"type": "dict"}, e={"type": "blob"}),
+    "types of draft 3": obj(a={"type": [{"type": "string"}, "null"]}, b={"type": None}, c={"type": []}),
+    "draft 4": {**obj(a={"type": "number", "minimum": 0, "exclusiveMinimum": True, "id": "#a"}), "id": "http://x", "$schema": "http://json-schema.org/draft-04/schema#"},
+    "required of draft 3": obj(a={"type": "string", "required": True}),
+    "required of what is not there": {**obj(a={}), "required": ["a", "a", "b", 3]},
+    "booleans": obj(a=True, b=False, c=None, d="string", e=["string"]),
+    "values of the wrong kind": obj(a={"type": "string", "description": None, "title": 3, "minLength": "1", "maximum": "9", "pattern": 1, "default": None}),
+    "conditions": {**obj(a={}), "if": obj(a={"const": 1}), "then": {"required": ["a"]}, "else": False, "not": {"required": ["z"]}, "dependentRequired": {"a": ["b"]}},
+    "free keys": {"type": "object", "additionalProperties": {"type": "string"}, "patternProperties": {"^x-": True}, "propertyNames": {"pattern": "^a"}},
+    "keywords of others": obj(a={"type": "string", "x-order": 1, "placeholder": "p", "example": "e"}),
+    "properties named like keywords": obj(type={"type": "string"}, properties={"type": "object"}, required={"type": "boolean"}, items={}, enum={"enum": ["a"]}),
+    "nested without end": json.loads('{"type":"object","properties":{"a":' * 200 + "{}" + "}}" * 200),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_schemas_are_taken_by_every_host(name: str) -> None:
+    check(ToolSpec("odd", "Odd.", ODD[name]))
+
+
+def test_references_that_multiply_do_not_run_away() -> None:
+    names = [f"n{i}" for i in range(30)]
+    each = {
+        a: obj(x={"$ref": f"#/$defs/{b}"}, y={"$ref": f"#/$defs/{b}"})
+        for a, b in zip(names, [*names[1:], "end"], strict=True)
+    }
+    schema = {**obj(a={"$ref": "#/$defs/n0"}), "$defs": {**each, "end": {"type": "string"}}}
+    check(ToolSpec("laughs", "", schema))
+    names = names[:12]
+    mutual = {a: obj(**{b: {"$ref": f"#/$defs/{b}"} for b in names}) for a in names}
+    check(ToolSpec("mutual", "", {**obj(a={"$ref": "#/$defs/n0"}), "$defs": mutual}))
+
+
+def test_what_is_fine_stays_as_it_is() -> None:
+    @tool
+    def book(city: str, days: int = 1, tags: list[str] | None = None, at: tuple[int, int] | None = None) -> str:
+        """Book.
+
+        Args:
+            city: Where.
+        """
+        return ""
+
+    schema = book.spec.input_schema
+    made = lowered(schema)
+    assert {k: made["properties"][k] for k in ("city", "days", "tags")} == {
+        k: schema["properties"][k] for k in ("city", "days", "tags")
+    }
+    assert lowered(made) == made
+
+
+JSONISH = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 9)
+    | st.sampled_from(["", "string", "object", "array", "#", "#/$defs/a", "#/properties/b"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                "type properties items anyOf allOf oneOf $ref $defs definitions enum const required a b not minimum exclusiveMinimum "
+                "prefixItems additionalProperties description default nullable patternProperties".split()
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["type", "properties", "anyOf", "allOf", "$ref", "$defs", "required", "items", "enum"]), JSONISH
+    )
+)
+def test_whatever_comes_is_taken_by_every_host(schema: dict[str, Any]) -> None:
+    check(ToolSpec("odd", "Odd.", schema))
+    assert lowered(lowered(schema)) == lowered(schema)
+
+
+@given(st.text("ab .\n", max_size=60), st.integers(1, 40))
+def test_a_parted_description_is_whole(text: str, most: int) -> None:
+    first, rest = parted(text, most)
+    assert len(first) <= most
+    assert "".join((first + rest).split()) == "".join(text.split())
+
+
+def test_a_parameter_whose_name_anthropic_refuses_is_told_in_words() -> None:
+    schema = {
+        **obj(ok={"type": "string"}, größe={"type": "integer"}),
+        "required": ["größe"],
+        "additionalProperties": False,
+    }
+    made = body("messages", ToolSpec("t", "", schema))["tools"][0]["input_schema"]
+
+    assert list(made["properties"]) == ["ok"]
+    assert made["description"].endswith('"größe" (required): {"type":"integer"}')
+    assert "required" not in made
+    assert "additionalProperties" not in made
+    assert "größe" in body("responses", ToolSpec("t", "", schema))["tools"][0]["parameters"]["properties"]
+
+
+def test_a_long_description_is_whole_on_chat_completions() -> None:
+    text = "First. " + "Words of a sentence. " * 200
+    made = body("chat_completions", ToolSpec("t", text, {}))["tools"][0]["function"]
+    assert len(made["description"]) <= 1024
+    assert f"{made['description']} {made['parameters']['description']}" == text.strip()
+
+
+LONG = "look_at_everything_" * 5
+
+
+@pytest.mark.covers("MCP-13")
+@pytest.mark.parametrize("name", [LONG, "9lives", "-dash"])
+async def test_a_name_that_some_host_would_refuse_is_another_at_the_model_only(name: str) -> None:
+    made_of: dict[str, Any] = {"description": "d", "parameters": {"type": "object"}, "execute": look}
+    from_model: list[str] = []
+
+    def answer(request: ModelRequest) -> Any:
+        from_model.append(request.tools[0].name)
+        return Call(request.tools[0].name)
+
+    agent = Agent(ScriptedModel(answer, "done"), tools=[tool_named(name, made_of)], execution=MemoryEnv({}))
+    result = await agent.run("go")
+
+    assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", from_model[0])
+    assert result.stats.tool_counts == {name: 1}
+
+
+async def look(args: dict[str, Any], ctx: Any) -> str:
+    return "seen"
+
+
+def tool_named(name: str, parts: dict[str, Any]) -> Any:
+    return define_tool(name, parts)
