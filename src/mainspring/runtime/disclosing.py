@@ -8,6 +8,7 @@ from mainspring.errors import ConfigError
 from mainspring.loop import Plug
 from mainspring.mcp.tool_search import ToolSearch
 from mainspring.policies.disclosure import Disclosure, DisclosureMode
+from mainspring.runtime.mcp_option import mcp_of
 from mainspring.tools import Tool
 
 DisclosureOption = Disclosure | DisclosureMode
@@ -15,7 +16,7 @@ DisclosureOption = Disclosure | DisclosureMode
 
 
 def disclosing(option: DisclosureOption | None, plugs: Sequence[Plug]) -> list[Plug]:
-    """The plugs to add to these.
+    """The plugs to add to these. What a server's configuration says holds for it, unless the option names it too.
 
     Raises:
         ConfigError: If the option is none, or there is such a plug already.
@@ -25,7 +26,12 @@ def disclosing(option: DisclosureOption | None, plugs: Sequence[Plug]) -> list[P
         raise ConfigError("give either tool_disclosure or a Disclosure among the plugs, not both")
     if option is not None and not isinstance(option, Disclosure):
         option = Disclosure(option)
-    added: list[Plug] = [] if given is not None else [option or Disclosure()]
+    chosen = given or option or Disclosure()
+    said: dict[str, DisclosureMode] = {
+        s.name: s.config.disclosure for p in mcp_of(plugs) for s in p.servers if s.config.disclosure
+    }
+    chosen.servers = {**said, **chosen.servers}
+    added: list[Plug] = [] if given is not None else [chosen]
     return added if any(isinstance(p, ToolSearch) for p in plugs) else [*added, ToolSearch()]
 
 

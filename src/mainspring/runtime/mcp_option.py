@@ -38,17 +38,18 @@ def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plug]:
 
 def bind_sampling(agent: CoreAgent) -> None:
     """Let the servers of an agent ask its model, where the user agrees."""
-    for plug in _servers(agent.plugs):
+    for plug in mcp_of(agent.plugs):
         plug.bind_sampler(lambda asked: _sample(agent, asked))
 
 
 async def close_servers(agent: CoreAgent) -> None:
     """End the servers of an agent; they are started again where they are needed again."""
-    for plug in _servers(agent.plugs):
+    for plug in mcp_of(agent.plugs):
         await plug.aclose()
 
 
-def _servers(plugs: Iterable[Plug]) -> list[Mcp]:
+def mcp_of(plugs: Iterable[Plug]) -> list[Mcp]:
+    """The servers among plugs. Where there are none, the plug is not even imported."""
     return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.Mcp)]
 
 
