@@ -13,7 +13,7 @@ WHOLE = 6_000
 ROOM = 24_000
 """Characters of a list; what does not fit is named by number."""
 
-BRIEF = 60
+BRIEF = 44
 """Characters of a description in a short list: with the name some 15 tokens a skill."""
 
 _INTRODUCTION = (
