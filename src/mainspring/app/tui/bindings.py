@@ -16,6 +16,9 @@ from mainspring.app.tui.screen import Screen
 
 _DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "c-p", "c-n")
 
+_FLUSH = "_Flush"
+"""What prompt-toolkit puts among the keys after a pause."""
+
 
 class Does(Protocol):
     """What keys do."""
@@ -172,13 +175,18 @@ class _Enter:
         state = buffer.complete_state
         if state is not None and state.current_completion is not None:
             buffer.complete_state = None  # what was chosen is in the text already
-        elif self._bursts.is_pasted(len(event.app.key_processor.input_queue), time.monotonic()):
+        elif self._bursts.is_pasted(_waiting(event), time.monotonic()):
             buffer.insert_text("\n")
         elif _continues(buffer.document.text_before_cursor):
             buffer.delete_before_cursor(1)
             buffer.insert_text("\n")
         else:
             self._does.submit(buffer.text, queue=False)
+
+
+def _waiting(event: KeyPressEvent) -> int:
+    """How many keys have come already that are not worked off."""
+    return sum(press.data != _FLUSH for press in event.app.key_processor.input_queue)
 
 
 def _continues(text: str) -> bool:

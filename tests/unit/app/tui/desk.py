@@ -1,0 +1,97 @@
+"""A session without a terminal: keys through a pipe, what is written as text."""
+
+import asyncio
+import io
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from prompt_toolkit.input import PipeInput, create_pipe_input
+
+from mainspring.app.tui.fragments import text_of
+from mainspring.app.tui.history import HistoryFile
+from mainspring.app.tui.look import Look
+from mainspring.app.tui.plain import plain
+from mainspring.app.tui.session import Session
+from mainspring.runtime.chat.commands import ChatCommand
+from tests.unit.app.tui.double import ScriptedChat
+
+
+class Written(io.StringIO):
+    """A terminal that is not one."""
+
+    encoding = "utf-8"
+
+    def fileno(self) -> int:
+        raise OSError("no file")
+
+
+class Desk:
+    """A session that runs."""
+
+    def __init__(self, session: Session, chat: ScriptedChat, keyboard: PipeInput, written: Written) -> None:
+        self.session = session
+        self.chat = chat
+        self.keyboard = keyboard
+        self._written = written
+
+    def keys(self, text: str) -> None:
+        self.keyboard.send_text(text)
+
+    @property
+    def written(self) -> str:
+        """All that was ever written, without sequences."""
+        return plain(self._written.getvalue())
+
+    @property
+    def raw(self) -> str:
+        return self._written.getvalue()
+
+    @property
+    def drawn(self) -> str:
+        """What stands above the input now."""
+        return text_of(self.session.live_rows(80, 24, 18))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        for _ in range(2000):
+            if condition():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"it did not come about: {self.drawn}\n{self.written}")
+
+    async def command(self, kind: type[ChatCommand]) -> ChatCommand:
+        """The next command of a kind."""
+        await self.until(lambda: any(isinstance(c, kind) for c in self.chat.commands))
+        found = next(c for c in self.chat.commands if isinstance(c, kind))
+        self.chat.commands.remove(found)
+        return found
+
+    async def typed(self, text: str) -> None:
+        """Type a text, and wait until it stands in the input."""
+        self.keys(text)
+        await self.until(lambda: self.session.screen.buffer.text.endswith(text))
+        await asyncio.sleep(0.025)  # no paste: Enter comes later
+
+
+@asynccontextmanager
+async def desk(
+    folder: Path, chat: ScriptedChat | None = None, *, fails: bool = False, **environ: str
+) -> AsyncIterator[Desk]:
+    """A session in a folder; it is left at the end."""
+    chat = chat or ScriptedChat()
+    written = Written()
+    with create_pipe_input() as keyboard:
+        history = HistoryFile(folder / "history.jsonl")
+        variables = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environ}
+        session = Session(chat.open, Look(), written, keyboard, history, variables)
+        running = asyncio.create_task(session.run())
+        one = Desk(session, chat, keyboard, written)
+        try:
+            await one.until(lambda: session.is_open and session.screen.app.is_running)
+            yield one
+        finally:
+            session.leave()
+            await asyncio.wait_for(running, 5)
+    if session.failure is not None and not fails:
+        raise session.failure

@@ -1,0 +1,51 @@
+from mainspring.app.tui.diffs import diff_rows
+from mainspring.app.tui.fragments import text_of
+from mainspring.runtime.chat.words import FileDiff, Hunk
+
+DIFF = FileDiff(
+    path="src/a.py",
+    added=1,
+    removed=1,
+    hunks=(
+        Hunk(0, "@@ -9,3 +9,3 @@ def f():", (" a", "-b\x1b[31m", "+\tc", "\\ No newline")),
+        Hunk(1, "@@ -20 +20 @@", ("-x", "+y")),
+    ),
+    note="line ends become LF",
+    left_out=3,
+)
+
+
+def test_numbers_signs_and_colours() -> None:
+    rows = diff_rows([DIFF], 80)
+    assert text_of(rows) == (
+        "  src/a.py +1 -1\n"
+        "     def f():\n"
+        "   9   a\n"
+        "  10 - b\n"
+        "  10 +     c\n"
+        "     \\  No newline\n"
+        "  ...\n"
+        "  20 - x\n"
+        "  20 + y\n"
+        "  line ends become LF\n"
+        "  ... 3 more lines\n"
+    )
+    styles = {style for each in rows for style, text in each if text.startswith(("- ", "+ "))}
+    assert styles == {"class:added", "class:removed"}
+
+
+def test_narrow_windows_leave_out_the_numbers() -> None:
+    text = text_of(diff_rows([DIFF], 30))
+    assert "@@ -9,3 +9,3 @@" in text
+    assert "  - b\n" in text
+
+
+def test_at_most_so_many_rows() -> None:
+    rows = diff_rows([DIFF], 80, most=4)
+    assert len(rows) == 4
+    assert "more rows" in text_of(rows)
+
+
+def test_kinds() -> None:
+    assert "(new)" in text_of(diff_rows([FileDiff(path="a", change="create")], 80))
+    assert "(deleted)" in text_of(diff_rows([FileDiff(path="a", change="delete")], 80))

@@ -1,0 +1,60 @@
+import pytest
+
+from mainspring.app.tui.look import is_narrow, locale_encoding, look_of
+
+
+@pytest.mark.parametrize(
+    ("environ", "colors"),
+    [
+        ({"TERM": "xterm"}, "16"),
+        ({"TERM": "xterm-256color"}, "256"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "truecolor"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "none"),
+        ({"TERM": "xterm-256color", "NO_COLOR": ""}, "256"),
+        ({"TERM": "xterm-256color", "CLICOLOR": "0"}, "none"),
+        ({"TERM": "xterm-256color", "CLICOLOR": "0", "CLICOLOR_FORCE": "1"}, "256"),
+        ({"TERM": "dumb"}, "none"),
+        ({"TERM": "vt100"}, "none"),
+        ({"TERM": "linux"}, "16"),
+        ({}, "none"),
+    ],
+)
+def test_colours(environ: dict[str, str], colors: str) -> None:
+    assert look_of(environ, "utf-8").colors == colors
+
+
+def test_themes() -> None:
+    term = {"TERM": "xterm-256color"}
+    assert look_of(term, "utf-8").theme == "dark"
+    assert look_of({**term, "COLORFGBG": "0;15"}, "utf-8").theme == "light"
+    assert look_of({**term, "COLORFGBG": "15;0"}, "utf-8").theme == "dark"
+    assert look_of(term, "utf-8", "light").styles["accent"] == "ansiblue"
+    plain = look_of(term, "utf-8", "plain")
+    assert not any("ansi" in style for style in plain.styles.values())
+    assert plain.code_theme is None
+    dark, light = look_of(term, "utf-8", "dark"), look_of(term, "utf-8", "light")
+    assert set(dark.styles) == set(light.styles) == set(plain.styles)
+
+
+def test_dumb_and_not_utf8() -> None:
+    assert look_of({"TERM": "dumb"}, "utf-8").dumb
+    assert look_of({}, "utf-8").dumb
+    assert not look_of({"TERM": "xterm"}, "iso-8859-1").utf8
+    assert look_of({"TERM": "xterm"}, "ascii").sign("\u2026", "...") == "..."
+    assert is_narrow(20)
+    assert not is_narrow(80)
+
+
+@pytest.mark.parametrize(
+    ("environ", "encoding"),
+    [
+        ({}, "utf-8"),
+        ({"LANG": "C.UTF-8"}, "utf-8"),
+        ({"LANG": "de_DE.ISO-8859-1"}, "iso8859-1"),
+        ({"LC_ALL": "C", "LANG": "C.UTF-8"}, "ascii"),
+        ({"LANG": "de_DE@euro"}, "utf-8"),
+        ({"LANG": "x.nonsense"}, "ascii"),
+    ],
+)
+def test_the_encoding_of_the_locale(environ: dict[str, str], encoding: str) -> None:
+    assert locale_encoding(environ) == encoding

@@ -1,0 +1,90 @@
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.app.tui.answers import Answer
+from mainspring.app.tui.blocks import Block
+from mainspring.app.tui.fragments import text_of
+from mainspring.app.tui.look import Look
+from mainspring.app.tui.markdown import MarkdownPainter
+from mainspring.app.tui.plain import width
+
+
+def shown(text: str, columns: int = 80, look: Look | None = None) -> str:
+    return text_of(Answer(look or Look()).whole(text, columns))
+
+
+def test_lists_tables_and_code() -> None:
+    text = shown("# Head\n\n1. one\n2. two\n\n| a | b |\n|---|---|\n| 1 | x |\n\n```py\nx = 1\n```\n\n> quote\n")
+    assert text == "Head\n\n 1 one\n 2 two\n\n a  b\n ----\n 1  x\n\n  x = 1\n\n| quote\n\n"
+
+
+def test_html_and_markup_are_text() -> None:
+    assert (
+        shown("a <b>bold</b> </kbd> Vec<String> [red]x[/nope] :smile:")
+        == "a <b>bold</b> </kbd> Vec<String> [red]x[/nope] :smile:\n\n"
+    )
+    assert "<div>" in shown("<div>\nx\n</div>")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "\x1b]52;c;aGk=\x07",
+        "\x1b[2J",
+        "\x9b31m",
+        "\x1b]8;;http://x\x1b\\y",
+        "\x07",
+        "\x1bc",
+        "\x1b[",
+        "\u202e",
+        "\x1bP1;2q",
+    ],
+)
+def test_terminal_sequences_do_nothing(hostile: str) -> None:
+    text = shown(f"a {hostile} b `{hostile}`\n\n```py\n{hostile}\n```\n\n[x](http://h/{hostile})")
+    assert not any(ord(c) < 32 and c != "\n" for c in text)
+    assert "\u202e" not in text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(alphabet="ab `*_#>-|[]()<>&!\n\t\x1b\x07\r\u65e5\U0001f600\u200d\ufe0f0123.", max_size=80),
+    st.integers(4, 60),
+)
+def test_nothing_breaks_the_painter(text: str, columns: int) -> None:
+    rows = Answer(Look()).whole(text, columns)
+    assert all("\x1b" not in part and "\n" not in part for row in rows for _, part in row)
+
+
+def test_prose_fits_the_window_by_the_width_of_its_characters() -> None:
+    text = shown(
+        "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0" * 20 + "\n\n| \u65e5 | b |\n|---|---|\n| x | \U0001f600 |\n", 30
+    )
+    assert all(width(line) <= 30 for line in text.split("\n"))
+
+
+def test_without_colours_there_are_none() -> None:
+    painter = MarkdownPainter(Look(colors="none"), 80)
+    rows = painter.rows(Block("# a `b` [c](d)")) + painter.rows(Block("x = 1", "py"))
+    assert not any("ansi" in style or "#" in style for row in rows for style, _ in row)
+
+
+def test_blanks_that_only_fill_a_row_are_not_printed() -> None:
+    assert all(line == line.rstrip() for line in shown("a\n\n- b\n\n```py\nx\n```\n").split("\n"))
+
+
+@pytest.mark.covers("CLI-01")
+def test_the_cost_of_a_piece_does_not_grow_with_the_answer() -> None:
+    answer = Answer(Look())
+    paragraph = "Some **words** about `things` that go on for a while, and then some more of them.\n\n- one\n- two\n\n"
+    costs: list[float] = []
+    for _ in range(3):
+        begun = time.process_time()
+        for at in range(0, len(paragraph) * 20, 8):
+            answer.feed((paragraph * 20)[at : at + 8], 80, 20)
+            answer.tail(80, 20)
+        costs.append(time.process_time() - begun)
+    assert costs[2] < costs[0] * 2 + 0.2

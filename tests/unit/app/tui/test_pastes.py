@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.tui.pastes import Pastes, image_at, read_image
+
+BIG = "\n".join(f"line {i}" for i in range(5000))
+
+
+@pytest.mark.covers("CLI-02")
+def test_a_large_paste_is_one_sign_that_is_sent_in_full() -> None:
+    pastes = Pastes()
+    sign = pastes.text(BIG)
+    assert len(sign) == 1
+    assert pastes.label(sign) == "[pasted 5000 lines]"
+    assert pastes.shown(f"look: {sign}!") == "look: [pasted 5000 lines]!"
+    assert pastes.expand(f"look: {sign}!").text == f"look: {BIG}!"
+
+
+def test_each_sign_is_bound_to_its_own_text() -> None:
+    pastes = Pastes()
+    one, two = pastes.text("a" * 2000), pastes.text("b" * 2000)
+    assert pastes.label(one) == "[pasted 2000 characters]"
+    assert pastes.expand(two + one).text == "b" * 2000 + "a" * 2000
+    assert pastes.expand("[pasted 2000 characters]").text == "[pasted 2000 characters]"
+
+
+def test_small_pastes_stay_text_with_plain_line_ends() -> None:
+    assert Pastes().text("a\r\nb\rc\0") == "a\nb\nc"
+
+
+def test_signs_cannot_be_pasted() -> None:
+    pastes = Pastes()
+    sign = pastes.text(BIG)
+    assert pastes.text(f"x{sign}y") == "xy"
+    assert pastes.expand("\U0010fffd").text == ""
+
+
+def test_images(tmp_path: Path) -> None:
+    path = tmp_path / "a b.png"
+    path.write_bytes(b"\x89PNG")
+    for pasted in (str(path), f"'{path}'", str(path).replace(" ", "\\ "), f"file://{str(path).replace(' ', '%20')}\n"):
+        assert image_at(pasted) == path
+    assert image_at("see /a/b.png") is None
+    assert image_at("/a/b.txt") is None
+    pastes = Pastes()
+    sign = pastes.image(*read_image(path), path.name)
+    whole = pastes.expand(f"what is {sign}?")
+    assert whole.text == "what is [image a b.png]?"
+    assert [(i.data, i.media_type, i.name) for i in whole.images] == [(b"\x89PNG", "image/png", "a b.png")]
