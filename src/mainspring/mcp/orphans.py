@@ -20,9 +20,9 @@ while read -r line; do
   esac
 done
 [ -n "$groups" ] || exit 0
-for g in $groups; do kill -TERM -- "-$g" 2>/dev/null; done
+for g in $groups; do kill -s TERM -- "-$g" 2>/dev/null; done
 sleep 1
-for g in $groups; do kill -KILL -- "-$g" 2>/dev/null; done
+for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
 
@@ -44,7 +44,7 @@ class Orphans:
             yield
         finally:
             self._tell(f"-{group}")
-            self._end()
+            await self._end()
 
     async def _begin(self) -> None:
         loop = asyncio.get_running_loop()
@@ -70,10 +70,15 @@ class Orphans:
             with suppress(OSError, RuntimeError):
                 pipe.write(f"{line}\n".encode())
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         """Let the shell go with the last group: at the end of its input it ends by itself."""
         self._count -= 1
-        if self._count <= 0 and self._shell is not None:
-            if self._shell.stdin is not None:
-                self._shell.stdin.close()
-            self._shell = None
+        if self._count > 0 or self._shell is None:
+            return
+        shell, self._shell = self._shell, None
+        if shell.stdin is not None:
+            shell.stdin.close()
+        try:
+            await asyncio.wait_for(shell.wait(), 1.0)
+        except TimeoutError:
+            shell.kill()

@@ -254,12 +254,11 @@ class McpServer:
                 if self._watcher is not None:
                     await self._watcher.connected(self, self.seconds)
                 await self._keep(connection)
-        except McpFailure as error:
-            failure = error
-        except Exception as error:  # the SDK's task group: the transport failed
+        except Exception as error:  # a group, where the SDK's task groups are: of our own failure, or of a transport's
             found = leaf(error)
             text = redact(str(found) or type(found).__name__)[:500]
-            failure = McpFailure(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
+            lost = McpFailure(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
+            failure = found if isinstance(found, McpFailure) else lost
         return failure
 
     async def _keep(self, connection: McpConnection) -> None:

@@ -1,0 +1,67 @@
+"""What these tests are set on: real programs that speak the protocol, servers in memory, and agents that follow a script."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mainspring.env import MemoryEnv
+from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
+from mainspring.mcp.port import ToolInfo
+from mainspring.messages import Message, ToolResultBlock
+from mainspring.models.scripted import ScriptedModel
+from mainspring.runtime.agent import Agent
+
+RAW = Path(__file__).with_name("raw_server.py")
+
+
+def raw(*flags: str, name: str = "raw", **fields: Any) -> McpServerConfig:
+    """The server of `raw_server.py` with these flags."""
+    return McpServerConfig(name=name, command=sys.executable, args=("-S", "-E", str(RAW), *flags), **fields)
+
+
+def info(name: str, **fields: Any) -> ToolInfo:
+    """A tool that takes a text."""
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return ToolInfo(name=name, description=f"It does {name}.", input_schema=schema, **fields)
+
+
+def twin(*names: str, **fields: Any) -> TwinServer:
+    """A server in memory whose tools give back what they got."""
+    return TwinServer([(info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
+
+
+def agent_with(servers: Mapping[str, TwinServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any) -> Agent:
+    """An agent that follows a script and has these servers."""
+    configs = [McpServerConfig(name=name, command="-", **(fields.pop("config", {}))) for name in servers]
+    plug = Mcp(configs, connector=TwinConnector(servers), **(mcp or {}))
+    return Agent(ScriptedModel(*script), execution=MemoryEnv(), mcp_servers=plug, **fields)
+
+
+def plug_of(agent: Agent) -> Mcp:
+    """The plug of an agent."""
+    return next(p for p in agent.plugs if isinstance(p, Mcp))
+
+
+def results(agent: Agent) -> list[ToolResultBlock]:
+    """Every result of a call in the agent's history."""
+    return [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
+
+
+async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Wait for something that happens elsewhere."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody has asked about does not."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat")
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
