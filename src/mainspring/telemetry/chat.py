@@ -73,6 +73,10 @@ class ChatTrace:
         self._exception(event.error, text)
         self._asked = time.perf_counter() + event.delay
 
+    def leave(self) -> None:
+        """It is the current span of the task no more."""
+        self._scope.leave()
+
     def end(self, message: Message | None, error: BaseException | None = None, *, aborted: bool = False) -> None:
         """It is over, one way or the other."""
         signals, span = self._signals, self.span

@@ -39,15 +39,14 @@ from mainspring.events import (
     UsageUpdate,
 )
 from mainspring.loop import Plug
-from mainspring.telemetry.attributes import Attributes
 from mainspring.telemetry.bootstrap import Bootstrap
 from mainspring.telemetry.call import Calls
-from mainspring.telemetry.conventions import MCP_BOOTSTRAP
 from mainspring.telemetry.run import Named, RunTrace
 from mainspring.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.trace import Span
 
     from mainspring.loop import CoreAgent
 
@@ -91,7 +90,7 @@ class Tracing(Plug):
         signals = self.telemetry.signals
         if signals is None:
             return
-        self._bootstrap = bootstrap = Bootstrap(signals, agent)
+        self._bootstrap = bootstrap = Bootstrap(signals)
         agent.bus.observe(self._hear)
         agent.on(TurnBefore, self._of_run(RunTrace.turn), order=_LAST)
         agent.on(ModelErrorHook, self._of_run(RunTrace.model_failed), order=_FIRST)
@@ -101,10 +100,10 @@ class Tracing(Plug):
         agent.on(ToolErrorHook, self._of_calls(Calls.failed), order=_FIRST)
         agent.on(ToolAfter, self._of_calls(Calls.took), order=_LAST)
         agent.on(McpToolBefore, self._of_calls(Calls.of_server), order=_LAST)
-        agent.on(McpBootstrapStart, self._safe(lambda hook: bootstrap.start(hook, self._context())), order=_LAST)
-        agent.on(McpConnect, self._safe(bootstrap.connected), order=_LAST)
-        agent.on(McpError, self._safe(bootstrap.failed), order=_LAST)
-        agent.on(McpBootstrapEnd, self._safe(bootstrap.end), order=_LAST)
+        agent.on(McpBootstrapStart, self._safe(bootstrap.start), order=_LAST)
+        agent.on(McpConnect, self._safe(lambda hook: bootstrap.connected(hook, self._context())), order=_LAST)
+        agent.on(McpError, self._safe(lambda hook: bootstrap.failed(hook, self._context())), order=_LAST)
+        agent.on(McpBootstrapEnd, self._safe(lambda hook: bootstrap.end(hook, self._within())), order=_LAST)
         agent.on(SpawnBefore, self._safe(_name), order=_LAST)
         agent.on(AgentDone, self._of_run(RunTrace.done), order=_LAST)
 
@@ -137,9 +136,11 @@ class Tracing(Plug):
 
     def _hear(self, event: AgentEvent) -> None:
         """Take in an event, once."""
-        if event is self._heard or self._broken:
+        if event is self._heard:
             return
         self._heard = event
+        if self._broken:
+            self._let_go(event)
         self._safely(self._take, event)
 
     def _take(self, event: AgentEvent) -> None:
@@ -179,17 +180,17 @@ class Tracing(Plug):
         assert agent is not None
         if self.run is not None:
             self.run.end(None)
-        booted = self._bootstrap.taken() if self._bootstrap is not None else None
-        extra: Attributes = {MCP_BOOTSTRAP: booted.seconds} if booted is not None else {}
+        bootstrap = self._bootstrap
         self.run = RunTrace(
             signals,
             agent,
             self.named,
             event.run_id,
             parent=self._parent(),
-            links=[signals.api.link(booted.span)] if booted is not None else [],
-            extra=extra,
+            began=bootstrap.waited_since if bootstrap is not None else None,
         )
+        if bootstrap is not None:
+            bootstrap.within(self.run.span, self.run.context)
 
     def _parent(self) -> Context | None:
         """The context in which a run happens: the current one, which in a sub-agent is that of the call that started it. Where a
@@ -205,6 +206,9 @@ class Tracing(Plug):
 
     def _context(self) -> Context | None:
         return self.run.context if self.run is not None else None
+
+    def _within(self) -> tuple[Span, Context] | None:
+        return (self.run.span, self.run.context) if self.run is not None else None
 
     # --- whatever fails ---------------------------------------------------------------------------------------------
 
@@ -225,13 +229,16 @@ class Tracing(Plug):
         except Exception:
             self._broken = True
             logger.warning("tracing failed and is off from here on; the run goes on", exc_info=True)
-            run, self.run = self.run, None
-            if run is not None:
-                self._let_go(run)
 
-    def _let_go(self, run: RunTrace) -> None:
+    def _let_go(self, event: AgentEvent) -> None:
+        """Tracing failed within a run, and the run is over: what it left behind in its task is taken away."""
+        run = self.run
+        if run is None or not isinstance(event, AgentEnd):
+            return
+        self.run = None
         try:
-            run.end(None)
+            run.leave()
+            run.end(event)
         except Exception:
             logger.debug("the trace of a run could not be ended", exc_info=True)
 

@@ -27,7 +27,6 @@ from mainspring.telemetry.signals import Signals
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Link
 
     from mainspring.loop import CoreAgent
     from mainspring.models import ModelRequest
@@ -50,8 +49,7 @@ class RunTrace:
         named: What it is called.
         run_id: Its id.
         parent: The context in which it happens; ``None`` is the current one.
-        links: Spans of other traces that belong to it.
-        extra: Further attributes.
+        began: When what it waited for began, in nanoseconds since 1970; ``None`` is now.
 
     Attributes:
         span: Its span.
@@ -67,8 +65,7 @@ class RunTrace:
         run_id: str,
         *,
         parent: Context | None,
-        links: list[Link],
-        extra: Attributes,
+        began: int | None = None,
     ) -> None:
         self._signals = signals
         self._agent = agent
@@ -78,13 +75,13 @@ class RunTrace:
             c.OPERATION: c.INVOKE_AGENT,
             **of_model(agent.model.provider, agent.model.model),
         }
-        given: Attributes = {**self._attributes, c.AGENT_NAME: named.name, c.RUN_ID: run_id, **extra}
+        given: Attributes = {**self._attributes, c.AGENT_NAME: named.name, c.RUN_ID: run_id}
         if named.id:
             given[c.AGENT_ID] = named.id
         if agent.session_id:
             given[c.CONVERSATION_ID] = agent.session_id
         name = signals.span_name(c.INVOKE_AGENT, named.name)
-        self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, links=links)
+        self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, start_time=began)
         self.context = signals.api.within(self.span, parent)
         self._scope = Scope(signals.api)
         self._scope.enter(self.context)
@@ -186,6 +183,12 @@ class RunTrace:
     def done(self, hook: AgentDone) -> None:
         """All is known about the run."""
         self._done = hook
+
+    def leave(self) -> None:
+        """Let the task of the run have the context back that it had before."""
+        if self._chat is not None:
+            self._chat.leave()
+        self._scope.leave()
 
     def end(self, event: AgentEnd | None) -> None:
         """The run is over; everything that is still open is closed."""

@@ -1,0 +1,121 @@
+"""How long connecting to MCP servers took can be told, and which server it was."""
+
+from typing import Any
+
+import pytest
+
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.events import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError, TurnBefore
+from mainspring.loop import CoreAgent, Plug
+from mainspring.telemetry import Tracing
+from mainspring.testing import Call, ScriptedModel
+from mainspring.tools import Tool, ToolContext
+from tests.unit.telemetry.recorder import Recorder
+
+pytestmark = pytest.mark.usefixtures("no_blocking")
+
+
+class Servers(Plug):
+    """Fires the hooks that connecting fires."""
+
+    def install(self, agent: CoreAgent) -> None:
+        self.agent = agent
+
+    def for_child(self) -> None:
+        return None
+
+    async def prepare(self) -> None:
+        emit = self.agent.bus.emit
+        await emit(McpBootstrapStart(("files", "gone")))
+        await emit(McpConnect("files", ("read", "write"), 0.5))
+        await emit(McpError("gone", OSError("no such program")))
+        await emit(McpBootstrapEnd(("files", "gone"), 0.75, ("gone",)))
+
+
+def traced(
+    recorder: Recorder, *script: Any, tools: tuple[Tool, ...] = (), plugs: tuple[Plug, ...] = (Servers(),)
+) -> Agent:
+    return Agent(
+        ScriptedModel(*script), execution=MemoryEnv(), tools=tools, plugs=[Tracing(recorder.telemetry), *plugs]
+    )
+
+
+@pytest.mark.covers("TEL-11")
+async def test_the_bootstrap_is_within_the_run_that_waited_for_it() -> None:
+    recorder = Recorder()
+
+    await traced(recorder, "done").run("go")
+
+    assert sorted(recorder.tree) == [
+        ("chat scripted-1", "invoke_agent agent"),
+        ("initialize", "mcp.bootstrap"),
+        ("initialize", "mcp.bootstrap"),
+        ("invoke_agent agent", ""),
+        ("mcp.bootstrap", "invoke_agent agent"),
+    ]
+    run, bootstrap = recorder.span("invoke_agent agent"), recorder.span("mcp.bootstrap")
+    assert run.start_time == bootstrap.start_time
+    assert (run.attributes or {})["mainspring.mcp.bootstrap.duration"] == 0.75
+    facts = bootstrap.attributes or {}
+    assert facts["mainspring.mcp.server"] == ("files", "gone")
+    assert facts["mainspring.mcp.outcome"] == "partial"
+    servers = {(s.attributes or {})["mainspring.mcp.server"]: s for s in recorder.spans if s.name == "initialize"}
+    files = servers["files"]
+    assert ((files.end_time or 0) - (files.start_time or 0)) / 1e9 == pytest.approx(0.5)
+    assert (files.attributes or {})["mainspring.mcp.tools"] == 2
+    assert (servers["gone"].attributes or {})["error.type"] == "OSError"
+    points = recorder.metrics["mcp.client.operation.duration"]
+    assert {p.attributes["mainspring.mcp.server"]: p.attributes.get("error.type") for p in points} == {
+        "files": None,
+        "gone": "OSError",
+    }
+
+
+@pytest.mark.covers("TEL-11")
+async def test_a_bootstrap_that_ends_within_a_run_is_within_it_too() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, "done", plugs=())
+
+    async def late(_: TurnBefore) -> None:
+        await agent.bus.emit(McpConnect("files", (), 0.1))
+        await agent.bus.emit(McpBootstrapEnd(("files",), 0.2))
+        await agent.bus.emit(McpConnect("later", (), 0.1))
+
+    agent.on(TurnBefore, late)
+    await agent.bus.emit(McpBootstrapStart(("files",)))
+    await agent.run("go")
+
+    parents = [recorder.parent_of(s) for s in recorder.spans if s.name == "initialize"]
+    assert sorted(parents) == ["invoke_agent agent", "mcp.bootstrap"]
+    assert ("mcp.bootstrap", "invoke_agent agent") in recorder.tree
+
+
+async def test_the_next_run_has_none() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, "one", "two")
+
+    await agent.run("go")
+    await agent.run("go")
+
+    assert recorder.names.count("mcp.bootstrap") == 1
+
+
+async def test_a_tool_of_a_server_says_so() -> None:
+    recorder = Recorder()
+
+    async def execute(arguments: dict[str, object], ctx: ToolContext) -> str:
+        return "sunny"
+
+    schema = {"type": "object", "properties": {}}
+    weather = Tool(
+        name="mcp__sky__weather", description="Weather", input_schema=schema, execute=execute, source="mcp:sky"
+    )
+
+    await traced(recorder, Call("mcp__sky__weather"), "done", tools=(weather,), plugs=()).run("go")
+
+    facts = recorder.span("execute_tool mcp__sky__weather").attributes or {}
+    assert facts["mcp.method.name"] == "tools/call"
+    assert facts["mainspring.mcp.server"] == "sky"
+    assert facts["gen_ai.tool.type"] == "extension"
+    assert recorder.metrics["mcp.client.operation.duration"][0].attributes["gen_ai.tool.name"] == "mcp__sky__weather"

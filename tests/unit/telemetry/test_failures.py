@@ -1,0 +1,237 @@
+"""Whatever happens to telemetry, runs go on as if there were none."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
+from mainspring.telemetry.api import Api
+from mainspring.telemetry.pipeline import Pipeline
+from mainspring.testing import Call, ScriptedModel
+from mainspring.tools import tool
+from tests.needs import on_posix
+from tests.unit.telemetry.receiver import Receiver, taken
+from tests.unit.telemetry.recorder import Recorder
+
+
+@tool
+async def look(key: str) -> str:
+    """Look."""
+    return key
+
+
+async def run(*plugs: Any) -> str:
+    model = ScriptedModel([Call("look", {"key": "a"}), Call("look", {"key": "b"})], "done")
+    return (await Agent(model, execution=MemoryEnv(), tools=[look], plugs=plugs).run("go")).text
+
+
+class Broken(SpanProcessor):
+    """Fails at the given moment."""
+
+    def __init__(self, at: str, after: int) -> None:
+        self.at = at
+        self.left = after
+
+    def _maybe(self, at: str) -> None:
+        if at == self.at:
+            self.left -= 1
+            if self.left < 0:
+                raise RuntimeError("the processor is broken")
+
+    def on_start(self, span: Span, parent_context: Any = None) -> None:
+        self._maybe("start")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._maybe("end")
+
+
+@pytest.mark.covers("ERR-07", "BYD-30")
+@pytest.mark.parametrize("at", ["start", "end"])
+@pytest.mark.parametrize("after", range(5))
+async def test_a_processor_that_raises_anywhere_turns_tracing_off(
+    at: str, after: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(processor=Broken(at, after))
+
+    assert await run(Tracing(recorder.telemetry)) == "done"
+
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    said = [r for r in caplog.records if "tracing failed" in r.getMessage()]
+    assert len(said) == (1 if after < 5 else 0)
+
+
+@pytest.mark.covers("ERR-07")
+async def test_instruments_and_events_that_raise_do_not_matter() -> None:
+    recorder = Recorder()
+    signals = recorder.telemetry.signals
+    assert signals is not None
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("no")
+
+    signals.instruments.duration = broken
+    assert await run(Tracing(recorder.telemetry)) == "done"
+
+
+def own(exporter: SpanExporter, close_seconds: float = 0.3) -> Telemetry:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=10))
+    api = Api()
+    pipeline = Pipeline(
+        api, provider.get_tracer("t"), api.metrics.get_meter("t"), api.logs.get_logger("t"), (provider.shutdown,)
+    )
+    return Telemetry(TelemetryOptions(close_seconds=close_seconds), pipeline=pipeline)
+
+
+class Bad(SpanExporter):
+    """Raises, or never comes back."""
+
+    def __init__(self, hang: bool) -> None:
+        self.hang = threading.Event() if hang else None
+        self.asked = threading.Event()
+
+    def export(self, spans: Any) -> SpanExportResult:
+        self.asked.set()
+        if self.hang is None:
+            raise RuntimeError("exporter is broken")
+        self.hang.wait(20)
+        return SpanExportResult.FAILURE
+
+
+@pytest.mark.covers("BYD-30")
+async def test_an_exporter_that_raises_is_not_noticed() -> None:
+    exporter = Bad(hang=False)
+    telemetry = own(exporter)
+
+    assert await run(Tracing(telemetry)) == "done"
+
+    assert await asyncio.to_thread(telemetry.close)
+    assert exporter.asked.is_set()
+
+
+@pytest.mark.covers("BYD-30")
+async def test_an_exporter_that_hangs_is_left_behind_in_time() -> None:
+    exporter = Bad(hang=True)
+    assert exporter.hang is not None
+    telemetry = own(exporter)
+
+    assert await run(Tracing(telemetry)) == "done"
+    seconds = await asyncio.to_thread(taken, lambda: telemetry.close())
+    exporter.hang.set()
+
+    assert 0.2 < seconds < 2
+    assert telemetry.close(), "closing again waits again"
+
+
+def _unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.covers("TEL-12")
+async def test_a_collector_that_is_not_there_costs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    options = TelemetryOptions(endpoint=f"http://127.0.0.1:{_unused_port()}", close_seconds=0.3)
+    telemetry = Telemetry(options, environ={})
+
+    started = time.monotonic()
+    for _ in range(20):
+        assert await run(Tracing(telemetry)) == "done"
+    assert time.monotonic() - started < 3
+    seconds = await asyncio.to_thread(taken, lambda: telemetry.close())
+
+    assert seconds < 2
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_collector_that_never_answers_costs_nothing() -> None:
+    with Receiver(silent=True) as receiver:
+        options = TelemetryOptions(endpoint=receiver.endpoint, close_seconds=0.3)
+        telemetry = Telemetry(options, environ={})
+
+        assert await run(Tracing(telemetry)) == "done"
+        assert await asyncio.to_thread(taken, lambda: telemetry.close()) < 2
+
+
+@pytest.mark.covers("BYD-30")
+async def test_what_is_more_than_the_queue_holds_is_dropped() -> None:
+    exporter = Bad(hang=True)
+    assert exporter.hang is not None
+    telemetry = own(exporter)
+    assert telemetry.tracer is not None
+
+    for _ in range(10_000):
+        telemetry.tracer.start_span("x").end()
+
+    assert await run(Tracing(telemetry)) == "done"
+    exporter.hang.set()
+    await asyncio.to_thread(telemetry.close)
+
+
+@on_posix
+@pytest.mark.covers("BYD-30")
+def test_a_fork_does_not_matter(tmp_path: Path) -> None:
+    code = """
+import asyncio, os, sys
+from mainspring import Agent
+from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.telemetry import Telemetry, Tracing
+telemetry = Telemetry(endpoint=sys.argv[1])
+def run(name):
+    agent = Agent(ScriptedModel("done"), name=name, execution=MemoryEnv(), plugs=[Tracing(telemetry)])
+    assert asyncio.run(agent.run("go")).text == "done"
+run("before")
+child = os.fork()
+run("child" if child == 0 else "parent")
+telemetry.close()
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    with Receiver() as receiver:
+        done = subprocess.run(
+            [sys.executable, "-c", code, receiver.endpoint],
+            env={**os.environ, "NO_PROXY": "127.0.0.1"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stderr
+    names = [s["name"] for s in receiver.spans]
+    assert names.count("invoke_agent before") == 1
+    assert names.count("invoke_agent parent") == names.count("invoke_agent child") == 1
+
+
+def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys
+from mainspring import Agent
+from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.telemetry import install_tracing
+agent = Agent(ScriptedModel("done"), execution=MemoryEnv())
+install_tracing(agent, endpoint=sys.argv[1])
+asyncio.run(agent.run("go"))
+"""
+    with Receiver() as receiver:
+        environ = {**os.environ, "NO_PROXY": "127.0.0.1"}
+        subprocess.run(
+            [sys.executable, "-c", code, receiver.endpoint], env=environ, cwd=tmp_path, check=True, timeout=60
+        )
+
+    assert len(receiver.spans) == 2

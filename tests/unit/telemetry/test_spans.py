@@ -1,0 +1,422 @@
+"""The spans of a run: which there are, within which, and what they say."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
+from mainspring.events import ModelErrorHook, ToolGate, ToolStart, UsageUpdate
+from mainspring.loop import Behavior
+from mainspring.messages import Cost, Message, Usage
+from mainspring.models import ModelRequest, RetryConfig
+from mainspring.subagents import AgentDefinition
+from mainspring.telemetry import Telemetry, Tracing, install_tracing
+from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.tools import ToolContext, tool
+from tests.unit.telemetry.recorder import Recorder
+
+pytestmark = pytest.mark.usefixtures("no_blocking")
+
+QUICK = Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1, jitter=0.0))
+USAGE = Usage(100, 20, cache_read=50, cache_write=10, reasoning_tokens=5, cost=Cost(0.01, 0.02))
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    with trace.get_tracer("user").start_as_current_span("inside"):
+        if key == "bad":
+            raise FileNotFoundError("no bad")
+        return f"value of {key}"
+
+
+def traced(recorder: Recorder, *script: Any, **options: Any) -> Agent:
+    model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
+    options = {"execution": MemoryEnv(), "tools": [look], "name": "worker", **options}
+    return Agent(model, plugs=[Tracing(recorder.telemetry)], **options)
+
+
+@pytest.mark.covers("TEL-02", "TEL-03", "TEL-04", "TEL-06", "TEL-10")
+async def test_a_run_is_one_tree_with_the_conventions_attributes() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, Reply(calls=[Call("look", {"key": "a"}, "c1")], usage=USAGE), Reply("done", usage=USAGE))
+
+    await agent.run("go")
+
+    assert recorder.tree == [
+        ("invoke_agent worker", ""),
+        ("chat scripted-1", "invoke_agent worker"),
+        ("execute_tool look", "invoke_agent worker"),
+        ("chat scripted-1", "invoke_agent worker"),
+    ]
+    run, chat, call, _ = recorder.spans
+    assert (run.kind, chat.kind, call.kind) == (SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.INTERNAL)
+    assert dict(chat.attributes or {}) | {"gen_ai.response.time_to_first_chunk": 0} == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "scripted-1",
+        "gen_ai.request.stream": True,
+        "gen_ai.request.max_tokens": 16384,
+        "gen_ai.response.model": "scripted-1",
+        "gen_ai.response.finish_reasons": ("tool_call",),
+        "gen_ai.response.time_to_first_chunk": 0,
+        "gen_ai.usage.input_tokens": 160,
+        "gen_ai.usage.output_tokens": 20,
+        "gen_ai.usage.cache_read.input_tokens": 50,
+        "gen_ai.usage.cache_creation.input_tokens": 10,
+        "gen_ai.usage.reasoning.output_tokens": 5,
+        "mainspring.usage.cost": 0.03,
+        "mainspring.turn": 1,
+        "mainspring.run.id": (run.attributes or {})["mainspring.run.id"],
+    }
+    facts = call.attributes or {}
+    assert facts["gen_ai.tool.name"] == "look"
+    assert facts["gen_ai.tool.call.id"] == "c1"
+    assert facts["gen_ai.tool.type"] == "function"
+    assert facts["gen_ai.tool.description"] == "Look something up."
+    assert facts["mainspring.tool.success"] is True
+    assert isinstance(facts["mainspring.tool.duration"], float)
+    assert (run.attributes or {})["gen_ai.usage.input_tokens"] == 320
+    assert (run.attributes or {})["mainspring.run.status"] == "completed"
+    assert (run.attributes or {})["mainspring.run.turns"] == 2
+    assert {s.status.status_code for s in recorder.spans} == {StatusCode.UNSET}
+
+
+@pytest.mark.covers("TEL-02")
+async def test_spans_can_have_their_classic_names() -> None:
+    recorder = Recorder(span_names="classic")
+
+    await traced(recorder, Call("look", {"key": "a"}), "done").run("go")
+
+    assert recorder.names == ["agent.run", "gen_ai.chat", "tool.execute", "gen_ai.chat"]
+
+
+async def test_calls_that_run_together_are_each_within_their_own_span() -> None:
+    recorder, barrier = Recorder(), asyncio.Barrier(3)
+
+    @tool
+    async def meet(n: int) -> str:
+        """Meet the others."""
+        own = trace.get_current_span().get_span_context().span_id
+        await barrier.wait()
+        recorder.provider.get_tracer("user").start_span(f"inside {n}").end()
+        await barrier.wait()
+        assert trace.get_current_span().get_span_context().span_id == own
+        return f"{own:x}"
+
+    agent = traced(recorder, [Call("meet", {"n": n}, f"c{n}") for n in range(3)], "done", tools=[meet])
+
+    await agent.run("go")
+
+    calls = {(s.attributes or {}).get("gen_ai.tool.call.id"): s.context.span_id for s in recorder.spans if s.context}
+    for n in range(3):
+        parent = recorder.span(f"inside {n}").parent
+        assert parent is not None
+        assert parent.span_id == calls[f"c{n}"]
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+async def test_a_tool_that_blocks_in_a_thread_sees_its_span_too() -> None:
+    recorder = Recorder()
+
+    @tool
+    def block() -> str:
+        """Block."""
+        recorder.provider.get_tracer("user").start_span("inside").end()
+        return "ok"
+
+    await traced(recorder, Call("block"), "done", tools=[block]).run("go")
+
+    assert recorder.parent_of(recorder.span("inside")) == "execute_tool block"
+
+
+async def test_a_run_is_within_what_the_application_does() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, "done")
+
+    with recorder.provider.get_tracer("web").start_as_current_span("GET /answer") as request:
+        await agent.run("go")
+        assert trace.get_current_span() is request
+
+    assert recorder.tree[1] == ("invoke_agent worker", "GET /answer")
+
+
+async def test_agents_that_run_at_the_same_time_have_traces_of_their_own() -> None:
+    recorder = Recorder()
+
+    async def one(n: int) -> None:
+        script = [Call("look", {"key": str(i)}) for i in range(5)]
+        await traced(recorder, *script, "done", name=f"w{n}").run("go")
+
+    await asyncio.gather(*[one(n) for n in range(5)])
+
+    for n in range(5):
+        run = recorder.span(f"invoke_agent w{n}")
+        assert run.context
+        inner = [s for s in recorder.spans if s.context and s.context.trace_id == run.context.trace_id and s is not run]
+        assert {s.parent.span_id for s in inner if s.parent} == {run.context.span_id}
+        assert len(inner) == 11
+
+
+@pytest.mark.covers("BYD-30")
+async def test_sub_agents_are_within_the_calls_that_started_them() -> None:
+    recorder = Recorder()
+
+    def child(request: ModelRequest) -> Any:
+        return Call("look", {"key": "x"}) if len(request.messages) == 1 else "found"
+
+    spawns = [Call("spawn", {"task": f"t{n}", "agent": "scout"}, f"s{n}") for n in range(2)]
+    definition = AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))
+    agent = traced(recorder, spawns, "done", subagents=[definition])
+
+    await agent.run("go")
+
+    assert len({s.context.trace_id for s in recorder.spans if s.context}) == 1
+    children = [s for s in recorder.spans if s.name == "invoke_agent scout"]
+    assert [recorder.parent_of(s) for s in children] == ["execute_tool spawn"] * 2
+    assert len({s.parent.span_id for s in children if s.parent}) == 2
+    assert len({str((s.attributes or {})["gen_ai.agent.id"]) for s in children}) == 2
+    for run in children:
+        assert run.context
+        inner = [s.name for s in recorder.spans if s.parent and s.parent.span_id == run.context.span_id]
+        assert inner == ["chat scripted-1", "execute_tool look", "chat scripted-1"]
+
+
+async def test_a_sub_agent_within_a_sub_agent_is_within_its_call() -> None:
+    from mainspring.subagents import Subagents
+
+    recorder = Recorder()
+
+    def answer(request: ModelRequest) -> Any:
+        names = [t.name for t in request.tools]
+        return Call("spawn", {"task": "deeper"}) if "spawn" in names and len(request.messages) == 1 else "end"
+
+    agent = traced(recorder, ScriptedModel(answer, loop=True), subagents=Subagents(depth=2))
+
+    await agent.run("go")
+
+    runs = [t for t in recorder.tree if t[0].startswith("invoke_agent")]
+    assert runs == [
+        ("invoke_agent worker", ""),
+        ("invoke_agent subagent", "execute_tool spawn"),
+        ("invoke_agent subagent", "execute_tool spawn"),
+    ]
+
+
+async def test_a_sub_agent_that_is_started_from_outside_a_call_is_within_its_parents_run() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, "parent done", subagents=True)
+
+    async def aside(_: UsageUpdate) -> None:
+        import contextvars
+
+        task = asyncio.get_running_loop().create_task(
+            agent.extra["spawn"]("look around"), context=contextvars.Context()
+        )
+        await task
+
+    agent.model = ScriptedModel("parent done", "child done")
+    agent.on(UsageUpdate, aside)
+    await agent.run("go")
+
+    assert ("invoke_agent subagent", "invoke_agent worker") in recorder.tree
+
+
+@pytest.mark.covers("TEL-04")
+async def test_what_goes_wrong_with_a_call_has_a_type() -> None:
+    recorder = Recorder()
+    calls = [
+        Call("look", {"key": "bad"}, "raised"),
+        Call("nope", {}, "unknown"),
+        Call("look", {"wrong": 1}, "invalid"),
+        Call("look", {"key": "secret"}, "blocked"),
+        Call("look", {"key": "held"}, "held"),
+    ]
+    agent = traced(recorder, calls, "done")
+    agent.on(ToolGate, lambda ctx: {"block": "not this"} if ctx.call_id == "blocked" else None)
+    agent.on(ToolStart, lambda ctx: {"block": "not now"} if ctx.call_id == "held" else None)
+
+    await agent.run("go")
+
+    by_call = {(s.attributes or {}).get("gen_ai.tool.call.id"): s for s in recorder.spans}
+    types = {
+        call: (by_call[call].attributes or {})["error.type"] for call in ("raised", "unknown", "invalid", "blocked")
+    }
+    assert types == {
+        "raised": "NOT_FOUND",
+        "unknown": "NOT_FOUND",
+        "invalid": "VALIDATION_ERROR",
+        "blocked": "PERMISSION_DENIED",
+    }
+    assert (by_call["held"].attributes or {})["error.type"] == "UNKNOWN"
+    assert all(by_call[c].status.status_code is StatusCode.ERROR for c in types)
+    assert (by_call["blocked"].attributes or {})["mainspring.tool.success"] is False
+
+
+async def test_attempts_that_failed_can_be_seen() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, RateLimitedError("slow down"), NetworkError("cut"), "done", behavior=QUICK)
+
+    await agent.run("go")
+
+    chat = recorder.span("chat scripted-1")
+    assert [(e.name, (e.attributes or {})["error.type"]) for e in chat.events] == [
+        ("mainspring.retry", "RATE_LIMITED"),
+        ("mainspring.retry", "NETWORK_ERROR"),
+    ]
+    assert (chat.attributes or {})["mainspring.retries"] == 2
+    assert chat.status.status_code is StatusCode.UNSET
+    assert [e.event_name for e in recorder.events] == ["gen_ai.client.operation.exception"] * 2
+
+
+async def test_a_model_call_that_fails_for_good_has_its_error_and_so_has_the_run() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, RateLimitedError("slow down"), behavior=Behavior(retry=None))
+
+    with pytest.raises(AgentProviderError):
+        await agent.run("go")
+
+    for name in ("chat scripted-1", "invoke_agent worker"):
+        span = recorder.span(name)
+        assert (span.attributes or {})["error.type"] == "RATE_LIMITED"
+        assert span.status.description == "slow down"
+
+
+async def test_a_handler_that_has_the_model_asked_again_gives_another_span() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, NetworkError("cut"), "done", behavior=Behavior(retry=None))
+    agent.on(ModelErrorHook, lambda ctx: ctx.retry())
+
+    await agent.run("go")
+
+    assert recorder.names == ["invoke_agent worker", "chat scripted-1", "chat scripted-1"]
+    assert [s.status.status_code for s in recorder.spans] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.UNSET]
+
+
+async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
+    recorder = Recorder()
+
+    @tool
+    async def hang(ctx: ToolContext) -> str:
+        """Hang."""
+        agent.abort("enough")
+        await asyncio.Event().wait()
+        return ""
+
+    agent = traced(recorder, [Call("hang", {}, "a"), Call("hang", {}, "b")], "never", tools=[hang])
+
+    with pytest.raises(AgentAbortedError):
+        await agent.run("go")
+
+    assert sorted(recorder.names) == [
+        "chat scripted-1",
+        "execute_tool hang",
+        "execute_tool hang",
+        "invoke_agent worker",
+    ]
+    run = recorder.span("invoke_agent worker")
+    assert (run.attributes or {})["error.type"] == "aborted"
+    assert (run.attributes or {})["mainspring.run.status"] == "aborted"
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers() -> None:
+    recorder = Recorder()
+    asked = asyncio.Event()
+
+    def slow(_: ModelRequest) -> Reply:
+        asked.set()
+        return Reply("slow", delay=30)
+
+    agent = traced(recorder, slow)
+    run = asyncio.ensure_future(agent.run("go"))
+    await asked.wait()
+
+    agent.abort()
+    with pytest.raises(AgentAbortedError):
+        await run
+
+    assert (recorder.span("chat scripted-1").attributes or {})["error.type"] == "aborted"
+    assert recorder.span("invoke_agent worker").status.status_code is StatusCode.ERROR
+
+
+async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
+    recorder, begun = Recorder(), asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    run = asyncio.ensure_future(traced(recorder, Call("hang"), tools=[hang]).run("go"))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert sorted(recorder.names) == ["chat scripted-1", "execute_tool hang", "invoke_agent worker"]
+
+
+async def test_a_run_that_asks_another_model_says_so() -> None:
+    recorder = Recorder()
+
+    await traced(recorder, "never").run("go", model=ScriptedModel("done", provider="gemini", model="g-2"))
+
+    for span in recorder.spans:
+        assert (span.attributes or {})["gen_ai.provider.name"] == "gcp.gemini"
+        assert (span.attributes or {})["gen_ai.request.model"] == "g-2"
+
+
+async def test_what_is_asked_beside_the_conversation_is_an_event_and_counts() -> None:
+    recorder = Recorder()
+    agent = traced(recorder, Reply("title", usage=USAGE), Reply("done", usage=USAGE))
+
+    async def name(hook: UsageUpdate) -> None:
+        if not hook.purpose:
+            await hook.side_call("title", ModelRequest([Message.user("Name it")]))
+
+    agent.on(UsageUpdate, name)
+    await agent.run("go")
+
+    event = recorder.span("invoke_agent worker").events[0]
+    assert event.name == "mainspring.side_call"
+    assert (event.attributes or {})["mainspring.purpose"] == "title"
+    assert sum(p.sum for p in recorder.metrics["gen_ai.client.token.usage"]) == 2 * 180
+
+
+@pytest.mark.covers("TEL-10")
+async def test_tracing_can_be_installed_on_an_agent_that_is_there() -> None:
+    recorder = Recorder()
+    agent = Agent(ScriptedModel("one", "two"), execution=MemoryEnv())
+    await agent.run("go")
+
+    tracing = install_tracing(agent, recorder.telemetry)
+    await agent.run("again")
+
+    assert recorder.names == ["invoke_agent agent", "chat scripted-1"]
+    assert tracing in agent.plugs
+    with pytest.raises(ConfigError, match="traced already"):
+        install_tracing(agent, recorder.telemetry)
+    with pytest.raises(ConfigError, match="belongs to another agent"):
+        Agent(ScriptedModel(), execution=MemoryEnv(), plugs=[tracing])
+
+
+@pytest.mark.covers("TEL-01")
+async def test_where_telemetry_is_off_nobody_listens() -> None:
+    telemetry = Telemetry(environ={"OTEL_SDK_DISABLED": "true"})
+    agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), plugs=[Tracing(telemetry)])
+    bare = Agent(ScriptedModel("done"), execution=MemoryEnv())
+
+    assert telemetry.problem == "OTEL_SDK_DISABLED is set"
+    assert not telemetry.on
+    assert len(agent.bus.observers) == len(bare.bus.observers)
+    assert agent.bus._handlers.keys() == bare.bus._handlers.keys()
+    assert (await agent.run("go")).text == "done"
+    assert telemetry.close()
