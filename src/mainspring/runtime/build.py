@@ -31,6 +31,7 @@ from mainspring.runtime.front import Front
 from mainspring.runtime.guidance import guidance
 from mainspring.runtime.home import Home, project_root, project_settings, user_home, working_folder
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
+from mainspring.runtime.offered_skills import skills_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
@@ -157,7 +158,8 @@ async def converse(
         told = await guidance(env, settings, choice, permissions, report, small=small, alone=front.ask is None)
         telemetry = await telemetry_of(settings, environ, report)
         plan = plan_of(options, session, report, switchable=front.ask is not None)
-        plugs, outputs = plugs_of(cwd, settings, session, bare=small or options.tools is not None)
+        bare = small or options.tools is not None
+        plugs, outputs = plugs_of(cwd, settings, session, bare=bare)
         agent = Agent(
             front.wrap(choice.model) if front.wrap else choice.model,
             name="mainspring",
@@ -166,6 +168,7 @@ async def converse(
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=env,
             permissions=permissions,
+            skills=None if bare else await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None),
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[
                 *tracing_of(telemetry),

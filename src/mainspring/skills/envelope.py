@@ -16,7 +16,7 @@ _HIDDEN = re.compile(
 scripts need them.
 """
 _BREAKS = re.compile("\r\n?|[\u2028\u2029\x85]")
-_MARKS = re.compile(rf"<(?=\s*[/\\]?\s*(?:{CONTENT}|{CATALOG})\b)", re.IGNORECASE)
+_MARKS = re.compile(rf"<(?=\s*[/\\]?\s*(?:{CONTENT}|{CATALOG}))", re.IGNORECASE)
 
 
 def clean(text: str) -> str:

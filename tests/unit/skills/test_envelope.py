@@ -19,7 +19,7 @@ _HOSTILE = st.text(max_size=200) | st.lists(
 def skill(name: str = "pdf", description: str = "Reads PDF files.", **fields: object) -> Skill:
     return Skill(
         **{"name": name, "description": description, "brief": description, "source": "user", "trusted": True, **fields}
-    )  # pyright: ignore[reportArgumentType]
+    )
 
 
 @pytest.mark.covers("SEC-13", "SKL-37")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.events import ChildToolAfter, ChildToolGate
 from mainspring.policies.permissions import PermissionRequest, Permissions
 from mainspring.skills.gate import read_allowance
 from mainspring.subagents import Subagents
@@ -150,9 +151,9 @@ async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Pa
         tmp_path / "s", model=model, execution=str(tmp_path), tools=builtin_tools(), subagents=Subagents()
     )
     inner: list[tuple[str, bool]] = []
-    agent.on("child:tool:after", lambda h: inner.append((h.name, h.is_error)))
+    agent.on(ChildToolAfter, lambda h: inner.append((h.name, h.is_error)))
     blocked: list[str] = []
-    agent.on("child:tool:gate", lambda h: blocked.append(h.name), order=50)
+    agent.on(ChildToolGate, lambda h: blocked.append(h.name), order=50)
 
     await agent.run("go")
 

@@ -7,6 +7,7 @@ import pytest
 
 from mainspring import Agent, Behavior
 from mainspring.errors import ContextExceededError
+from mainspring.events import SkillsActivate, SkillsDeactivate
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.wording import is_summary
@@ -157,8 +158,8 @@ async def test_a_session_brings_its_active_skills_back(tmp_path: Path) -> None:
     with Session.latest(str(tmp_path), home=tmp_path / "home") as session:
         again = agent_of(session, [Call("skills_read", {"skill": "pdf", "path": "guide.md"}), use()], "done", "bye")
         heard: list[tuple[str, str]] = []
-        again.on("skills:activate", lambda h: heard.append((h.name, h.via)))
-        again.on("skills:deactivate", lambda h: heard.append((h.name, h.reason)))
+        again.on(SkillsActivate, lambda h: heard.append((h.name, h.via)))
+        again.on(SkillsDeactivate, lambda h: heard.append((h.name, h.reason)))
         await again.run("go on")
         await again.run("go on")
 
@@ -201,7 +202,7 @@ async def test_words_of_others_bring_no_skill_back(tmp_path: Path) -> None:
     ]
     agent, _, skills = agent_with(tmp_path, "hi", messages=history)
     heard: list[str] = []
-    agent.on("skills:activate", lambda h: heard.append(h.name))
+    agent.on(SkillsActivate, lambda h: heard.append(h.name))
 
     await agent.run("go")
 
@@ -217,7 +218,7 @@ async def test_no_more_come_back_than_may_be_active_and_the_newest_do(tmp_path: 
     await agent.run("go")
     again, _, _ = agent_with(tmp_path, "hi", max_active=2, messages=agent.messages)
     heard: list[str] = []
-    again.on("skills:activate", lambda h: heard.append(h.name))
+    again.on(SkillsActivate, lambda h: heard.append(h.name))
 
     await again.run("go on")
 

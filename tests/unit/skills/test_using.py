@@ -9,6 +9,15 @@ import pytest
 
 from mainspring import Agent, AgentError, Approve, ConfigError
 from mainspring.errors import AgentAbortedError
+from mainspring.events import (
+    SkillsActivate,
+    SkillsCatalog,
+    SkillsDeactivate,
+    SkillsResolve,
+    ToolAfter,
+    ToolGate,
+    ToolPermit,
+)
 from mainspring.messages import Message
 from mainspring.skills import Skill, SkillError, Skills, SkillsConfig
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
@@ -20,8 +29,8 @@ pytestmark = pytest.mark.usefixtures("no_blocking")
 def told(agent: Agent) -> list[tuple[str, ...]]:
     """What the hooks of skills tell from now on."""
     heard: list[tuple[str, ...]] = []
-    agent.on("skills:activate", lambda h: heard.append(("on", h.name, h.via)))
-    agent.on("skills:deactivate", lambda h: heard.append(("off", h.name, h.reason)))
+    agent.on(SkillsActivate, lambda h: heard.append(("on", h.name, h.via)))
+    agent.on(SkillsDeactivate, lambda h: heard.append(("off", h.name, h.reason)))
     return heard
 
 
@@ -145,7 +154,7 @@ async def test_activated_while_it_runs_the_text_joins_behind_the_results(tmp_pat
         if hook.name == "skills_use":
             await agent.activate_skill("pdf")
 
-    agent.on("tool:after", activate)
+    agent.on(ToolAfter, activate)
     await agent.run("go")
 
     last = model.requests[1].messages[-1]
@@ -163,7 +172,7 @@ async def test_reset_lets_go_and_tells_sync_and_async_handlers(tmp_path: Path) -
     async def hear(hook: Any) -> None:
         later.append(hook.reason)
 
-    agent.on("skills:deactivate", hear)
+    agent.on(SkillsDeactivate, hear)
     await agent.activate_skill("pdf")
     agent.reset()
 
@@ -185,7 +194,7 @@ async def test_a_paused_run_keeps_its_skills_and_an_aborted_one_does_not(tmp_pat
         use("pdf"),
         Reply("slow", delay=30),
     )
-    agent.on("tool:gate", lambda h: {"pause": "sure?"} if h.name == "skills_read" else None)
+    agent.on(ToolGate, lambda h: {"pause": "sure?"} if h.name == "skills_read" else None)
 
     paused = await agent.run("go")
     assert paused.status == "paused"
@@ -196,7 +205,7 @@ async def test_a_paused_run_keeps_its_skills_and_an_aborted_one_does_not(tmp_pat
     assert skills.active.names == ()
 
     taken = asyncio.Event()
-    agent.on("skills:activate", lambda h: taken.set())
+    agent.on(SkillsActivate, lambda h: taken.set())
     running = asyncio.ensure_future(agent.run("go on"))
     await taken.wait()
     agent.abort()
@@ -210,8 +219,8 @@ async def test_they_are_looked_for_once_whoever_comes_first(tmp_path: Path) -> N
     write_skill(tmp_path, "pdf")
     agent, _, _ = agent_with(tmp_path, "hi")
     heard: list[str] = []
-    agent.on("skills:resolve", lambda h: heard.append(f"resolve {[s.name for s in h.skills]}"))
-    agent.on("skills:catalog", lambda h: heard.append("catalog"))
+    agent.on(SkillsResolve, lambda h: heard.append(f"resolve {[s.name for s in h.skills]}"))
+    agent.on(SkillsCatalog, lambda h: heard.append("catalog"))
 
     await asyncio.gather(agent.activate_skill("pdf"), agent.warmup(), agent.activate_skill("pdf"))
     await agent.run("hi")
@@ -242,7 +251,7 @@ async def test_skills_are_looked_for_while_others_get_ready(tmp_path: Path) -> N
         await connected.wait()
         resolved.set()
 
-    agent.on("skills:resolve", wait)
+    agent.on(SkillsResolve, wait)
 
     await asyncio.wait_for(agent.warmup(), 5)
 
@@ -253,8 +262,8 @@ async def test_skills_are_looked_for_while_others_get_ready(tmp_path: Path) -> N
 async def test_the_list_may_be_changed_before_it_reaches_the_prompt(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     agent, model, _ = agent_with(tmp_path, "hi")
-    agent.on("skills:catalog", lambda h: {"catalog": h.catalog.replace("All about pdf.", "Ours.")})
-    agent.on("skills:catalog", lambda h: {"catalog": 5})  # of no use, so it is a failure of the handler
+    agent.on(SkillsCatalog, lambda h: {"catalog": h.catalog.replace("All about pdf.", "Ours.")})
+    agent.on(SkillsCatalog, lambda h: {"catalog": 5})  # of no use, so it is a failure of the handler
 
     await agent.run("hi")
 
@@ -291,7 +300,7 @@ async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) 
     assert "load_skill" not in [t.name for t in model.requests[0].request.tools]
 
     other, _, theirs = agent_with(tmp_path, Call("load_skill", {"name": "pdf"}), "done")
-    other.on("tool:permit", lambda h: h.deny("not here") if h.name == "skills_use" else None)
+    other.on(ToolPermit, lambda h: h.deny("not here") if h.name == "skills_use" else None)
     await other.run("go")
     assert results(other)[0].text == "Permission denied: not here"
     assert "pdf" not in theirs.active
@@ -387,7 +396,7 @@ async def test_what_is_said_meanwhile_calls_for_skills_too(tmp_path: Path) -> No
     write_skill(tmp_path, "aa")
     write_skill(tmp_path, "zip", "Zip it.", "triggers:\n  keywords: [archive]")
     agent, model, _ = agent_with(tmp_path, use("aa"), "done")
-    agent.on("tool:after", lambda h: agent.steer("make an archive"))
+    agent.on(ToolAfter, lambda h: agent.steer("make an archive"))
 
     await agent.run("go")
 
