@@ -47,6 +47,7 @@ EPILOG = """commands (mainspring COMMAND --help says more):
     trust [DIR]       let what a folder brings act: settings, hooks, commands, memory
     tools             list, call NAME 'JSON'
     commands          the Markdown commands that `-p "/NAME ARGUMENTS"` runs
+    skills            list, show, validate, install, enable, disable, update, remove, new
     extensions        what extends the agent, and what is wrong with it
     hooks             list, test EVENT: commands that are asked as hooks
   what it did

@@ -276,6 +276,50 @@ def _commands() -> Parser:
     return parser
 
 
+def _skills() -> Parser:
+    parser = _noun(
+        "skills",
+        "Skills: instructions, scripts and tools that the agent takes up when a task needs them. See docs/skills.md.",
+        """examples:
+  mainspring skills                                          which there are, and what is wrong with others
+  mainspring skills install anthropics/skills --skill pdf    shows what it brings, and asks
+  mainspring skills install https://example.org/team/skills.git#v1.2 --path review --yes
+  mainspring skills install ./my-skill
+  mainspring skills update                                   shows what changed, and asks
+  mainspring skills validate .agent/skills
+  mainspring skills new release-notes --description "Writes release notes. Use it before a release." """,
+    )
+    add = parser.add_argument
+    actions = ("list", "show", "validate", "install", "enable", "disable", "update", "remove", "new")
+    add(
+        "action",
+        nargs="?",
+        choices=actions,
+        default="list",
+        metavar="ACTION",
+        help=f"{', '.join(actions)} (default: list)",
+    )
+    add(
+        "words",
+        nargs="*",
+        metavar="WHAT",
+        help="validate: files or folders; install: a folder, the address of a repository, or OWNER/NAME on GitHub, with #REF "
+        "behind it if wanted; else: the skill's name",
+    )
+    add("--skill", action="append", default=[], metavar="NAME", help="install: which, where there are several")
+    add("--all", action="store_true", help="install: all that are there")
+    add("--ref", default="", metavar="REF", help="install: at this branch, tag or commit")
+    add("--path", default="", metavar="DIR", help="install: from this folder of the repository")
+    add("--force", action="store_true", help="update: replace files that were changed by hand")
+    add("-y", "--yes", action="store_true", help="install, update, remove: do not ask")
+    add("--description", default="", metavar="TEXT", help="new: what it does, and when to use it")
+    add("--scripts", action="store_true", help="new: with a script")
+    add("--project", action="store_true", help="new: in the project (.agent/skills) in place of your own folder")
+    add("--json", action="store_true", help="as JSON")
+    add_place(parser)
+    return parser
+
+
 COMMANDS: dict[str, Callable[[], Parser]] = {
     "check": _check,
     "models": _models,
@@ -297,5 +341,6 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "completion": _completion,
     "worktrees": _worktrees,
     "commands": _commands,
+    "skills": _skills,
 }
 """Each has a module of its name beside this one, with ``run(options) -> int``."""

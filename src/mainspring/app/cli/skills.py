@@ -1,0 +1,272 @@
+"""``mainspring skills``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from mainspring.app.cli.args import UsageError
+from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.exit_codes import DONE, ERROR
+from mainspring.app.cli.frame import framed, place_of
+from mainspring.runtime.commands.skills import (
+    Changes,
+    Done,
+    Fetched,
+    Preview,
+    SkillDetail,
+    Verdict,
+    discard_fetched,
+    fetch_skills,
+    fetch_updates,
+    list_skills,
+    new_skill,
+    remove_skill,
+    settle,
+    show_skill,
+    switch_skill,
+    validate_skills,
+)
+
+_NEEDS = {
+    "show": "the skill's NAME",
+    "install": "a folder, or the address of a repository",
+    "enable": "the skill's NAME",
+    "disable": "the skill's NAME",
+    "remove": "the skill's NAME",
+    "new": "a NAME",
+}
+_MOST_SHOWN = 40
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what is asked; the exit code.
+
+    Raises:
+        UsageError: If something is missing or too much.
+    """
+    words, action = options.words, options.action
+    if action in _NEEDS and len(words) != 1:
+        raise UsageError(f"skills {action} needs {_NEEDS[action]}, and nothing else")
+    if action == "list" and words:
+        raise UsageError(f"skills list takes no {words[0]!r}; to see one: skills show NAME")
+    return framed(options, lambda console: _ACTIONS[action](options, console))
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    found = list_skills(place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return DONE
+    width = max([len(s.name) for s in found.skills], default=0)
+    for each in found.skills:
+        state = "" if each.state == "on" else f"  ({each.state})"
+        console.answer(f"{each.name:<{width}}  {each.source:<7}  {one_line(each.brief, 100)}{state}\n")
+    if not found.skills:
+        console.say(
+            "there are no skills; mainspring skills new NAME begins one, mainspring skills install fetches some"
+        )
+    lost = [p for p in found.problems if p.level == "error"]
+    for problem in lost:
+        console.say(f"not loaded: {problem.path}{f':{problem.line}' if problem.line else ''}: {problem.reason}")
+    odd = [p for p in found.problems if p.level != "error"]
+    for problem in odd:
+        console.detail(f"odd: {problem.path}: {problem.reason}")
+    if odd and not options.verbose:
+        console.say(f"{len(odd)} things are odd about skills that were loaded; -v shows them")
+    return DONE
+
+
+def _show(options: argparse.Namespace, console: Console) -> int:
+    found = show_skill(options.words[0], place_of(options))
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return DONE
+    for line in _facts(found):
+        console.say(line)
+    console.answer(found.body.rstrip("\n") + "\n")
+    return DONE
+
+
+def _facts(found: SkillDetail) -> list[str]:
+    """What is known of a skill, a line each."""
+    view, skill = found.view, found.skill
+    lines = [f"{skill.name} ({view.source}, {view.state}) {view.path or ''}".rstrip(), skill.description]
+    if view.origin:
+        lines.append(f"from {view.origin}{f' at {view.commit}' if view.commit else ''}")
+    facts = {
+        "version": skill.version,
+        "license": skill.license,
+        "compatibility": skill.compatibility,
+        "limits tools to": ", ".join(skill.allowed_tools) if skill.allowed_tools is not None else None,
+        "scripts": ", ".join(s.name for s in skill.scripts),
+        "toolsets": ", ".join(skill.toolsets),
+        "runs when used": "; ".join(found.shell_lines),
+    }
+    lines += [f"{name}: {value}" for name, value in facts.items() if value]
+    return [*lines, *[f"missing: {text}" for text in found.lacking], *[f"odd: {text}" for text in skill.warnings]]
+
+
+def _validate(options: argparse.Namespace, console: Console) -> int:
+    verdicts = validate_skills(options.words, place_of(options))
+    code = DONE if all(v.valid for v in verdicts) else ERROR
+    if options.json:
+        console.data(msgspec.json.encode(verdicts).decode())
+        return code
+    for verdict in verdicts:
+        console.answer("".join(f"{line}\n" for line in _told(verdict)))
+    if len(verdicts) > 1:
+        valid, loads = sum(v.valid for v in verdicts), sum(v.loads for v in verdicts)
+        console.say(f"{len(verdicts)} skills: {valid} are valid by the letter, {loads} can be used here")
+    return code
+
+
+def _told(verdict: Verdict) -> list[str]:
+    lines = [
+        f"{verdict.path}: {'valid' if verdict.valid else 'not valid'}{'' if verdict.loads else ', and cannot be used'}"
+    ]
+    lines += [f"  error: {f'line {f.line}: ' if f.line else ''}{f.text}" for f in verdict.faults]
+    if verdict.reason and verdict.reason not in {f.text for f in verdict.faults}:
+        lines.append(f"  not loaded: {verdict.reason}")
+    return [*lines, *[f"  warning: {text}" for text in verdict.warnings]]
+
+
+def _install(options: argparse.Namespace, console: Console) -> int:
+    fetched = asyncio.run(
+        fetch_skills(
+            options.words[0],
+            place_of(options),
+            ref=options.ref,
+            path=options.path,
+            names=options.skill,
+            every=options.all,
+        )
+    )
+    return _settle(fetched, "install", options, console)
+
+
+def _update(options: argparse.Namespace, console: Console) -> int:
+    fetched = asyncio.run(fetch_updates(options.words, place_of(options), force=options.force))
+    if not fetched and not options.json:
+        console.say("no skill was installed that could be newer")
+    return _settle(fetched, "update", options, console)
+
+
+def _settle(fetched: Sequence[Fetched], verb: str, options: argparse.Namespace, console: Console) -> int:
+    """Show each that waits, ask, and put it in its place; the exit code."""
+    done: list[Done] = []
+    try:
+        for each in fetched:
+            wanted = False
+            if each.preview is not None:
+                for line in _shown(each.preview, each.changes):
+                    console.say(line)
+                wanted = options.yes or _yes(f"{verb} {each.name}?", console)
+            done.append(settle(each, wanted=wanted))
+    finally:
+        discard_fetched(fetched)
+    return _report(done, options, console)
+
+
+def _report(done: Sequence[Done], options: argparse.Namespace, console: Console) -> int:
+    if options.json:
+        console.data(msgspec.json.encode(done).decode())
+    for each in () if options.json else done:
+        more = f" {each.commit[:12]}" if each.commit else ""
+        if each.what == "failed":
+            console.fail(f"{each.name}: {each.text}")
+        elif each.what == "refused":
+            console.say(f"{each.name}: left as it is")
+        else:
+            console.answer(f"{each.name}: {each.what}{more}  {each.path}\n")
+            if each.text:
+                console.say(each.text)
+    return ERROR if any(each.what in ("failed", "refused") for each in done) else DONE
+
+
+def _shown(preview: Preview, changes: Changes | None) -> list[str]:
+    """What an installation brings, and what of it can act."""
+    lines = [f"{preview.name}: {preview.description}", f"  {len(preview.files)} files, {preview.size} bytes"]
+    parts = {
+        "programs that the agent may run": [s.path for s in preview.scripts],
+        "code that runs inside Mainspring": list(preview.toolsets),
+        "commands that run when it is used": list(preview.shell_lines),
+        "limits the conversation to these tools": list(preview.allowed_tools or ()),
+    }
+    for title, items in parts.items():
+        if items:
+            lines.append(f"  {title}:")
+            lines += [f"    {one_line(item)}" for item in items[:_MOST_SHOWN]]
+            lines += [f"    and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
+    lines += [f"  missing here: {each.text}" for each in preview.lacking]
+    lines += [f"  odd: {text}" for text in preview.warnings]
+    if changes is not None:
+        lines.append(
+            "  one of this name is there; files that change:"
+            if changes
+            else "  one of this name is there, and the same"
+        )
+        for mark, names in (("+", changes.added), ("-", changes.removed), ("~", changes.changed)):
+            lines += [f"    {mark} {one_line(name)}" for name in names[:_MOST_SHOWN]]
+        lines += [f"    {line}" for line in changes.instructions.splitlines()]
+    return lines
+
+
+def _yes(question: str, console: Console) -> bool:
+    if not sys.stdin.isatty():
+        console.say(f"{question} There is nobody to ask, so it is not done; --yes says yes")
+        return False
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _enable(options: argparse.Namespace, console: Console) -> int:
+    return _switch(options, console, on=True)
+
+
+def _disable(options: argparse.Namespace, console: Console) -> int:
+    return _switch(options, console, on=False)
+
+
+def _switch(options: argparse.Namespace, console: Console, *, on: bool) -> int:
+    name = options.words[0]
+    note = switch_skill(name, on, place_of(options))
+    console.say(f"{name} is {'on' if on else 'off'}{f'; but {note}' if note else ''}")
+    return DONE
+
+
+def _remove(options: argparse.Namespace, console: Console) -> int:
+    name = options.words[0]
+    gone = remove_skill(name, place_of(options), lambda path: options.yes or _yes(f"remove {path}?", console))
+    console.say(f"{name}: left as it is" if gone is None else f"{gone} is removed")
+    return ERROR if gone is None else DONE
+
+
+def _new(options: argparse.Namespace, console: Console) -> int:
+    made = new_skill(
+        options.words[0],
+        place_of(options),
+        description=options.description,
+        project=options.project,
+        scripts=options.scripts,
+    )
+    console.answer(f"{made}\n")
+    console.say("fill it in; mainspring skills validate says what is wrong with it")
+    return DONE
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace, Console], int]] = {
+    "list": _list,
+    "show": _show,
+    "validate": _validate,
+    "install": _install,
+    "enable": _enable,
+    "disable": _disable,
+    "update": _update,
+    "remove": _remove,
+    "new": _new,
+}

@@ -1,0 +1,472 @@
+"""Skills: listed, shown, checked, installed, switched, updated, removed and begun."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.runtime.build import load
+from mainspring.runtime.home import FOLDER, Home, repository_of
+from mainspring.runtime.options import Place
+from mainspring.runtime.settings import Settings
+from mainspring.runtime.skills import registry_of, skills_config
+from mainspring.skills.body import read_body, shell_lines
+from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.install import Candidate, Source, discard, mend, opened, put
+from mainspring.skills.preview import Changes as Changes
+from mainspring.skills.preview import Preview as Preview
+from mainspring.skills.preview import changes_between, digest_of
+from mainspring.skills.registry import Entry, SkillRegistry
+from mainspring.skills.requires import lacking
+from mainspring.skills.scaffold import scaffold
+from mainspring.skills.skill import Skill, SkillProblem
+from mainspring.skills.sources import find_skills
+from mainspring.skills.spec import Spec, read_spec
+from mainspring.skills.validate import Verdict as Verdict
+from mainspring.skills.validate import validate
+
+
+class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A skill, for people and programs.
+
+    Attributes:
+        name: Its name.
+        brief: What it is for, in a sentence.
+        description: What it is for.
+        source: ``project``, ``user`` or ``builtin``.
+        state: ``on``, ``off``, or ``hidden`` by another one of its name.
+        path: Its file.
+        version: Its version.
+        origin: Where it was installed from.
+        commit: The commit that was installed.
+        installed: When it was.
+        used: How often it was used.
+        last_used: When last.
+        warnings: What is odd about it.
+    """
+
+    name: str
+    brief: str
+    description: str
+    source: str
+    state: str
+    path: str | None
+    version: str | None = None
+    origin: str | None = None
+    commit: str | None = None
+    installed: datetime | None = None
+    used: int = 0
+    last_used: datetime | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class SkillList(Struct, frozen=True):
+    """The skills of a folder, and files that give none."""
+
+    skills: tuple[SkillView, ...]
+    problems: tuple[SkillProblem, ...] = ()
+
+
+class SkillDetail(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One skill in full.
+
+    Attributes:
+        view: What the list says of it.
+        skill: All of its fields.
+        body: Its instructions.
+        lacking: What it needs and is missing here.
+        shell_lines: Commands in its text that run when it is used.
+    """
+
+    view: SkillView
+    skill: Skill
+    body: str
+    lacking: tuple[str, ...] = ()
+    shell_lines: tuple[str, ...] = ()
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What became of one skill.
+
+    Attributes:
+        name: Its name.
+        what: ``installed``, ``updated``, ``unchanged``, ``refused`` (by the user) or ``failed``.
+        path: Where it is.
+        commit: The commit that is installed; empty for a folder.
+        text: Why it failed, or what should be known.
+    """
+
+    name: str
+    what: str
+    path: str = ""
+    commit: str = ""
+    text: str = ""
+
+
+class Fetched(Struct, frozen=True, kw_only=True):
+    """A skill that waits for a decision in a folder of its own, beside the place where it would be.
+
+    Attributes:
+        name: Its name.
+        what: What becomes of it if it is wanted: ``installed`` or ``updated``.
+        preview: What it brings.
+        changes: What it changes where there is one of its name.
+        done: What became of it already: it could not be fetched, or there is nothing newer.
+        candidate: Its files.
+        folder: The user's folder of skills.
+    """
+
+    name: str
+    what: str = "installed"
+    preview: Preview | None = None
+    changes: Changes | None = None
+    done: Done | None = None
+    candidate: Candidate | None = None
+    folder: Path | None = None
+
+
+def list_skills(place: Place, environ: Mapping[str, str] = os.environ) -> SkillList:
+    """The skills of a folder. Nothing of them is run.
+
+    Raises:
+        ConfigError: If the settings or the registry are broken.
+    """
+    catalog, entries, _ = _found(place, environ)
+    rows = (
+        [(s, "on") for s in catalog.skills]
+        + [(s, "off") for s in catalog.off]
+        + [(s, "hidden") for s in catalog.shadowed]
+    )
+    views = [
+        _view(skill, state, entries) for skill, state in sorted(rows, key=lambda row: (row[0].name, row[1] == "hidden"))
+    ]
+    return SkillList(tuple(views), catalog.problems)
+
+
+def show_skill(name: str, place: Place, environ: Mapping[str, str] = os.environ) -> SkillDetail:
+    """One skill, also one that is off; ``SOURCE:NAME`` is that of a source.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    catalog, entries, _ = _found(place, environ)
+    skill = _named(name, catalog)
+    state = "on" if skill in catalog.skills else "off" if skill in catalog.off else "hidden"
+    body = read_body(skill)
+    return SkillDetail(
+        view=_view(skill, state, entries),
+        skill=skill,
+        body=body,
+        lacking=tuple([each.text for each in lacking(skill, environ=environ)]),
+        shell_lines=shell_lines(body),
+    )
+
+
+def validate_skills(paths: Sequence[str], place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Verdict, ...]:
+    """Look at files and folders of skills; at the working folder if none is named.
+
+    Raises:
+        ConfigError: If one is not there.
+    """
+    cwd, _ = load(place, {}, environ)
+    return tuple([v for path in paths or (".",) for v in validate(Path(cwd, os.path.expanduser(path)))])
+
+
+async def fetch_skills(
+    source: str,
+    place: Place,
+    *,
+    ref: str = "",
+    path: str = "",
+    names: Sequence[str] = (),
+    every: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[Fetched, ...]:
+    """Fetch skills of a folder or a repository, to be looked at and then put in their place by `settle`. Nothing of them is run.
+
+    Args:
+        source: The folder or repository.
+        place: Where the command works.
+        ref: Branch, tag or commit.
+        path: The folder in it to look into.
+        names: Which, where there are several.
+        every: Whether all are meant.
+        environ: The environment.
+
+    Raises:
+        ConfigError: If it cannot be fetched, or it is not clear which skill is meant.
+    """
+    cwd, settings = load(place, {}, environ)
+    home = _home(settings)
+    spec = read_spec(source, cwd=cwd, ref=ref, path=path)
+    _may_fetch(spec, place)
+    await asyncio.to_thread(mend, home.skills)
+    async with opened(spec) as opening:
+        wanted = await _chosen(opening, names, every)
+        return tuple([await _fetch(opening, name, folder, home) for name, folder in wanted.items()])
+
+
+async def fetch_updates(
+    names: Sequence[str],
+    place: Place,
+    *,
+    force: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[Fetched, ...]:
+    """Fetch what is newer of installed skills; all of them if none is named.
+
+    Args:
+        names: Which.
+        place: Where the command works.
+        force: Whether files that were changed by hand are replaced.
+        environ: The environment.
+
+    Raises:
+        ConfigError: If one was not installed.
+    """
+    home = _home(load(place, {}, environ)[1])
+    entries = registry_of(home).entries()
+    known = {
+        name: entry for name, entry in entries.items() if entry.origin is not None and (home.skills / name).exists()
+    }
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{name!r} was not installed by `mainspring skills install`{_near(name, known)}")
+    await asyncio.to_thread(mend, home.skills)
+    wanted = names or sorted(known)
+    return tuple([await _newer(name, known[name], home, place, force=force) for name in wanted])
+
+
+def settle(fetched: Fetched, *, wanted: bool) -> Done:
+    """Put a skill in its place, or leave everything as it is. Blocks."""
+    candidate, folder = fetched.candidate, fetched.folder
+    if fetched.done is not None or candidate is None or folder is None:
+        return fetched.done or Done(name=fetched.name, what="failed", text="nothing was fetched")
+    if not wanted:
+        return Done(name=fetched.name, what="refused")
+    try:
+        target = put(candidate, folder, SkillRegistry(folder))
+    except ConfigError as error:
+        return Done(name=fetched.name, what="failed", text=str(error))
+    return Done(name=fetched.name, what=fetched.what, path=str(target), commit=candidate.origin.commit)
+
+
+def discard_fetched(fetched: Sequence[Fetched]) -> None:
+    """Remove what was fetched and has not been put in its place. Blocks."""
+    discard([each.candidate for each in fetched if each.candidate is not None])
+
+
+def switch_skill(name: str, on: bool, place: Place, environ: Mapping[str, str] = os.environ) -> str:
+    """Switch a skill on or off for all folders; what should be known about it, mostly nothing.
+
+    Raises:
+        ConfigError: If there is none, or the settings say otherwise.
+    """
+    catalog, _, settings = _found(place, environ)
+    skill = _named(name, catalog)
+    if on and skill.name in settings.config.skills.disabled:
+        origin = settings.origins.get("skills.disabled", "the settings")
+        raise ConfigError(f"{skill.name} is in skills.disabled of {origin}; take it out there")
+    registry_of(_home(settings)).switch(skill.name, on)
+    return "skills are off altogether: skills.enabled is false" if on and not settings.config.skills.enabled else ""
+
+
+def remove_skill(
+    name: str, place: Place, confirm: Callable[[str], bool], environ: Mapping[str, str] = os.environ
+) -> Path | None:
+    """Remove a skill from the user's folder, with its files.
+
+    Args:
+        name: Which.
+        place: Where the command works.
+        confirm: Is asked with the path.
+        environ: The environment.
+
+    Returns:
+        What was removed; ``None`` if the user did not want it.
+
+    Raises:
+        ConfigError: If there is none, or it does not lie in the user's folder.
+    """
+    catalog, entries, settings = _found(place, environ)
+    home = _home(settings)
+    target = home.skills / name
+    every = (*catalog.skills, *catalog.off, *catalog.shadowed)
+    own = next((s for s in every if s.name == name and s.source == "user" and _within(s, home.skills)), None)
+    if own is not None:
+        target = Path(own.path or "").parent if own.directory is not None else Path(own.path or "")
+    elif not (os.path.lexists(target) and name in entries):
+        other = next((s for s in every if s.name == name), None)
+        if other is None:
+            raise ConfigError(f"there is no skill {name!r}{_near(name, [s.name for s in every])}")
+        how = "mainspring skills disable switches it off" if other.source == "builtin" else f"it lies in {other.path}"
+        raise ConfigError(f"{name} is not in your own folder {home.skills}, so it is not removed; {how}")
+    if not confirm(str(target)):
+        return None
+    try:
+        if target.is_symlink() or target.is_file():
+            target.unlink()
+        else:
+            shutil.rmtree(target)
+    except OSError as error:
+        raise ConfigError(f"{target}: cannot be removed: {error.strerror or error}") from error
+    registry_of(home).forget(name)
+    return target
+
+
+def new_skill(
+    name: str,
+    place: Place,
+    *,
+    description: str = "",
+    project: bool = False,
+    scripts: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Path:
+    """Begin a skill, in the user's folder or in the project's; its file.
+
+    Raises:
+        ConfigError: If it cannot have that name, or there is one already.
+    """
+    cwd, settings = load(place, {}, environ)
+    if project:
+        top = repository_of(Path(cwd)) or Path(cwd)
+        near = next(
+            (p for p in (Path(cwd), *Path(cwd).parents) if (p / FOLDER / "skills").is_dir() and p.is_relative_to(top)),
+            top,
+        )
+        return scaffold(near / FOLDER / "skills", name, description=description, scripts=scripts)
+    return scaffold(_home(settings).skills, name, description=description, scripts=scripts)
+
+
+async def _chosen(source: Source, names: Sequence[str], every: bool) -> dict[str, str]:
+    """The skills that are meant, with their folders.
+
+    Raises:
+        ConfigError: If that is not clear.
+    """
+    offer = await source.offer()
+    problems = "".join(f"\n  {folder or 'the top'}: {why}" for folder, why in sorted(offer.problems.items()))
+    where = source.spec.url + (f" ({source.spec.path})" if source.spec.path else "")
+    if not offer.names:
+        raise ConfigError(f"there is no skill in {where}{':' + problems if problems else ''}")
+    for name in names:
+        if name not in offer.names:
+            raise ConfigError(
+                f"there is no skill {name!r} in {where}; there are {', '.join(sorted(offer.names))}{problems}"
+            )
+    if names or every:
+        return {name: offer.names[name] for name in names or sorted(offer.names)}
+    if len(offer.names) > 1:
+        raise ConfigError(
+            f"there are {len(offer.names)} skills in {where}: {', '.join(sorted(offer.names))}; name some with --skill, or give --all"
+        )
+    return offer.names
+
+
+async def _fetch(source: Source, name: str, folder: str, home: Home) -> Fetched:
+    try:
+        candidate = await source.candidate(folder, home.skills)
+    except ConfigError as error:
+        return Fetched(name=name, done=Done(name=name, what="failed", text=str(error)))
+    return await asyncio.to_thread(_waiting, candidate, home, "installed")
+
+
+def _waiting(candidate: Candidate, home: Home, what: str) -> Fetched:
+    name = candidate.skill.name
+    changed = changes_between(home.skills / name, candidate.staged) if candidate.preview.replaces else None
+    return Fetched(
+        name=name, what=what, preview=candidate.preview, changes=changed, candidate=candidate, folder=home.skills
+    )
+
+
+async def _newer(name: str, entry: Entry, home: Home, place: Place, *, force: bool) -> Fetched:
+    origin = entry.origin
+    assert origin is not None
+    spec = Spec(url=origin.url, git=bool(origin.commit), ref=origin.ref)
+    target = home.skills / name
+
+    def told(what: str, text: str) -> Fetched:
+        return Fetched(name=name, done=Done(name=name, what=what, path=str(target), commit=origin.commit, text=text))
+
+    if spec.pinned:
+        return told("unchanged", "it is pinned to a commit")
+    try:
+        _may_fetch(spec, place)
+        async with opened(spec) as source:
+            candidate = await source.candidate(origin.path, home.skills)
+    except ConfigError as error:
+        return told("failed", str(error))
+    problem = ""
+    if candidate.origin.digest != origin.digest:
+        if candidate.skill.name != name:
+            problem = f"it is called {candidate.skill.name} now; install it by that name"
+        elif not force and await asyncio.to_thread(digest_of, target) != origin.digest:
+            problem = "its files were changed by hand since they were installed; --force replaces them"
+        else:
+            return await asyncio.to_thread(_waiting, candidate, home, "updated")
+    await asyncio.to_thread(discard, [candidate])
+    return told("failed", problem) if problem else told("unchanged", "")
+
+
+def _found(place: Place, environ: Mapping[str, str]) -> tuple[SkillCatalog, dict[str, Entry], Settings]:
+    cwd, settings = load(place, {}, environ)
+    return find_skills(skills_config(cwd, settings)), registry_of(settings.home).entries(), settings
+
+
+def _view(skill: Skill, state: str, entries: Mapping[str, Entry]) -> SkillView:
+    entry = entries.get(skill.name, Entry())
+    origin = entry.origin if skill.source == "user" and state != "hidden" else None
+    return SkillView(
+        name=skill.name,
+        brief=skill.brief,
+        description=skill.description,
+        source=skill.source,
+        state=state,
+        path=skill.path,
+        version=skill.version,
+        origin=origin.url if origin else None,
+        commit=(origin.commit or None) if origin else None,
+        installed=origin.installed if origin else None,
+        used=entry.usage.count if entry.usage else 0,
+        last_used=entry.usage.last if entry.usage else None,
+        warnings=skill.warnings,
+    )
+
+
+def _named(name: str, catalog: SkillCatalog) -> Skill:
+    found = catalog.get(name) or next((s for s in catalog.off if name in (s.name, f"{s.source}:{s.name}")), None)
+    if found is None:
+        known = [s.name for s in (*catalog.skills, *catalog.off)]
+        broken = next((p for p in catalog.problems if p.level == "error" and name in Path(p.path).parts), None)
+        why = f": {broken.path} was not loaded: {broken.reason}" if broken else _near(name, known)
+        raise ConfigError(f"there is no skill {name!r}{why}")
+    return found
+
+
+def _near(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
+
+
+def _home(settings: Settings) -> Home:
+    if settings.home is None:
+        raise ConfigError("there is no home folder to keep skills in; set MAINSPRING_HOME to one")
+    return settings.home
+
+
+def _within(skill: Skill, folder: Path) -> bool:
+    return skill.path is not None and Path(skill.path).is_relative_to(folder)
+
+
+def _may_fetch(spec: Spec, place: Place) -> None:
+    if place.offline and spec.remote:
+        raise ConfigError(f"--offline: {spec.url} is not fetched")
