@@ -46,6 +46,7 @@ class Approvals:
         self._hunks: dict[Key, Approve] = {}
         self._edits: dict[str, dict[str, Any]] = {}
         self._given: dict[Key, tuple[dict[str, Any], Approve]] = {}
+        self._unspent: dict[Key, tuple[PermissionRequest, Approve]] = {}
         self.permissions: Permissions | None = None
         self.home: Home | None = None
 
@@ -54,6 +55,11 @@ class Approvals:
         self._hunks.clear()
         self._edits.clear()
         self._given.clear()
+        self._unspent.clear()
+
+    def spent(self, agent: str, call_id: str) -> None:
+        """A call was made: the yes to it is used up."""
+        self._unspent.pop((agent, call_id), None)
 
     def take_edits(self) -> dict[str, WithInput]:
         """The calls that are to go on with other arguments, once."""
@@ -68,12 +74,27 @@ class Approvals:
         known = self._given.get(key)
         if known is not None and known[0] == request.input:  # the run goes on behind an edited call beside it
             return self._reply(known[1], request, key)
+        again = self._agreed_to(request)
+        if again is not None:
+            return self._reply(again, request, key)
         if not self._questions.attended:
             return Reply(allow=False, reason="nobody is there to answer")
         given = await self._questions.approval(self._asked(request))
         given = await self._kept(given, request)
         self._given[key] = (given.input if given.decision == "edit" and given.input else request.input, given)
+        if given.decision == "once" and not self._is_child(request.agent):
+            self._unspent[key] = (request, given)
         return self._reply(given, request, key)
+
+    def _agreed_to(self, request: PermissionRequest) -> Approve | None:
+        """The yes to the very same call, if that was not made after all: because its file had to be read first, say."""
+        for key, (earlier, given) in list(self._unspent.items()):
+            same = (earlier.agent, earlier.tool, earlier.input) == (request.agent, request.tool, request.input)
+            if same and earlier.call_id != request.call_id and _same_change(earlier, request):
+                del self._unspent[key]
+                self._unspent[request.agent, request.call_id] = (request, given)
+                return given
+        return None
 
     def _asked(self, request: PermissionRequest) -> ApprovalAsked:
         child = request.agent if self._is_child(request.agent) else ""
@@ -140,3 +161,9 @@ class Approvals:
         if given is None or given.hunks is None or hunk.number - 1 in given.hunks:
             return True
         return given.reason or False
+
+
+def _same_change(one: PermissionRequest, other: PermissionRequest) -> bool:
+    if one.preview is None or other.preview is None:
+        return one.preview is other.preview
+    return one.preview.is_like(other.preview)

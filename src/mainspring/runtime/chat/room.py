@@ -123,7 +123,7 @@ class Room:
         agent.bus.observe(self._joined)
         agent.on(SteerInject, self._inject, order=-_LAST)
         agent.on(ContextCompacted, self._compacted, order=_LAST)
-        agent.on(ToolAfter, lambda _: self.mode_changed(), order=_LAST)
+        agent.on(ToolAfter, self._made, order=_LAST)
         self.children.listen(agent)
         self._plan_active = self.mode == "plan"
         self._unpriced = False
@@ -219,6 +219,11 @@ class Room:
                 self.tell(UserText(said.text, "steer", len(said.attachments), said.id))
                 kept.append(await message_of(said, self.conversation, self.tell))
         hook.messages = kept
+
+    def _made(self, hook: ToolAfter) -> None:
+        """A call was made; it may have been the one by which a plan was approved."""
+        self.approvals.spent(self.conversation.agent.name, hook.call_id)
+        self.mode_changed()
 
     def _compacted(self, hook: ContextCompacted) -> None:
         known = {id(message) for message in hook.before}

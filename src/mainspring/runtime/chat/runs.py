@@ -138,6 +138,9 @@ class Runs:
         self._tell_problems()
         room.running, self._signal = False, None
         room.mode_changed()
+        if result.status != "completed":
+            room.waiting.hold(True)
+        room.status_changed()
         cost = result.usage.cost
         error, hint = _failed(result.error)
         room.tell(Working(""))
@@ -154,8 +157,6 @@ class Runs:
                 denied=self._denied,
             )
         )
-        if result.status != "completed":
-            room.waiting.hold(True)
         await room.look_at_branch()
         self.proceed()
 

@@ -1,0 +1,120 @@
+"""A chat with a scripted model, and a reader of what it tells."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from mainspring.events import CancelToken
+from mainspring.models import ModelProvider
+from mainspring.runtime.chat import Chat, ChatOptions
+from mainspring.runtime.chat.commands import Approve, ChatCommand, Prompt, Receipt, Slash
+from mainspring.runtime.chat.events import ApprovalAsked, ChatEvent, CommandDone, RunFinished
+from mainspring.runtime.options import AskOptions, Place
+from mainspring.testing import ScriptedModel
+
+E = TypeVar("E", bound=ChatEvent)
+SECONDS = 10.0
+
+
+class Reader:
+    """Reads events, and finds some of them.
+
+    Attributes:
+        chat: The chat.
+        seen: Everything that was read.
+        model: Who answers.
+    """
+
+    def __init__(self, chat: Chat, model: ModelProvider) -> None:
+        self.chat = chat
+        self.model = model
+        self.seen: list[ChatEvent] = []
+
+    async def send(self, command: ChatCommand) -> Receipt:
+        return await self.chat.send(command)
+
+    async def next(self) -> ChatEvent:
+        event = await asyncio.wait_for(anext(self.chat.events()), SECONDS)
+        self.seen.append(event)
+        return event
+
+    async def until(self, kind: type[E], fits: Callable[[E], bool] = lambda _: True) -> E:
+        """Read on to the next event of a kind."""
+        while True:
+            event = await self.next()
+            if isinstance(event, kind) and fits(event):
+                return event
+
+    async def run(self, text: str, answer: Approve | None = None) -> RunFinished:
+        """Say something, give every question about a call the same answer, and wait for the end."""
+        await self.send(Prompt(text))
+        while True:
+            event = await self.next()
+            if isinstance(event, ApprovalAsked) and answer is not None:
+                await self.send(msgspec.structs.replace(answer, id=event.id))
+            elif isinstance(event, RunFinished):
+                return event
+
+    async def slash(self, line: str) -> CommandDone:
+        """Do a slash command."""
+        receipt = await self.send(Slash(line))
+        assert receipt.accepted, receipt.refused
+        return await self.until(CommandDone, lambda done: done.id == receipt.id)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """What was read of a kind."""
+        return [event for event in self.seen if isinstance(event, kind)]
+
+    def kinds(self) -> list[str]:
+        """The names of what was read."""
+        return [type(event).__name__ for event in self.seen]
+
+
+@asynccontextmanager
+async def chatting(folder: Path, home: Path, *script: Any, **options: Any) -> AsyncGenerator[Reader]:
+    """A chat in a folder; ``script`` is what the model says, or the model."""
+    model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
+    ask = options.pop("ask", {})
+    made = ChatOptions(
+        ask=AskOptions(**{"prompt": "", "place": Place(cwd=str(folder), offline=True), **ask}),
+        environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
+        **{"model": model, **options},
+    )
+    async with Chat.open(made) as chat:
+        yield Reader(chat, model)
+
+
+class Gate:
+    """Lets a model wait until a test says go."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def wait(self, signal: CancelToken | None = None) -> None:
+        self.reached.set()
+        await self.open.wait()
+
+
+class WaitingModel(ScriptedModel):
+    """A scripted model that waits at a gate before each answer that has one.
+
+    Args:
+        script: The answers.
+        gates: By the number of an answer, from 0, the gate before it.
+    """
+
+    def __init__(self, *script: Any, gates: dict[int, Gate], **options: Any) -> None:
+        super().__init__(*script, **options)
+        self.gates = gates
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any]:
+        gate = self.gates.get(len(self.requests))
+        if gate is not None:
+            await gate.wait()
+        async for event in super().stream(request):
+            yield event
