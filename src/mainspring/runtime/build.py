@@ -30,6 +30,7 @@ from mainspring.runtime.extensions import extending
 from mainspring.runtime.front import Front
 from mainspring.runtime.guidance import guidance
 from mainspring.runtime.home import Home, project_root, project_settings, user_home, working_folder
+from mainspring.runtime.mcp_servers import mcp_of
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.offered_skills import skills_of
 from mainspring.runtime.options import AskOptions, Place, Rules
@@ -149,7 +150,8 @@ async def converse(
                 Notice(f"it may read here; to let it write or run: {' '.join(f'--allow {name}' for name in missing)}")
             )
     for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools(every=True)]):
-        report(Notice(f"no tool fits the rule {rule}; it does nothing"))
+        if not (rule.tool or "").startswith("mcp__"):  # what servers have is not known yet
+            report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
     try:
         env, confined = await asyncio.to_thread(environment, settings, cwd)
@@ -169,6 +171,8 @@ async def converse(
             execution=env,
             permissions=permissions,
             skills=None if bare else await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None),
+            mcp_servers=None if bare else await asyncio.to_thread(mcp_of, cwd, settings, report),
+            tool_disclosure=settings.config.mcp.disclosure,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[
                 *tracing_of(telemetry),

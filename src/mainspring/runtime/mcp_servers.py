@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from mainspring import mcp
+from mainspring.redact import MASK
 from mainspring.runtime.home import FOLDER, Home, project_root
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
@@ -23,6 +24,7 @@ FILE = "mcp.json"
 SHARED_FILE = ".mcp.json"
 """In the project itself, as other programs read it too."""
 _LARGEST = 1 << 20
+_SECRET = frozenset({"env", "headers", "clientSecret", "client_secret"})
 
 
 class FoundServers(Struct, frozen=True):
@@ -111,3 +113,18 @@ def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> Non
         notices.append(f"{file}: is not UTF-8; its MCP servers are left out")
     except OSError as error:
         notices.append(f"{file}: cannot be read: {error.strerror or error}; its MCP servers are left out")
+
+
+def without_secrets(servers: Any) -> Any:
+    """The entries of a settings file as they are shown: what may be a secret is masked, a reference to a variable is not."""
+    if isinstance(servers, list):
+        return [without_secrets(entry) for entry in cast("list[Any]", servers)]
+    if not isinstance(servers, dict):
+        return servers
+    return {k: _hidden(v) if k in _SECRET else without_secrets(v) for k, v in cast("dict[str, Any]", servers).items()}
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _hidden(v) for k, v in cast("dict[str, Any]", value).items()}
+    return value if isinstance(value, str) and value.startswith("${") else MASK

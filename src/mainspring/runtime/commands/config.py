@@ -14,6 +14,7 @@ from mainspring.errors import ConfigError
 from mainspring.redact import MASK
 from mainspring.runtime.build import load, permissions_of
 from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home, working_folder
+from mainspring.runtime.mcp_servers import without_secrets
 from mainspring.runtime.model_choice import registry_of
 from mainspring.runtime.options import Place, Rules
 from mainspring.runtime.settings import AppConfig, Settings, parse_settings, save_settings
@@ -84,6 +85,8 @@ def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every:
 
 
 def _masked(key: str, value: Any) -> Any:
+    if key == "mcp.servers":
+        return without_secrets(value)
     return MASK if key.endswith(_SECRET) else value
 
 
