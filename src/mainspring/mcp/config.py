@@ -282,9 +282,9 @@ def _shape(given: dict[str, Any]) -> None:
 
 
 def _guess(given: Mapping[str, Any]) -> str:
-    if given.get("command"):
+    if given.get("command") or not given.get("url"):
         return "stdio"
-    return "sse" if str(given.get("url", "")).rstrip("/").endswith("/sse") else "http"
+    return "sse" if str(given["url"]).rstrip("/").endswith("/sse") else "http"
 
 
 def _text(value: Any) -> str:

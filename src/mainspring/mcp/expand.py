@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.mcp.config import McpServerConfig
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^{}]|\{[^{}]*\})*))?\}")
+_REFERENCE = lazy_re(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^{}]|\{[^{}]*\})*))?\}")
 
 
 def expand(text: str, environ: Mapping[str, str], missing: set[str]) -> str:

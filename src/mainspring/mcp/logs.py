@@ -17,6 +17,9 @@ LONGEST = 2_000
 LARGEST_FILE = 1 << 20
 """Bytes of the file; a full one becomes ``NAME.log.1``, and the one before that is gone."""
 
+OURS = "[mainspring]"
+"""How lines begin that we add."""
+
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f]")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -46,7 +49,7 @@ class ServerLog:
 
     def last(self, count: int = 5) -> str:
         """The last lines that say something, for an error."""
-        return "\n".join([line for line in self._lines if line.strip()][-count:])
+        return "\n".join([line for line in self._lines if line.strip() and not line.startswith(OURS)][-count:])
 
     def clear(self) -> None:
         """Begin anew in memory."""

@@ -6,9 +6,10 @@ They are the same after every start, whatever order servers answer in, fit the l
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+
+from mainspring.lazy import lazy_re
 
 PREFIX = "mcp__"
 LONGEST = 64
@@ -16,8 +17,8 @@ LONGEST = 64
 _SERVER = 30
 """Characters of a server's part; rules such as ``mcp__server__*`` need it whole."""
 
-_UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
-_RUNS = re.compile(r"__+")
+_UNFIT = lazy_re(r"[^A-Za-z0-9_-]+")
+_RUNS = lazy_re(r"__+")
 
 
 def server_keys(servers: Iterable[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from mainspring.loop import Plug
 from mainspring.mcp.asking import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.hooks import derive
-from mainspring.mcp.logs import ServerLog, log_file
+from mainspring.mcp.logs import OURS, ServerLog, log_file
 from mainspring.mcp.names import server_keys
 from mainspring.mcp.oauth import logins_folder
 from mainspring.mcp.port import McpConnector, McpFailure, ResourceInfo
@@ -174,7 +174,7 @@ class Mcp(Plug):
             try:
                 found += [McpPrompt(server, info) for info in await server.list_prompts()]
             except McpFailure as failure:
-                await server.say(f"[mainspring] {failure}")
+                await server.say(f"{OURS} {failure}")
         return found
 
     async def resources(self) -> dict[str, Sequence[ResourceInfo]]:
@@ -184,7 +184,7 @@ class Mcp(Plug):
             try:
                 found[server.name] = await server.list_resources()
             except McpFailure as failure:
-                await server.say(f"[mainspring] {failure}")
+                await server.say(f"{OURS} {failure}")
         return found
 
     def _ready(self) -> list[McpServer]:

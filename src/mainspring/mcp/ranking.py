@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from mainspring.lazy import lazy_re
+
 if TYPE_CHECKING:
     from mainspring.tools import Tool
 
-_WORD = re.compile(r"[^\W\d_]+|\d+")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_WORD = lazy_re(r"[^\W\d_]+|\d+")
+_HUMP = lazy_re(r"(?<=[a-z])(?=[A-Z])")
+_UNSPACED = lazy_re(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _NAME, _SERVER, _PARAMETER = 6, 2, 1  # how often a word of these counts, beside one of the description
 _READ = 2000
 """Characters of a description that are looked at: what a tool is for stands at the beginning."""

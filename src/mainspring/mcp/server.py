@@ -17,7 +17,7 @@ from mainspring.mcp.asking import Asking
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.expand import expanded
 from mainspring.mcp.explain import leaf
-from mainspring.mcp.logs import ServerLog
+from mainspring.mcp.logs import OURS, ServerLog
 from mainspring.mcp.patience import Clock, Patience
 from mainspring.mcp.port import (
     Answer,
@@ -120,6 +120,7 @@ class McpServer:
         self._stop = False
         self._renew: McpFailure | None = None
         self._since: float | None = None
+        self._waiting = 0
         self._changed: set[Kind] = set()
 
     @property
@@ -165,6 +166,8 @@ class McpServer:
             return
         self._stop = True
         self._wake.set()
+        if self._live is None and self.status in ("connecting", "lost"):
+            owner.cancel()  # on its way to a server that may never answer
         try:
             _, pending = await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
         except asyncio.CancelledError:
@@ -183,9 +186,15 @@ class McpServer:
         if self.status == "disabled":
             raise McpFailure(self.name, f"MCP server {self.name!r} is disabled", "disabled")
         self.start()
+        if self._live is not None and self._live.lost.is_set():
+            self._lose(self._live, McpFailure(self.name, f"MCP server {self.name!r} ended", "lost"))
         if self.status == "lost":
             self._wake.set()  # somebody waits: try now
-        await self._settled.wait()
+        self._waiting += 1
+        try:
+            await self._settled.wait()
+        finally:
+            self._waiting -= 1
         if self._live is None:
             raise self.error or McpFailure(self.name, f"MCP server {self.name!r} is closed", "lost")
         return self._live
@@ -210,7 +219,7 @@ class McpServer:
                 await self._fail(failure, "lost" if tries <= TRIES else "failed")
                 if tries > TRIES:
                     return
-                if tries > 1 or failure.reason != "session":
+                if tries > 1 or not self._waiting:
                     await self._pause(min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT))
         finally:
             self._live = None
@@ -286,7 +295,7 @@ class McpServer:
             async with asyncio.timeout(self.config.connect_timeout):
                 await self._list(connection)
         except (TimeoutError, McpFailure) as error:
-            await self.log.add(f"[mainspring] its tools could not be listed again: {error or 'no answer'}")
+            await self.log.add(f"{OURS} its tools could not be listed again: {error or 'no answer'}")
         else:
             if self._watcher is not None:
                 self._watcher.relisted(self)
@@ -301,7 +310,7 @@ class McpServer:
         self.error, self.status = failure, status
         if status == "failed":
             self._settled.set()
-        await self.log.add(f"[mainspring] {failure}")
+        await self.log.add(f"{OURS} {failure}")
         if self._watcher is not None:
             await self._watcher.failed(self, failure)
 

@@ -1,18 +1,21 @@
 """A server in plain Python, without the SDK: it starts in a moment and can do everything wrong that servers do.
 
 Its behaviour is given as flags: ``hang`` (never answers), ``die`` (ends at once), ``noise`` (prints what is no message), ``pages``
-(one tool a page), ``loop`` (the same page for ever), ``deaf`` (keeps running when its input is closed), ``flood`` (fills stderr).
+(one tool a page), ``loop`` (the same page for ever), ``deaf`` (keeps running when its input is closed), ``flood`` (fills stderr),
+``odd`` (tools that are none).
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
+import threading
 
 FLAGS = set(sys.argv[1:])
-STATE = {"calls": 0, "extra": False}
+STATE = {"calls": 0, "extra": False, "asked": 0}
 WAITING = {}
+FOREVER = 600
 
 
 def send(message):
@@ -24,82 +27,145 @@ def text(value):
     return {"content": [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]}
 
 
-def tools():
-    names = ["add", "ask", "big", "child", "crash", "echo", "env", "fail", "grow", "late", "pid", "progress", "roots", "sample"]
-    names += ["slow", "state", "visit"] + (["grown"] if STATE["extra"] else [])
+def add(key, args, meta):
+    return {"content": [], "structuredContent": {"sum": args["n"] + 1}}
+
+
+def echo(key, args, meta):
+    return text(args.get("text", ""))
+
+
+def big(key, args, meta):
+    return text("x" * args["n"])
+
+
+def fail(key, args, meta):
+    return {**text("it went wrong"), "isError": True}
+
+
+def parts(key, args, meta):
+    return {
+        "content": [
+            {"type": "text", "text": "first"},
+            {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
+            {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"},
+            {"type": "resource_link", "uri": "file:///a", "name": "a", "description": "the file a"},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": "inside b"}},
+            {"type": "resource", "resource": {"uri": "file:///c", "blob": "aGVsbG8=", "mimeType": "application/zip"}},
+            {"type": "hologram", "data": "?"},
+            {"type": "image", "mimeType": "image/png"},
+        ]
+    }
+
+
+def env(key, args, meta):
+    return text(dict(os.environ))
+
+
+def pid(key, args, meta):
+    return text(str(os.getpid()))
+
+
+def state(key, args, meta):
+    return text(STATE)
+
+
+def crash(key, args, meta):
+    sys.stderr.write("token=sk-ant-REDACTME123456 out of memory\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+def child(key, args, meta):
+    command = [sys.executable, "-c", f"import time; time.sleep({FOREVER})"]
+    made = subprocess.Popen(command, start_new_session=bool(args.get("n")))
+    return text(f"{os.getpid()} {made.pid}")
+
+
+def progress(key, args, meta):
+    for i in range(3):
+        step = {"progressToken": meta["progressToken"], "progress": i + 1, "total": 3, "message": f"step {i + 1}"}
+        send({"method": "notifications/progress", "params": step})
+        threading.Event().wait(args.get("n", 0) / 1000)
+    return text("done")
+
+
+def grow(key, args, meta):
+    STATE["extra"] = True
+    send({"id": key, "result": text("grown")})
+    send({"method": "notifications/tools/list_changed"})
+
+
+def ask_client(key, method, params):
+    STATE["asked"] += 1
+    WAITING[f"s{STATE['asked']}"] = key
+    send({"id": f"s{STATE['asked']}", "method": method, "params": params})
+
+
+def ask(key, args, meta):
+    fields = {"city": {"type": "string"}, "days": {"type": "integer"}}
+    schema = {"type": "object", "properties": fields, "required": ["city", "days"]}
+    ask_client(key, "elicitation/create", {"message": "Where to?", "requestedSchema": schema})
+
+
+def visit(key, args, meta):
+    page = {"mode": "url", "message": "Log in", "url": "https://x.test/in", "elicitationId": "e"}
+    ask_client(key, "elicitation/create", page)
+
+
+def sample(key, args, meta):
+    messages = [{"role": "user", "content": {"type": "text", "text": "Say hi"}}]
+    ask_client(key, "sampling/createMessage", {"messages": messages, "maxTokens": 50, "systemPrompt": "Short."})
+
+
+def roots(key, args, meta):
+    ask_client(key, "roots/list", {})
+
+
+def ping(key, args, meta):
+    ask_client(key, "ping", {})
+
+
+def slow(key, args, meta):
+    STATE["slow"] = key
+
+
+TOOLS = {
+    f.__name__: f
+    for f in (
+        add,
+        ask,
+        big,
+        child,
+        crash,
+        echo,
+        env,
+        fail,
+        grow,
+        pid,
+        ping,
+        progress,
+        roots,
+        sample,
+        slow,
+        state,
+        visit,
+    )
+}
+HIDDEN = {"parts": parts, "grown": echo}
+
+
+def listed():
+    names = [*TOOLS, *(["grown"] if STATE["extra"] else [])]
     schema = {"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}}
     found = [{"name": n, "description": f"It does {n}.", "inputSchema": schema} for n in names]
     found[0]["annotations"] = {"readOnlyHint": True, "idempotentHint": True, "title": 5}
+    if "odd" in FLAGS:
+        never = {"type": "object", "required": ["never"]}
+        found += [{"name": "bare"}, {"inputSchema": {}}, "nonsense"]
+        found += [{"name": "naïve tool/ü", "inputSchema": {"properties": {}}}]
+        found += [{"name": "parts", "inputSchema": None, "outputSchema": never}]
     return found
-
-
-PARTS = [
-    {"type": "text", "text": "first"},
-    {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
-    {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"},
-    {"type": "resource_link", "uri": "file:///a", "name": "a", "description": "the file a"},
-    {"type": "resource", "resource": {"uri": "file:///b", "text": "inside b"}},
-    {"type": "resource", "resource": {"uri": "file:///c", "blob": "aGVsbG8=", "mimeType": "application/zip"}},
-    {"type": "hologram", "data": "?"},
-    {"type": "image", "mimeType": "image/png"},
-]
-
-
-def ask_client(call, method, params, shape):
-    STATE["asked"] = STATE.get("asked", 0) + 1
-    key = f"s{STATE['asked']}"
-    WAITING[key] = (call, shape)
-    send({"id": key, "method": method, "params": params})
-
-
-def call(key, name, args, meta):
-    STATE["calls"] += 1
-    if name == "add":
-        return send({"id": key, "result": {"content": [], "structuredContent": {"sum": args["n"] + 1}}})
-    if name == "echo":
-        return send({"id": key, "result": text(args.get("text", ""))})
-    if name == "big":
-        return send({"id": key, "result": text("x" * args["n"])})
-    if name == "fail":
-        return send({"id": key, "result": {**text("it went wrong"), "isError": True}})
-    if name == "parts":
-        return send({"id": key, "result": {"content": PARTS}})
-    if name == "env":
-        return send({"id": key, "result": text(dict(os.environ))})
-    if name == "pid":
-        return send({"id": key, "result": text(str(os.getpid()))})
-    if name == "state":
-        return send({"id": key, "result": text(STATE)})
-    if name == "crash":
-        sys.stderr.write("token=sk-ant-REDACTME123456 out of memory\n")
-        sys.stderr.flush()
-        os._exit(3)
-    if name == "child":
-        made = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=bool(args.get("n")))
-        return send({"id": key, "result": text(f"{os.getpid()} {made.pid}")})
-    if name == "progress":
-        for i in range(3):
-            send({"method": "notifications/progress", "params": {"progressToken": meta["progressToken"], "progress": i + 1, "total": 3, "message": f"step {i + 1}"}})
-            time.sleep(args.get("n", 0) / 1000)
-        return send({"id": key, "result": text("done")})
-    if name == "grow":
-        STATE["extra"] = True
-        send({"id": key, "result": text("grown")})
-        return send({"method": "notifications/tools/list_changed"})
-    if name == "ask":
-        schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"]}
-        return ask_client(key, "elicitation/create", {"message": "Where to?", "requestedSchema": schema}, "result")
-    if name == "visit":
-        return ask_client(key, "elicitation/create", {"mode": "url", "message": "Log in", "url": "https://x.test/in", "elicitationId": "e"}, "result")
-    if name == "sample":
-        params = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say hi"}}], "maxTokens": 50, "systemPrompt": "Short."}
-        return ask_client(key, "sampling/createMessage", params, "result")
-    if name == "roots":
-        return ask_client(key, "roots/list", {}, "result")
-    if name in ("slow", "late"):
-        STATE["slow"] = key
-        return None
-    return send({"id": key, "error": {"code": -32602, "message": f"no tool {name}"}})
 
 
 def page(params, items, key):
@@ -107,37 +173,59 @@ def page(params, items, key):
         return {key: items[:1], "nextCursor": "again"}
     if "pages" not in FLAGS:
         return {key: items}
-    at = int((params or {}).get("cursor") or 0)
+    at = int(params.get("cursor") or 0)
     more = {"nextCursor": str(at + 1)} if at + 1 < len(items) else {}
     return {key: items[at : at + 1], **more}
+
+
+def initialize(params):
+    able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+    facts = {"serverInfo": {"name": "raw", "version": "1"}, "instructions": "Be kind."}
+    return {"protocolVersion": params["protocolVersion"], "capabilities": able, **facts}
+
+
+def list_resources(params):
+    found = [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}, {"uri": "memo://two", "name": "two"}]
+    return page(params, found, "resources")
+
+
+def list_prompts(params):
+    arguments = [{"name": "topic", "required": True}, {"name": "style"}]
+    return {"prompts": [{"name": "sum", "description": "Sum up", "arguments": arguments}]}
+
+
+def get_prompt(params):
+    said = {"type": "text", "text": f"Sum up {params['arguments']['topic']}"}
+    return {"messages": [{"role": "user", "content": said}]}
+
+
+METHODS = {
+    "initialize": initialize,
+    "tools/list": lambda params: page(params, listed(), "tools"),
+    "resources/list": list_resources,
+    "resources/templates/list": lambda params: {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "any"}]},
+    "resources/read": lambda params: {"contents": [{"uri": params["uri"], "text": f"text of {params['uri']}"}]},
+    "prompts/list": list_prompts,
+    "prompts/get": get_prompt,
+}
 
 
 def handle(message):
     key, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method is None:
-        waiting = WAITING.pop(key, None)
-        if waiting:
-            send({"id": waiting[0], "result": text(message.get("result", message.get("error")))})
-    elif method == "initialize":
-        able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
-        send({"id": key, "result": {"protocolVersion": params["protocolVersion"], "capabilities": able, "serverInfo": {"name": "raw", "version": "1"}, "instructions": "Be kind."}})
-    elif method == "tools/list":
-        listed = tools()
-        if "odd" in FLAGS:
-            listed += [{"name": "bare"}, {"inputSchema": {}}, "nonsense", {"name": "naïve tool/ü", "inputSchema": {"properties": {}}}, {"name": "parts", "inputSchema": None, "outputSchema": {"type": "object", "required": ["never"]}}]
-        send({"id": key, "result": page(params, listed, "tools")})
-    elif method == "resources/list":
-        send({"id": key, "result": page(params, [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}, {"uri": "memo://two", "name": "two"}], "resources")})
-    elif method == "resources/templates/list":
-        send({"id": key, "result": {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "any"}]}})
-    elif method == "resources/read":
-        send({"id": key, "result": {"contents": [{"uri": params["uri"], "text": f"text of {params['uri']}"}]}})
-    elif method == "prompts/list":
-        send({"id": key, "result": {"prompts": [{"name": "sum", "description": "Sum up", "arguments": [{"name": "topic", "required": True}, {"name": "style"}]}]}})
-    elif method == "prompts/get":
-        send({"id": key, "result": {"messages": [{"role": "user", "content": {"type": "text", "text": f"Sum up {params['arguments']['topic']}"}}]}})
+        if key in WAITING:
+            send({"id": WAITING.pop(key), "result": text(message.get("result", message.get("error")))})
+    elif method in METHODS:
+        send({"id": key, "result": METHODS[method](params)})
     elif method == "tools/call":
-        call(key, params["name"], params.get("arguments") or {}, params.get("_meta") or {})
+        work = TOOLS.get(params["name"]) or HIDDEN.get(params["name"])
+        if work is None:
+            send({"id": key, "error": {"code": -32602, "message": f"no tool {params['name']}"}})
+            return
+        STATE["calls"] += 1
+        result = work(key, params.get("arguments") or {}, params.get("_meta") or {})
+        if result is not None:
+            send({"id": key, "result": result})
     elif method == "notifications/cancelled":
         STATE["cancelled"] = params.get("requestId")
         if STATE.get("slow") == params.get("requestId"):
@@ -153,19 +241,17 @@ def main():
         for i in range(5000):
             sys.stderr.write(f"line {i} " + "y" * 100 + "\n")
     if "hang" in FLAGS:
-        time.sleep(600)
+        threading.Event().wait(FOREVER)
     if "noise" in FLAGS:
-        sys.stdout.write("Server running on stdio\n\xff\n[1, 2]\n{}\n\n" + "z" * 100_000 + "\n")
+        sys.stdout.buffer.write(b"Server running on stdio\n\xff\xfe\n[1, 2]\n{}\n\n" + b"z" * 100_000 + b"\n")
     sys.stdout.flush()
     sys.stderr.write("ready\n")
     sys.stderr.flush()
     for line in sys.stdin:
         handle(json.loads(line))
     if "deaf" in FLAGS:
-        import signal
-
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(600)
+        threading.Event().wait(FOREVER)
 
 
 main()

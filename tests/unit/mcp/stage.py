@@ -1,8 +1,8 @@
 """What these tests are set on: real programs that speak the protocol, servers in memory, and agents that follow a script."""
 
 import asyncio
-import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,9 @@ def twin(*names: str, **fields: Any) -> TwinServer:
     return TwinServer([(info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
 
 
-def agent_with(servers: Mapping[str, TwinServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any) -> Agent:
+def agent_with(
+    servers: Mapping[str, TwinServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any
+) -> Agent:
     """An agent that follows a script and has these servers."""
     configs = [McpServerConfig(name=name, command="-", **(fields.pop("config", {}))) for name in servers]
     plug = Mcp(configs, connector=TwinConnector(servers), **(mcp or {}))
@@ -54,14 +56,4 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
     """Wait for something that happens elsewhere."""
     async with asyncio.timeout(seconds):
         while not condition():
-            await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a dead one that nobody has asked about does not."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat")
-        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
+            await asyncio.to_thread(threading.Event().wait, 0.01)

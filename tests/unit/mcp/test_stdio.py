@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from mainspring.env import MemoryEnv
 from mainspring.mcp import ElicitAnswer, McpFailure, Sampled, connect_mcp
 from mainspring.tools import ToolContext
-from tests.unit.mcp.stage import RAW, alive, raw, until
+from tests.processes import alive, ended
+from tests.unit.mcp.stage import RAW, raw, until
 
 
 @pytest.mark.covers("MCP-01", "MCP-02", "MCP-05", "MCP-12")
@@ -39,13 +40,14 @@ async def test_a_server_is_started_its_tools_listed_and_called(tmp_path: Path) -
 @pytest.mark.covers("BYD-10")
 async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path: Path) -> None:
     async with connect_mcp(raw()) as server:
-        for tool in ("ask", "visit", "sample", "roots"):
+        for tool in ("ask", "visit", "sample", "roots", "ping"):
             said = json.loads((await server.call(tool, {})).content[0]["text"])
             expected = {
                 "ask": {"action": "decline"},
                 "visit": {"action": "decline"},
                 "sample": {"code": -1, "message": "the user did not allow it"},
                 "roots": {"roots": []},
+                "ping": {},
             }
             assert said == expected[tool], tool
 
@@ -73,7 +75,11 @@ async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path:
 async def test_resources_and_prompts_are_listed_and_read() -> None:
     async with connect_mcp(raw()) as server:
         found = await server.list_resources()
-        assert [(r.uri, r.template) for r in found] == [("memo://one", False), ("memo://two", False), ("memo://{name}", True)]
+        assert [(r.uri, r.template) for r in found] == [
+            ("memo://one", False),
+            ("memo://two", False),
+            ("memo://{name}", True),
+        ]
         contents = await server.read_resource("memo://one")
         assert contents[0]["resource"]["text"] == "text of memo://one"
         (prompt,) = await server.list_prompts()
@@ -140,7 +146,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
     async with connect_mcp(raw()) as server:
         call = asyncio.ensure_future(server.call("slow", {}))
         await until(lambda: server._patience._clocks)
-        await asyncio.sleep(0.05)
+        await server.call("echo", {})  # the first one has been sent before
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -168,7 +174,10 @@ async def test_large_messages_pass_in_both_directions() -> None:
         (replace(raw(), command="no-such-program-here"), r"there is no program 'no-such-program-here' on its PATH"),
         (replace(raw(), command="/etc/passwd"), r"could not be started: /etc/passwd: Permission denied"),
         (replace(raw(), cwd="/no/such/folder"), r"could not be started: .*No such file"),
-        (replace(raw(), env={"A": "${NO_SUCH_VARIABLE_HERE}"}), r"needs the variable NO_SUCH_VARIABLE_HERE, which is not set"),
+        (
+            replace(raw(), env={"A": "${NO_SUCH_VARIABLE_HERE}"}),
+            r"needs the variable NO_SUCH_VARIABLE_HERE, which is not set",
+        ),
     ],
     ids=["dies", "hangs", "no program", "not executable", "no folder", "no variable"],
 )
@@ -200,7 +209,7 @@ async def test_nothing_that_a_server_started_outlives_it(flags: tuple[str, ...])
         pids = [int(p) for p in (await server.call("child", {})).content[0]["text"].split()]
         pids += [int(p) for p in (await server.call("child", {"n": 1})).content[0]["text"].split()]
         assert all(alive(p) for p in pids)
-    await until(lambda: not any(alive(p) for p in pids), 2)
+    assert all(ended(p, 2) for p in pids)
 
 
 def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
@@ -220,7 +229,7 @@ def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
         assert len(pids) == 2
         assert all(alive(p) for p in pids)
         us.kill()
-    asyncio.run(until(lambda: not any(alive(p) for p in pids), 5))
+    assert all(ended(p, 5) for p in pids)
 
 
 def test_connections_are_made_anew_in_another_event_loop() -> None:
