@@ -115,10 +115,7 @@ class ChatTrace:
         made: Attributes = {}
         if request is not None:
             made[c.INPUT_MESSAGES] = content.messages(request.messages)
-            if request.system:
-                made[c.SYSTEM_INSTRUCTIONS] = content.system(request.system)
-            if request.tools:
-                made[c.TOOL_DEFINITIONS] = content.tools(request.tools)
+            made |= content.given(request.system, request.tools)
         if message is not None and message.content:
             made[c.OUTPUT_MESSAGES] = content.answer(message)
         self._signals.put_content(self.span, self._context, self._attributes, made)

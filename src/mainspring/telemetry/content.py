@@ -20,7 +20,7 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.redact import redact
-from mainspring.telemetry.conventions import STOP_REASONS
+from mainspring.telemetry.conventions import STOP_REASONS, SYSTEM_INSTRUCTIONS, TOOL_DEFINITIONS
 
 _ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
 _SHORTEST = 8
@@ -81,13 +81,14 @@ class Content:
         }
         return _json([made])
 
-    def system(self, text: str) -> str:
-        """System instructions."""
-        return _json([{"type": "text", "content": self.cleaner.text(text)}])
-
-    def tools(self, specs: Sequence[ToolSpec]) -> str:
-        """Definitions of tools, by name only: their schemas are large, and the same in each request."""
-        return _json([{"type": "function", "name": s.name} for s in specs])
+    def given(self, system: str, tools: Sequence[ToolSpec]) -> dict[str, str]:
+        """What a request has beside its messages. Tools by their names only: their schemas are large, and always the same."""
+        made: dict[str, str] = {}
+        if system:
+            made[SYSTEM_INSTRUCTIONS] = _json([{"type": "text", "content": self.cleaner.text(system)}])
+        if tools:
+            made[TOOL_DEFINITIONS] = _json([{"type": "function", "name": t.name} for t in tools])
+        return made
 
     def value(self, value: Any) -> str:
         """Arguments of a call."""

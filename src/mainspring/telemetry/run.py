@@ -19,7 +19,7 @@ from mainspring.events import (
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.api import Scope
-from mainspring.telemetry.attributes import Attributes, error_type, of_model, of_server, of_usage
+from mainspring.telemetry.attributes import Attributes, error_type, of_model, of_request, of_server, of_usage
 from mainspring.telemetry.call import Calls
 from mainspring.telemetry.chat import ChatTrace
 from mainspring.telemetry.content import Content
@@ -108,7 +108,9 @@ class RunTrace:
     # --- model calls ------------------------------------------------------------------------------------------------
 
     def turn(self, hook: TurnBefore) -> None:
-        """A request is complete."""
+        """A request is complete. The options of the first are those of the run."""
+        if self._request is None:
+            self.span.set_attributes({k: v for k, v in of_request(hook.request).items() if k != c.REQUEST_STREAM})
         self._turn, self._request = hook.turn, hook.request
 
     def message_starts(self, message: AgentMessage) -> None:
@@ -199,7 +201,8 @@ class RunTrace:
         done = self._done
         status = event.status if event is not None else "error"
         usage = done.usage if done is not None else Usage.zero()
-        span.set_attributes({c.RUN_STATUS: status, c.TURNS: done.turns if done is not None else 0, **of_usage(usage)})
+        span.set_attributes({c.RUN_STATUS: status, c.TURNS: done.turns if done is not None else 0})
+        span.set_attributes({k: v for k, v in of_usage(usage).items() if k != c.USAGE_REASONING})
         error = (done.error if done is not None else None) or (event.error if event is not None else None)
         kind = ""
         if status == "aborted":
@@ -219,6 +222,8 @@ class RunTrace:
 
     def _put_content(self, answer: Message | None) -> None:
         made: Attributes = {}
+        if self._request is not None:
+            made |= self._content.given(self._request.system, self._request.tools)
         if self._prompts:
             made[c.INPUT_MESSAGES] = self._content.messages(self._prompts)
         if answer is not None and answer.content:

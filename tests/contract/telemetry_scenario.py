@@ -1,0 +1,110 @@
+"""One conversation that has everything: tools side by side, a sub-agent, an MCP server, a retry, a refusal and an abort."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.errors import AgentAbortedError, RateLimitedError
+from mainspring.events import ToolGate
+from mainspring.loop import Behavior
+from mainspring.mcp import Mcp
+from mainspring.messages import Cost, Usage
+from mainspring.models import ModelRequest, RetryConfig
+from mainspring.subagents import AgentDefinition
+from mainspring.telemetry import Telemetry, Tracing
+from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.tools import ToolContext, tool
+
+SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("sky")
+
+@server.tool()
+def weather(city: str) -> str:
+    "Tell the weather."
+    return f"sunny in {city}"
+
+server.run("stdio")
+"""
+
+USAGE = Usage(1200, 80, cache_read=400, reasoning_tokens=20, cost=Cost(0.0036, 0.0012, 0.0001))
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    await asyncio.sleep(0.01)
+    if key == "bad":
+        raise FileNotFoundError("there is no bad")
+    return f"value of {key}"
+
+
+@tool
+async def hang(ctx: ToolContext) -> str:
+    """Wait for ever."""
+    ctx.extra["abort"]()
+    await asyncio.Event().wait()
+    return ""
+
+
+def child(request: ModelRequest) -> Any:
+    return (
+        Reply(calls=[Call("look", {"key": "x"})], usage=USAGE)
+        if len(request.messages) == 1
+        else Reply("found", usage=USAGE)
+    )
+
+
+async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> Agent:
+    """Run it: one run that completes, and one that is aborted."""
+    script = script or [
+        RateLimitedError("too many requests"),
+        Reply(
+            "Let me look.",
+            thinking="Where to begin?",
+            calls=[
+                Call("look", {"key": "a"}, "c1"),
+                Call("look", {"key": "bad"}, "c2"),
+                Call("look", {"key": "no"}, "c3"),
+            ],
+            usage=USAGE,
+            pieces=5,
+        ),
+        Reply(
+            calls=[
+                Call("spawn", {"task": "look around", "agent": "scout"}, "c4"),
+                Call("mcp__sky__weather", {"city": "Oslo"}, "c5"),
+            ],
+            usage=USAGE,
+        ),
+        Reply("It is sunny in Oslo.", usage=USAGE, pieces=8),
+        Reply(calls=[Call("hang", {}, "c6")], usage=USAGE),
+    ]
+    program = folder / "sky.py"
+    program.write_text(SERVER)
+    mcp = Mcp({"mcpServers": {"sky": {"command": sys.executable, "args": [str(program)]}}}, grace=30)
+    agent = Agent(
+        ScriptedModel(*script, provider="openai", model="gpt-5-mini"),
+        name="assistant",
+        system="Answer briefly.",
+        execution=MemoryEnv(),
+        tools=[look, hang],
+        plugs=[Tracing(telemetry), mcp],
+        subagents=[AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))],
+        behavior=Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=5, jitter=0.0)),
+        extra={"abort": lambda: agent.abort()},
+    )
+    agent.on(ToolGate, lambda ctx: {"block": "not this one"} if ctx.input.get("key") == "no" else None)
+    try:
+        await agent.run("What is the weather in Oslo?")
+        try:
+            await agent.run("And now wait.")
+        except AgentAbortedError:
+            pass
+    finally:
+        await mcp.aclose()
+    return agent
