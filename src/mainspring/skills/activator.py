@@ -110,7 +110,7 @@ class Activator:
                 raise
             activation.look_for(self.agent.context.messages)
             activation.lost = False  # it is only about to join
-            activation.pending = activation.carrier is None and via in ("explicit", "trigger")
+            activation.pending = via == "explicit" or (via == "trigger" and activation.carrier is None)
             self._offer(activation, tools)
             self.active.add(activation)
         await self._activated(skill.name, via)
@@ -213,9 +213,10 @@ class Activator:
         return True
 
     def note(self, text: str) -> None:
-        """Note what went wrong."""
-        logger.warning("%s", text)
-        self.problems.append(text)
+        """Note what went wrong, once."""
+        if text not in self.problems:
+            logger.warning("%s", text)
+            self.problems.append(text)
 
     async def body(self, skill: Skill) -> str:
         """The instructions of a skill.

@@ -12,6 +12,9 @@ from mainspring.events.feature_hooks import SkillVia
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
 from mainspring.skills.skill import Skill
 
+AGAIN = "[The skill {name} is active again; its instructions stand above, unchanged.]"
+"""What joins the history for a skill that the host activates and whose text is there."""
+
 
 class Activation(Struct, eq=False):
     """A skill that is active.
@@ -22,7 +25,7 @@ class Activation(Struct, eq=False):
         text: What the model is given of it.
         restricts: Whether its ``allowed-tools`` hold. Not for one that a trigger brought, until somebody takes it up.
         asserted: Whether the host asked for it again, so that the end of the run leaves it active.
-        pending: Whether its text is still to join the conversation.
+        pending: Whether its text, or word that it is active again, is still to join the conversation.
         shown: Whether a request has had its text.
         carrier: The message of the history that holds its text.
         lost: Whether no message of the history holds it.
@@ -49,6 +52,11 @@ class Activation(Struct, eq=False):
         if self._own is None:
             self._own = Message.user(self.text)
         return self._own
+
+    @property
+    def news(self) -> Message:
+        """What is to join: its text, or, where that stands in the history from an earlier run, word of that."""
+        return self.message if self.carrier is None else Message.user(AGAIN.format(name=self.skill.name))
 
     def held_by(self, message: AgentMessage) -> bool:
         """Whether a message holds its text."""

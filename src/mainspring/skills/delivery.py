@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from mainspring.events import AgentBefore, ContextTransform, SteerInject, ToolResultsAfter
+from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message
 from mainspring.skills.active import ActiveSkills, restored
 from mainspring.skills.envelope import CONTENT, inside, line, value
@@ -17,7 +17,7 @@ MAX_BODY = 64 * 1024
 OWN_FILE = "SKILL.md"
 """The path under which ``skills_read`` gives the body itself."""
 
-_OPENING = re.compile(rf'<{CONTENT} name="([^"\n]+)"')
+_OPENING = lazy_re(rf'<{CONTENT} name="([^"\n]+)"')
 
 
 def wrapped(skill: Skill, body: str, files: Sequence[str] = (), count: int = 0) -> str:
@@ -77,8 +77,8 @@ class Delivery:
         messages: list[Message] = []
         for each in self._active:
             if each.pending:
+                messages.append(each.news)
                 each.pending = False
-                messages.append(each.message)
         return messages
 
     def before(self, hook: AgentBefore) -> None:
@@ -105,8 +105,9 @@ class Delivery:
         for each in self._active:
             each.shown = True
             if each.pending:
-                last.append(each.message)
-                continue
+                last.append(each.news)
+                if each.carrier is None:
+                    continue
             if each.carrier is None and not each.lost:
                 each.look_for(messages)
             if each.carrier is None:

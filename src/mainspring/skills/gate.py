@@ -11,9 +11,11 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.events import ToolGate, ToolPermit
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import Call, Engine, Rule, RuleSet, parse_rule
 from mainspring.policies.permissions.paths import Place
 from mainspring.policies.permissions.sensitive import PathGroup, SensitivePaths
+from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.skills.active import Activation, ActiveSkills
 from mainspring.tools.builtin import CLASSIC_ALIASES
 
@@ -23,7 +25,7 @@ SKILL_TOOLS = ("skills_use", "skills_read", "skills_run_script")
 ALIAS = "load_skill"
 """Another name for ``skills_use``, understood where a model calls it so."""
 
-_ALWAYS = frozenset((*SKILL_TOOLS, ALIAS))
+_ALWAYS = frozenset((*SKILL_TOOLS, ALIAS, OUTPUT_TOOL))  # without the last, no run could give its answer
 
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     **{name: (own,) for name, own in CLASSIC_ALIASES.items()},
@@ -41,7 +43,7 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 }
 """Names of tools in skills that were written for other programs, in lower case, with ours."""
 
-_ENTRY = re.compile(r"\s*([A-Za-z0-9_*][\w.:*/-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_ENTRY = lazy_re(r"\s*([A-Za-z0-9_*][\w.:*/-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NOTHING = PathGroup.of(())
 _ENGINE = Engine(mode="ask", sensitive=SensitivePaths(_NOTHING, _NOTHING, _NOTHING, _NOTHING), reads_free=False)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, cast
 
 from msgspec import Struct
 
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
+from mainspring.skills.active import AGAIN
 from mainspring.skills.delivery import delivered_name
 
 USE_NAMES = frozenset(("skills_use", "load_skill"))
 """Names under which the call that takes up a skill may stand in a history."""
+
+_AGAIN = re.compile(re.escape(AGAIN).replace(re.escape("{name}"), r"([^\s\]]+)"))
 
 
 class Delivered(Struct):
@@ -64,7 +68,10 @@ def _of(block: object, message: Message) -> tuple[str, str]:
 
 
 def _again(block: object) -> str:
-    """The skill that a call took up of which the text was there already."""
+    """The skill that was taken up of which the text was there already."""
+    if isinstance(block, TextBlock):
+        word = _AGAIN.fullmatch(block.text)
+        return word[1] if word is not None else ""
     if isinstance(block, ToolResultBlock) and block.name in USE_NAMES and not block.is_error:
         details: Any = block.details
         if isinstance(details, dict):

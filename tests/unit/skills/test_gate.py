@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring import Behavior
 from mainspring.events import ChildToolAfter, ChildToolGate
 from mainspring.policies.permissions import PermissionRequest, Permissions
 from mainspring.skills.gate import read_allowance
@@ -164,6 +165,17 @@ async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Pa
     assert [t.name for t in child.tools].count("skills_use") == 1
     assert results(agent)[2].text.startswith('<skill_content name="two"')  # it was the child's, not the parent's
     assert skills.active.names == ()
+
+
+@pytest.mark.covers("SKL-28")
+async def test_an_answer_in_a_form_is_no_call_to_be_kept_out(tmp_path: Path) -> None:
+    write_skill(tmp_path / "s", "one", head="allowed-tools: Read")
+    agent, _, _ = agent_with(tmp_path / "s", use("one"), Call("__output__", {"n": 5}), execution=str(tmp_path))
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+    result = await agent.run("go", behavior=Behavior(schema=schema))
+
+    assert result.output == {"n": 5}
 
 
 @pytest.mark.covers("SKL-28")

@@ -144,6 +144,23 @@ async def test_the_host_activates_and_the_text_joins_the_run(tmp_path: Path) -> 
     assert heard[-1] == ("off", "pdf", "explicit")
 
 
+@pytest.mark.covers("SKL-24", "SKL-29")
+async def test_activated_again_the_text_is_not_sent_again_and_word_of_it_is(tmp_path: Path) -> None:
+    write_skill(tmp_path, "pdf")
+    agent, model, _ = agent_with(tmp_path, "one", "two")
+
+    await agent.activate_skill("pdf")
+    await agent.run("go")
+    await agent.activate_skill("pdf")
+    await agent.run("again")
+
+    assert sum(m.text.count("Do it well.") for m in model.requests[1].messages) == 1
+    assert (
+        model.requests[1].messages[-1].text
+        == "[The skill pdf is active again; its instructions stand above, unchanged.]"
+    )
+
+
 @pytest.mark.covers("SKL-24")
 async def test_activated_while_it_runs_the_text_joins_behind_the_results(tmp_path: Path) -> None:
     write_skill(tmp_path, "a")
