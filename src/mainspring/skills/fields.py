@@ -7,14 +7,15 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, cast
 
+from mainspring.lazy import lazy_re
 from mainspring.skills.envelope import clean
 
 MOST_ITEMS = 200
 """Items of a list that are looked at."""
 
 _LONGEST_ITEM = 1024
-_SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？]")
-_SHORT = re.compile(
+_SENTENCE = lazy_re(r"[.!?](?=\s|$)|[。！？]")
+_SHORT = lazy_re(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|resp|Dr|Mr|Ms|St|No|fig|ca|bzw|z\.B|u\.a)|(?:^|\s)\w)$", re.IGNORECASE
 )
 _BRIEF = 200
@@ -49,7 +50,8 @@ def _items(value: Any) -> list[Any]:
 def rules_of(value: Any) -> tuple[str, ...]:
     """Names of tools, some with a pattern in parentheses: a list, or one text with blanks or commas between them."""
     if isinstance(value, list):
-        return tuple(dict.fromkeys(t for each in cast("list[Any]", value)[:MOST_ITEMS] for t in rules_of(each)))
+        texts = [each for each in cast("list[Any]", value)[:MOST_ITEMS] if isinstance(each, str)]
+        return tuple(dict.fromkeys(t for each in texts for t in rules_of(each)))
     parts = split_outside(text_of(value).removeprefix("[").removesuffix("]"), ", ")
     return tuple(dict.fromkeys(p for part in parts if (p := part.strip().strip("\"'"))))
 

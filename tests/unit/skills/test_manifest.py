@@ -1,0 +1,348 @@
+"""A skill's file as a skill: what is understood, what is odd, and what gives none."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.skills.body import decode, examples_of, read_body, shell_lines
+from mainspring.skills.fields import first_sentence, name_of, rules_of, texts_of
+from mainspring.skills.manifest import parse_skill
+from mainspring.skills.skill import Script, Skill, SkillError, Triggers
+
+FULL = """---
+name: pdf-forms
+description: Fills in PDF forms. Use when a user has a form (e.g. a tax form) to fill.
+brief_description: Fills forms.
+version: 1.10
+license: MIT
+compatibility: Requires qpdf
+metadata:
+  author: Ada
+  tags: [pdf, forms]
+allowed-tools: Read, shell(git diff *), Bash(uv run *) mcp__x__*
+tools: read_file grep
+default_enabled: no
+disable-model-invocation: true
+user-invocable: "false"
+argument-hint: <form>
+triggers:
+  keywords: [form, tax form]
+  verbs: [fill]
+  patterns: ['\\bW-?2\\b']
+toolsets:
+  - tools.py:Forms
+  - package.module:More
+scripts:
+  - name: fill
+    path: ./scripts/fill.py
+    description: Fills one.
+    timeout: 10
+  - scripts/check.sh
+requires: [qpdf, "python:pypdf>=4", "env:FORM_KEY"]
+---
+
+# Forms
+
+Do this.
+
+## Examples
+
+- One.
+
+## More
+"""
+
+
+@pytest.mark.covers("SKL-01", "SKL-04", "SKL-05", "SKL-06")
+def test_all_fields_of_the_format_and_of_the_extended_manifest() -> None:
+    skill = parse_skill(FULL, fallback="pdf-forms")
+
+    assert skill == Skill(
+        name="pdf-forms",
+        description="Fills in PDF forms. Use when a user has a form (e.g. a tax form) to fill.",
+        brief="Fills forms.",
+        source="inline",
+        text=skill.text,
+        version="1.10",
+        license="MIT",
+        compatibility="Requires qpdf",
+        metadata={"author": "Ada", "tags": "pdf, forms"},
+        tools=("read_file", "grep"),
+        allowed_tools=("Read", "shell(git diff *)", "Bash(uv run *)", "mcp__x__*"),
+        triggers=Triggers(keywords=("form", "tax form"), verbs=("fill",), patterns=(r"\bW-?2\b",)),
+        scripts=(
+            Script(name="fill", path="scripts/fill.py", description="Fills one.", timeout=10.0),
+            Script(name="scripts/check.sh", path="scripts/check.sh"),
+        ),
+        toolsets=("tools.py:Forms", "package.module:More"),
+        requires=("qpdf", "python:pypdf>=4", "env:FORM_KEY"),
+        default_enabled=False,
+        model_invocable=False,
+        user_invocable=False,
+        argument_hint="<form>",
+    )
+    assert read_body(skill).startswith("# Forms\n\nDo this.")
+    assert examples_of(read_body(skill)) == "- One."
+
+
+@pytest.mark.covers("SKL-04")
+def test_what_a_file_leaves_out() -> None:
+    skill = parse_skill("---\nname: a\ndescription: Does a thing.\n---\n")
+    assert (skill.default_enabled, skill.model_invocable, skill.user_invocable) == (True, True, True)
+    assert (skill.allowed_tools, skill.tools, skill.scripts, skill.toolsets) == (None, (), (), ())
+    assert not skill.triggers
+    assert (skill.version, skill.warnings) == (None, ())
+
+
+@pytest.mark.covers("SKL-07")
+@pytest.mark.parametrize(
+    ("text", "brief"),
+    [
+        ("Does a thing. Use it often.", "Does a thing."),
+        ("Does e.g. this, and i.e. that. More.", "Does e.g. this, and i.e. that."),
+        ("Version 1.2 of node.js files. More.", "Version 1.2 of node.js files."),
+        ("Really? Yes.", "Really?"),
+        ("No full stop", "No full stop"),
+        ("処理します。次。", "処理します。"),
+        ("word " * 100, ("word " * 100)[:199].rstrip() + "…"),
+        ("", ""),
+    ],
+)
+def test_the_brief_is_the_first_sentence(text: str, brief: str) -> None:
+    assert first_sentence(text) == brief
+    if text:
+        assert parse_skill(f"---\nname: a\ndescription: '{text.strip()}'\n---\n").brief == brief
+
+
+@pytest.mark.covers("SKL-03", "BYD-07")
+@pytest.mark.parametrize(
+    ("text", "reason", "line"),
+    [
+        ("", "the file is empty", 0),
+        ("\ufeff  \n", "the file is empty", 0),
+        ("# Only text\n", "it has no head", 1),
+        ("---\nname: a\ndescription: b\n", "its head has no end", 1),
+        ("---\n---\ntext", "its head has no fields", 1),
+        ("---\n- a\n- b\n---\ntext", "its head has no fields", 1),
+        ("---\nname: a\n---\n", "it has no description", 1),
+        ("---\nname: a\ndescription: '  '\n---\n", "it has no description", 3),
+        ("---\nname: a\ndescription: [x]\n---\n", "it has no description", 3),
+        ("---\ndescription: b\n---\n", "it has no name", 1),
+        ("---\nname: '!!'\ndescription: b\n---\n", "its name has no letter or digit", 2),
+        (f"---\ndescription: b\nname: {'x' * 65}\n---\n", "its name has 65 characters", 3),
+        ("../../shared/pdf/SKILL.md", "it is a link that was checked out as a file", 0),
+    ],
+)
+def test_what_gives_no_skill_says_why_and_where(text: str, reason: str, line: int) -> None:
+    with pytest.raises(SkillError) as caught:
+        parse_skill(text)
+    assert reason in str(caught.value)
+    assert caught.value.line == line
+
+
+@pytest.mark.covers("SKL-03")
+@pytest.mark.parametrize(
+    ("name", "called", "odd"),
+    [
+        ("pdf", "pdf", False),
+        ("a1-b2", "a1-b2", False),
+        ("données-été", "données-été", False),
+        ("x" * 64, "x" * 64, False),
+        ("PDF Forms", "pdf-forms", True),
+        ("code_explorer", "code-explorer", True),
+        ("-a--b-", "a-b", True),
+        ("acme/pdf", "acme-pdf", True),
+        ("../../etc", "etc", True),
+        ("ﬁne", "fine", True),
+        ("x" * 65, "folder", True),
+        ("***", "folder", True),
+    ],
+)
+def test_names_become_what_the_format_asks(name: str, called: str, odd: bool) -> None:
+    skill = parse_skill(f"---\nname: '{name}'\ndescription: d\n---\n", fallback=called if not odd else "folder")
+    assert skill.name == called
+    assert bool(skill.warnings) == odd
+
+
+@pytest.mark.parametrize("value", ["on", "yes", "1.0", "null", "2024", "0x1f", "true"])
+def test_a_name_is_text_whatever_yaml_takes_it_for(value: str) -> None:  # K-02
+    skill = parse_skill(f"---\nname: {value}\ndescription: no\nversion: 1.10\nallowed-tools: [on, off]\n---\n")
+    assert skill.name == name_of(value)
+    assert (skill.description, skill.version, skill.allowed_tools) == ("no", "1.10", ("on", "off"))
+
+
+@pytest.mark.covers("SKL-01", "SKL-21")
+@pytest.mark.parametrize(
+    ("head", "description", "warned"),
+    [
+        ("name: a\ndescription: Use when: it rains", "Use when: it rains", "line 3: description is no valid YAML"),
+        ("name: a\ndescription: It's \"quoted\": yes", "It's \"quoted\": yes", "description is no valid YAML"),
+        ("name: a\ndescription: [unclosed", "[unclosed", "description is no valid YAML"),
+        ("name: a\ndescription: @mention `code`", "@mention `code`", "description is no valid YAML"),
+        ("name: a\ndescription: \"unclosed", "unclosed", "description is no valid YAML"),
+        ("name: a\ndescription: >\n  one\n  two", "one two", ""),
+        ("name: a\ndescription: |\n  one\n  two", "one two", ""),
+        ("name: a\r\ndescription: d\r", "d", ""),
+        ("name: a\nmetadata:\n\tauthor: x\ndescription: d", "d", "its head is no valid YAML"),
+        ("name: a\nstray words\ndescription: d", "d", "its head is no valid YAML"),
+        ("name: a\ndescription: one\ndescription: two", "two", "description is there twice"),
+        ("Name: a\nDescription: d", "d", ""),
+        ("name: a\ndescription: d\nfancy: x", "d", "fancy is no field of a skill"),
+        ("name: a\ndescription: d\nmodel: x", "d", "does nothing here"),
+        (f"name: a\ndescription: {'w' * 501}", "w" * 501, "its description has 501 characters"),
+        (f"name: a\ndescription: {'w' * 1025}", "w" * 1023 + "…", "is cut at 1024"),
+        ("name: a\ndescription: d\nmetadata: words", "d", "metadata must be a map"),
+        ("name: a\ndescription: d\nmetadata:\n  x:\n    y: z", "d", "metadata.x is no text"),
+        ("name: a\ndescription: d\ndefault_enabled: maybe", "d", "default_enabled must be true or false"),
+        ("name: a\ndescription: d\nscripts: [../x.sh]", "d", "has no path inside the skill's folder"),
+        ("name: a\ndescription: d\nscripts: [/bin/sh]", "d", "has no path inside the skill's folder"),
+        ("name: a\ndescription: d\nscripts:\n  - path: a.py\n    timeout: 600", "d", "at most 60 seconds"),
+        ("name: a\ndescription: d\nscripts: [a.py, a.py]", "d", "there are two scripts"),
+        ("name: a\ndescription: d\ntoolsets: [nothing]", "d", "it is written as tools.py:Class"),
+        ("name: a\ndescription: d\ntoolsets: [../x.py:Y]", "d", "it is written as tools.py:Class"),
+        ("name: a\ndescription: d\ntriggers:\n  patterns: ['(']", "d", "the trigger pattern '(' is none"),
+        ("name: a\ndescription: d\ntriggers:\n  words: [x]", "d", "triggers has no words"),
+    ],
+)  # fmt: skip
+def test_what_real_files_do_is_understood_with_a_warning(head: str, description: str, warned: str) -> None:  # K-01
+    skill = parse_skill(f"---\n{head}\n---\nbody", fallback="a")
+    assert (skill.name, skill.description) == ("a", description)
+    assert warned in "; ".join(skill.warnings)
+    assert bool(skill.warnings) == bool(warned)
+
+
+@pytest.mark.covers("SKL-01")
+@pytest.mark.parametrize(
+    "data",
+    [
+        "---\nname: a\ndescription: é\n---\nx\ny".encode(),
+        b"\xef\xbb\xbf---\nname: a\ndescription: \xc3\xa9\n---\nx\ny",
+        "---\r\nname: a\r\ndescription: é\r\n---\r\nx\r\ny".encode(),
+        "---\rname: a\rdescription: é\r---\rx\ry".encode(),
+        "\n\n---\nname: a\ndescription: é\n---\nx\ny".encode(),
+        "---  \nname: a\ndescription: é\n--- \nx\ny".encode(),
+        "---\nname: a\ndescription: é\n---\nx\ny".encode("utf-16"),
+    ],
+)
+def test_bytes_of_all_editors_are_read(data: bytes) -> None:  # K-01
+    skill = parse_skill(decode(data), fallback="a")
+    assert (skill.name, skill.description, read_body(skill)) == ("a", "é", "x\ny")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "line"),
+    [
+        ("---\nname: a\ndescription: é\n---\n".encode("latin-1"), "it is not UTF-8 (byte 25)", 3),
+        (b"---\nname: a\0\n---\n", "it is no text", 0),
+        (b"x" * (1 << 20) + b"x", "it is larger than 1024 KiB", 0),
+    ],
+)
+def test_bytes_that_are_no_text_say_so(data: bytes, reason: str, line: int) -> None:
+    with pytest.raises(SkillError) as caught:
+        decode(data)
+    assert reason in str(caught.value)
+    assert caught.value.line == line
+
+
+@pytest.mark.covers("SKL-37")
+def test_hidden_characters_reach_neither_list_nor_text() -> None:
+    hidden = "\U000e0041\u202e\u200b\x1b[31m"
+    skill = parse_skill(
+        f'---\nname: a{hidden}\ndescription: "Nice.{hidden}"\nlicense: "M{hidden}IT"\n---\nDo{hidden} it.'
+    )
+    for text in (skill.name, skill.description, skill.brief, skill.license or "", read_body(skill)):
+        assert not set(text) & set("\U000e0041\u202e\u200b\x1b")
+
+
+@pytest.mark.parametrize(
+    ("value", "rules"),
+    [
+        ("Read Write Edit Bash", ("Read", "Write", "Edit", "Bash")),
+        ("Bash(git:*) Read", ("Bash(git:*)", "Read")),
+        ("Bash(uv run pytest *), Bash(a && b *), Read", ("Bash(uv run pytest *)", "Bash(a && b *)", "Read")),
+        ("[Read, 'Bash(x, y)']", ("Read", "Bash(x, y)")),
+        (["Read", "Grep, Glob"], ("Read", "Grep", "Glob")),
+        ("Read Read", ("Read",)),
+        ("", ()),
+        ({"a": "b"}, ()),
+    ],
+)
+def test_tools_are_named_in_many_forms(value: object, rules: tuple[str, ...]) -> None:
+    assert rules_of(value) == rules
+
+
+@pytest.mark.parametrize("text", ["allowed-tools: []", "allowed-tools: ''", "allowed-tools:"])
+def test_no_tools_allowed_is_other_than_no_rule(text: str) -> None:
+    skill = parse_skill(f"---\nname: a\ndescription: d\n{text}\n---\n")
+    assert skill.allowed_tools == (() if "[" in text else None)
+
+
+def test_requirements_in_all_their_forms() -> None:
+    def needs(text: str) -> tuple[str, ...]:
+        return parse_skill(f"---\nname: a\ndescription: d\n{text}\n---\n").requires
+
+    assert needs("requires: git, jq") == ("git", "jq")
+    assert needs("requires:\n  bins: [git]\n  python: [pandas]\n  env: [KEY]") == ("git", "python:pandas", "env:KEY")
+    assert needs("dependencies: python>=3.8, pandas>=2, python-docx") == ("python:pandas>=2", "python:python-docx")
+
+
+def test_commands_and_examples_of_a_text() -> None:
+    assert shell_lines("a !`git status` b !`ls -l` c !`git status` `!x`") == ("git status", "ls -l")
+    body = "# T\n```md\n## Examples\nno\n```\n### Usage examples\nyes\n#### deeper\nalso\n## Next\nno"
+    assert examples_of(body) == "yes\n#### deeper\nalso"
+    assert examples_of("# Nothing\n") == ""
+
+
+@pytest.mark.covers("SKL-37")
+def test_a_yaml_bomb_stays_small() -> None:
+    laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    text = f"---\nname: a\ndescription: d\n{laughs}metadata:\n  m: *i\ntools: *i\nallowed-tools: *i\nrequires: *h\nscripts: *i\ntriggers: &l [*l]\n---\n"
+    skill = parse_skill(text)
+    assert skill.metadata == {}
+    assert len(skill.tools) <= 1
+
+
+def _skill_of(text: str) -> Skill | None:
+    try:
+        return parse_skill(text, fallback="a")
+    except SkillError:
+        return None
+
+
+@given(st.text())
+def test_no_text_breaks_it(text: str) -> None:
+    skill = _skill_of(text)
+    assert skill is None or (skill.name == name_of(skill.name) and skill.description)
+
+
+_scalars = st.text(st.characters(codec="utf-8"), max_size=30)
+_values = st.recursive(
+    _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_scalars, inner, max_size=3), max_leaves=8
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            "name description license compatibility metadata allowed-tools tools triggers scripts toolsets requires "
+            "default_enabled version dependencies brief_description argument-hint x".split()
+        ),
+        _values,
+    )
+)
+def test_no_fields_break_it(fields: dict[str, object]) -> None:
+    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in fields.items())
+    skill = _skill_of(f"---\n{head}---\n")
+    if skill is not None:
+        assert all(isinstance(each, str) for each in (*skill.tools, *skill.toolsets, *skill.metadata.values()))
+        assert len(skill.description) <= 1024
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=80))
+def test_names_and_lists_are_settled(text: str) -> None:
+    assert name_of(name_of(text)) == name_of(text)
+    assert all(t == t.strip() and t for t in texts_of(text))
