@@ -82,10 +82,14 @@ class TerminalGuard:
             now[3] &= ~(termios.ECHO | termios.ICANON)
             termios.tcsetattr(self._tty, termios.TCSANOW, now)
 
+    def write(self, text: str) -> None:
+        """Write to the terminal at once."""
+        with contextlib.suppress(OSError):
+            os.write(self._tty, text.encode())
+
     def restore(self) -> None:
         """Bring it back now. Does nothing where the terminal is gone."""
-        with contextlib.suppress(OSError):
-            os.write(self._tty, RESTORE.encode())
+        self.write(RESTORE)
         if self._before is not None:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._tty, termios.TCSANOW, self._before)  # pyright: ignore[reportArgumentType]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import ClassVar
@@ -21,6 +20,7 @@ from mainspring.app.tui.blocks import Block
 from mainspring.app.tui.fragments import Row
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.plain import plain, steady
+from mainspring.lazy import lazy_re
 
 _STANDARD = (
     *("ansiblack", "ansired", "ansigreen", "ansiyellow", "ansiblue", "ansimagenta", "ansicyan", "ansigray"),
@@ -28,8 +28,8 @@ _STANDARD = (
     *("ansibrightblue", "ansibrightmagenta", "ansibrightcyan", "ansiwhite"),
 )
 _COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor"}
-_WORDS = re.compile(r"ansi(?=\w)")
-_ORNAMENT = re.compile("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
+_WORDS = lazy_re(r"ansi(?=\w)")
+_ORNAMENT = lazy_re("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
 _ORNAMENTS = str.maketrans({"\u2022": "-", "\u258c": "|", **dict.fromkeys("\u2500\u2501\u257a\u2578", "-")})
 _MOST_COLUMNS = 120
 """Longer lines of prose are hard to read."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 _FIRST = 0x100000
 _SIGNS = re.compile("[\U00100000-\U0010ffff]")
+_PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 _MANY_LINES = 8
 _MANY_CHARACTERS = 1_000
 _MOST = 10 << 20
@@ -99,7 +100,9 @@ def image_at(text: str) -> Path | None:
     if not line or "\n" in line or len(line) > 4096:
         return None
     if line.startswith("file://"):
-        line = unquote(urlsplit(line).path)
+        line = os.fsdecode(
+            _PERCENT.sub(lambda m: bytes([int(m[1], 16)]), os.fsencode(line[7:].removeprefix("localhost")))
+        )
     path = Path(re.sub(r"\\(.)", r"\1", line)).expanduser()
     return path if path.suffix.lower() in _IMAGES and path.is_absolute() else None
 

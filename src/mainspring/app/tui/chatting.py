@@ -1,0 +1,80 @@
+"""The chat that the command line asks for, loaded while people can type already."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mainspring.app.cli.frame import place_of, rules_of
+from mainspring.app.tui.port import ChatPort
+from mainspring.errors import ConfigError
+from mainspring.runtime.home import working_folder
+from mainspring.runtime.options import AskOptions, Confinement
+
+if TYPE_CHECKING:
+    from mainspring.runtime.settings import Settings
+
+
+def place_to_work(options: argparse.Namespace) -> tuple[str, str]:
+    """The folder to work in, and what is to be said about it.
+
+    Raises:
+        ConfigError: If there is no such folder.
+    """
+    try:
+        return working_folder(options.cwd, os.environ)
+    except NotADirectoryError as error:
+        raise ConfigError(f"--cwd {options.cwd}: there is no folder {error}") from None
+
+
+@asynccontextmanager
+async def open_chat(
+    options: argparse.Namespace, cwd: str, seen: Callable[[Settings], object]
+) -> AsyncGenerator[ChatPort]:
+    """Load settings and the engine beside, and open the chat.
+
+    Args:
+        options: The command line.
+        cwd: The folder to work in.
+        seen: Is told the settings.
+
+    Raises:
+        ConfigError: If settings or options are wrong.
+        SessionError: If the session to go on with cannot be opened.
+    """
+    load = await asyncio.to_thread(import_module, "mainspring.runtime.settings.load")
+    seen(await asyncio.to_thread(load.load_settings, cwd, environ=os.environ))
+    engine = await asyncio.to_thread(import_module, "mainspring.runtime.chat.engine")
+    chat_options = import_module("mainspring.runtime.chat.options").ChatOptions
+    async with engine.Chat.open(chat_options(ask=ask_options(options))) as chat:
+        yield chat
+
+
+def ask_options(given: argparse.Namespace) -> AskOptions:
+    """What the command line says about the conversation."""
+    return AskOptions(
+        prompt="",
+        place=place_of(given),
+        model=given.model,
+        system=given.system,
+        tools=given.tools,
+        continued=given.continued,
+        session=given.session,
+        session_id=given.session_id,
+        fork=given.fork,
+        save=not given.no_session,
+        max_turns=given.max_turns,
+        max_seconds=given.max_seconds,
+        max_cost=given.max_cost,
+        max_total_tokens=given.max_tokens,
+        max_output_tokens=given.max_output_tokens,
+        rules=rules_of(given),
+        on_deny=given.on_deny,
+        sandbox=Confinement(layer=given.sandbox, network=given.sandbox_network),
+        plan=given.plan,
+    )

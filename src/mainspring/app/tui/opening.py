@@ -1,0 +1,101 @@
+"""The screen with the chat of the command line: the one is there while the other is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.input import create_input
+
+from mainspring.app.cli.console import Console
+from mainspring.app.tui.chatting import open_chat, place_to_work
+from mainspring.app.tui.guard import TerminalGuard
+from mainspring.app.tui.history import HistoryFile, history_of
+from mainspring.app.tui.look import Look, locale_encoding, look_of
+from mainspring.app.tui.port import ChatPort
+from mainspring.app.tui.session import Session
+from mainspring.app.tui.signals import Signals
+from mainspring.runtime.home import user_home
+
+if TYPE_CHECKING:
+    from mainspring.runtime.settings import Settings
+
+
+class Opening:
+    """One session from its first row to its last.
+
+    Args:
+        options: The command line.
+        guard: Brings the terminal back.
+
+    Raises:
+        ConfigError: If there is no such folder.
+    """
+
+    def __init__(self, options: argparse.Namespace, guard: TerminalGuard) -> None:
+        self._options = options
+        self._guard = guard
+        self._cwd, self._warning = place_to_work(options)
+        self._session: Session | None = None
+        self._number = 0
+
+    def show(self, look: Look) -> None:
+        """Show the screen until the user leaves.
+
+        Args:
+            look: What the terminal can show.
+        """
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None and not look.utf8:
+            reconfigure(encoding=locale_encoding(os.environ), errors="replace")
+        self._session = session = self._new_session(look)
+        self._guard.write("\r")  # to where the first frame began
+        self._number = asyncio.run(self._until_left(session))
+
+    def ended(self, console: Console) -> int:
+        """What is left to say when the terminal is as it was; the exit code.
+
+        Raises:
+            Exception: What ended the session.
+        """
+        if self._warning:
+            console.say(f"note: {self._warning}")
+        session = self._session
+        if session is not None and session.failure is not None:
+            raise session.failure
+        status = session.status if session is not None else None
+        if status is not None and status.session_id and status.tokens:
+            console.say(f"go on with: mainspring -c, or --session {status.session_id}")
+        return 128 + self._number if self._number else 0
+
+    def _new_session(self, look: Look) -> Session:
+        home = user_home(os.environ)
+        history = history_of(home.root, Path(self._cwd)) if home else HistoryFile(Path(os.devnull))
+        return Session(self._chat, look, sys.stdout, create_input(sys.stdin), history, os.environ)
+
+    def _chat(self) -> AbstractAsyncContextManager[ChatPort]:
+        session = self._session
+        return open_chat(self._options, self._cwd, lambda settings: _follow(settings, session) if session else None)
+
+    async def _until_left(self, session: Session) -> int:
+        """The signal that ended the session, or 0."""
+        loop = asyncio.get_running_loop()
+        with Signals(lambda: loop.call_soon_threadsafe(session.leave), self._guard.restore) as signals:
+            await session.run()
+        return signals.number
+
+
+def _follow(settings: Settings, session: Session) -> None:
+    """Show things as the settings want it."""
+    config = settings.config
+    told = config.notifications
+    session.notify_by(told.when, told.ways, told.command, told.after_seconds)
+    if config.ui.theme != "auto":
+        session.restyle(look_of(os.environ, locale_encoding(os.environ), config.ui.theme))
+    if config.ui.keys:
+        session.set_keys(config.ui.keys)
