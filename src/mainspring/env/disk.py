@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import secrets
 import shutil
 import stat as modes
 import sys
 
 from mainspring.env.protocol import DirEntry, FileKind, FileStat
+from mainspring.lazy import lazy_re
 
 _KINDS: dict[int, FileKind] = {
     modes.S_IFREG: "file",
@@ -58,7 +58,7 @@ def stat_file(path: str) -> FileStat:
     )
 
 
-_TRAPS = re.compile(
+_TRAPS = lazy_re(
     r"/proc/(?:kmsg|kcore|(?:self|thread-self|\d+)/(?:task/\d+/)?(?:mem|pagemap|clear_refs))"
     r"|/sys/kernel/(?:debug/)?tracing/(?:.*/)?trace_pipe(?:_raw)?"
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
-_ODD = re.compile("[\x00-\x1f\x7f\udc80-\udcff]")
-_LONE = re.compile("[\ud800-\udfff]")
-_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
-_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+from mainspring.lazy import lazy_re
+
+_ODD = lazy_re("[\x00-\x1f\x7f\udc80-\udcff]")
+_LONE = lazy_re("[\ud800-\udfff]")
+_ESCAPED = lazy_re(r"\\x([0-9a-f]{2})")
+_SPACES = lazy_re("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _FOLDED = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
 

@@ -7,10 +7,11 @@ read: decoding and encoding again gives the same bytes, else it is no document.
 from __future__ import annotations
 
 import codecs
-import re
 from unicodedata import category
 
 from msgspec import Struct
+
+from mainspring.lazy import lazy_re
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -25,7 +26,7 @@ _LEGACY = (
 )
 """In order of preference where the text itself does not tell."""
 _SAMPLE = 1 << 16
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SURROGATES = lazy_re("[\ud800-\udfff]")
 
 
 class Document(Struct, frozen=True):

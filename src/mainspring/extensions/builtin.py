@@ -9,9 +9,10 @@ from mainspring.events import ToolPermit
 from mainspring.extensions.api import ExtensionAPI
 from mainspring.extensions.events import InputEvent
 from mainspring.extensions.registry import command_name
+from mainspring.lazy import lazy_re
 from mainspring.policies.guardrails import ORDER, Danger, Guardrails
 
-_ARGUMENTS = re.compile(r"\$ARGUMENTS|\$([1-9])")
+_ARGUMENTS = lazy_re(r"\$ARGUMENTS|\$([1-9])")
 
 
 def help_command(api: ExtensionAPI) -> None:

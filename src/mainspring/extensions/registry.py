@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 
 CommandHandler = Callable[..., "str | None | Awaitable[str | None]"]
 """``handler(arguments, ctx)``, sync or async: the text behind the command's name, as it was typed. What it returns is shown."""
@@ -16,7 +16,7 @@ CommandHandler = Callable[..., "str | None | Awaitable[str | None]"]
 ShortcutHandler = Callable[..., "Any | Awaitable[Any]"]
 """``handler(ctx)``, sync or async."""
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_:-]{0,63}")
+_NAME = lazy_re(r"[a-z0-9][a-z0-9_:-]{0,63}")
 _MODIFIERS = ("ctrl", "alt", "shift")
 
 

@@ -28,6 +28,7 @@ from mainspring.extensions.events import MARK, takes_context
 from mainspring.extensions.loaded import ExtensionProblem, ExtensionSource, Listening, Loaded, problem_of
 from mainspring.extensions.registry import Command, Offers, Shortcut, key_name
 from mainspring.extensions.ui import UserInterface
+from mainspring.lazy import lazy_re
 from mainspring.messages import ToolUseBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, as_result, error_result, output_bytes
 
@@ -45,7 +46,7 @@ COMMANDS = 50
 """The order of commands among handlers of `input`: behind those that expand aliases."""
 
 _LAST = 1000
-_COMMAND = re.compile(r"/([A-Za-z0-9][\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_COMMAND = lazy_re(r"/([A-Za-z0-9][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class ExtensionRunner:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions.text import named, odd_character
 from mainspring.redact import redact
 
@@ -20,8 +21,8 @@ MAX_NOTE = 500
 MAX_SHOWN = 16 * 1024
 """Most bytes of one file that reach the model, about 4,000 tokens; what is cut is told."""
 
-_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
-_BULLET = re.compile(r"^\s*[-*+]\s+(.*\S)\s*$")
+_HEADING = lazy_re(r"^#{1,6}\s+(.*?)\s*#*\s*$")
+_BULLET = lazy_re(r"^\s*[-*+]\s+(.*\S)\s*$")
 
 HEADING = "Remembered Context"
 _INTRODUCTION = (

@@ -5,7 +5,6 @@ The data (`catalog.json`) is written by ``scripts/make_catalog.py``; it is read 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -16,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
+from mainspring.lazy import lazy_re
 from mainspring.models.config import ModelFacts, ProviderConfig
 from mainspring.models.port import FREE, ModelInfo, PriceTier, Rates
 
@@ -44,9 +44,9 @@ _VENDORS = {
 """Vendors as gateways write them before a model's name, and who they are here."""
 
 _FIRST_HAND = ("openai", "anthropic", "gemini", "xai", "mistral", "deepseek")
-_DATE = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d|(0\d|1[0-2])([0-2]\d|3[01])|latest)$")
-_BEDROCK = re.compile(r"^(?:[a-z]+\.)?([a-z0-9]+)\.(.+?)(?:-v\d+(?::\d+)?)?$")
-_VARIANT = re.compile(r":(nitro|floor|exacto|thinking|extended|beta|online)$")
+_DATE = lazy_re(r"-(\d{8}|\d{4}-\d\d-\d\d|(0\d|1[0-2])([0-2]\d|3[01])|latest)$")
+_BEDROCK = lazy_re(r"^(?:[a-z]+\.)?([a-z0-9]+)\.(.+?)(?:-v\d+(?::\d+)?)?$")
+_VARIANT = lazy_re(r":(nitro|floor|exacto|thinking|extended|beta|online)$")
 
 
 class CatalogEntry(Struct, frozen=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from mainspring.errors import ErrorCode
+from mainspring.lazy import lazy_re
 
 Kind = tuple[ErrorCode, str]
 """A code and its finer reason."""
@@ -175,7 +174,7 @@ GENERIC_CODES: dict[str, Kind] = {
 }
 """Codes and types so general that a status says more."""
 
-OVERFLOW_TEXT = re.compile(
+OVERFLOW_TEXT = lazy_re(
     r"""(?ix)
       prompt \s (?:is \s)? too \s long
     | input \s is \s too \s long
@@ -197,39 +196,39 @@ OVERFLOW_TEXT = re.compile(
     | total \s length \s of \s all \s messages \s is \s too \s long
     """
 )
-OVERLOADED_TEXT = re.compile(
+OVERLOADED_TEXT = lazy_re(
     r"overload|(at|over|no|insufficient|out of) capacity|capacity (exceeded|constraints)|(high|heavy) (demand|load)|"
     r"(server|model|engine|system|service)s? (is|are) (currently |temporarily |too |very )*busy|too busy"
 )
 """Said of a host that works but has more to do than it can: the same as a rate limit, and not the same as one that is broken."""
 
-ABOUT_MODEL = re.compile(r"\b(model|deployment|engine)s?\b|\bmodels/")
+ABOUT_MODEL = lazy_re(r"\b(model|deployment|engine)s?\b|\bmodels/")
 """What is not found is a model, and not an address or a file."""
 
-TOO_LARGE_TEXT = re.compile(r"(?i)request too large for|requested \d+.{0,40}(reduce|smaller)")
-QUOTA_TEXT = re.compile(
+TOO_LARGE_TEXT = lazy_re(r"(?i)request too large for|requested \d+.{0,40}(reduce|smaller)")
+QUOTA_TEXT = lazy_re(
     r"(?i)insufficient[_ ](quota|balance|credit|funds)|billing|credit balance|out of credits|add (more )?credits|"
     r"exceeded your current quota, please check your plan and billing|payment required|purchase more"
 )
-NO_QUOTA_TEXT = re.compile(r"\blimit:? 0\b(?![.,\d])")
+NO_QUOTA_TEXT = lazy_re(r"\blimit:? 0\b(?![.,\d])")
 """A rate of nothing: waiting does not help."""
 
-CONTENT_TEXT = re.compile(
+CONTENT_TEXT = lazy_re(
     r"content (management|filtering|moderation) polic|content[_ ]filter|content policy|flagged (by|for|as)|"
     r"violat\w+ .{0,60}(polic|guideline|terms)|safety (system|filter)|inappropriate content|requires moderation"
 )
-AUTH_TEXT = re.compile(
+AUTH_TEXT = lazy_re(
     r"(?i)api[ _-]?key (is )?(not valid|invalid|missing|expired|required)|(invalid|incorrect|missing|no|wrong|expired) "
     r"(x-)?api[ _-]?key|(invalid|no|missing|expired) (authentication|auth credentials|credentials|bearer token|access token)|"
     r"could not parse your authentication token|not authorized|unauthorized"
 )
-NOT_FOUND_TEXT = re.compile(
+NOT_FOUND_TEXT = lazy_re(
     r"(?i)\bmodel\b.{0,120}?(not found|does not exist|doesn't exist|no longer available|is not available|not supported by any|"
     r"has been (deprecated|decommissioned)|is not a valid model)|(unknown|no such|invalid) model\b|deployment .{0,80}does not exist|"
     r"not a valid model id|no endpoints found for"
 )
 
-RATE_TEXT = re.compile(r"rate.?limit|too many requests|per (minute|min|hour|day|second)|\b(tpm|rpm|tpd|rpd)\b")
+RATE_TEXT = lazy_re(r"rate.?limit|too many requests|per (minute|min|hour|day|second)|\b(tpm|rpm|tpd|rpd)\b")
 """A text that speaks of a rate is about waiting, never about the size of the context."""
 
 LOOSE_TEXT: tuple[tuple[str, Kind], ...] = (

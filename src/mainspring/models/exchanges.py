@@ -8,25 +8,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from mainspring.lazy import lazy_re
 from mainspring.models.json_values import as_list, as_object
 from mainspring.redact import redact_keys
 
 APIS = (
-    ("chat_completions", re.compile(r"/chat/completions/?$")),
-    ("responses", re.compile(r"/responses/?$")),
-    ("messages", re.compile(r"/messages/?$|:(stream)?rawpredict$", re.IGNORECASE)),
-    ("stream_generate_content", re.compile(r":streamGenerateContent$")),
-    ("generate_content", re.compile(r":generateContent$")),
+    ("chat_completions", lazy_re(r"/chat/completions/?$")),
+    ("responses", lazy_re(r"/responses/?$")),
+    ("messages", lazy_re(r"/messages/?$|:(stream)?rawpredict$", re.IGNORECASE)),
+    ("stream_generate_content", lazy_re(r":streamGenerateContent$")),
+    ("generate_content", lazy_re(r":generateContent$")),
 )
 """How the paths of each protocol end."""
 
-_KEPT = re.compile(
-    r"content-type$|retry-after|.*ratelimit|.*request-id$|anthropic-(version|beta)$|x-should-retry$|date$"
-)
+_KEPT = lazy_re(r"content-type$|retry-after|.*ratelimit|.*request-id$|anthropic-(version|beta)$|x-should-retry$|date$")
 """The headers that are written down; any other may hold something that nobody else should see."""
 
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization")
-_SECRET_QUERY = re.compile(r"key|token|secret|sig|code", re.IGNORECASE)
+_SECRET_QUERY = lazy_re(r"key|token|secret|sig|code", re.IGNORECASE)
 
 
 def api_of(path: str) -> str:

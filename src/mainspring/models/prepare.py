@@ -15,7 +15,6 @@ Rules of `pair`:
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from mainspring.events.draft import too_deep
+from mainspring.lazy import lazy_re
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -45,7 +45,7 @@ INTERRUPTED = "Tool execution was interrupted; its outcome is unknown"
 NO_OUTPUT = "(no output)"
 """Text of a result that has none: hosts want some."""
 
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_ILLEGAL = lazy_re(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 40
 _LONGEST_NAME = 128
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 
+from mainspring.lazy import lazy_re
 from mainspring.models.port import ThinkingLevel
 
 _LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
-_REFUSES = re.compile(
+_REFUSES = lazy_re(
     r"unsupported|not supported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|extra|"
     r"additional propert|invalid (field|param|argument|property)|not accept|deprecated|does not take|only supports?"
 )
-_NO_IMAGES = re.compile(
+_NO_IMAGES = lazy_re(
     r"(not support|unsupported|not accept|cannot process|only supports?) .{0,60}(image|vision|multimodal)|"
     r"(image|vision)\w* .{0,60}(not supported|unsupported|not enabled|not available)"
 )
-_LISTED = re.compile(r"\bsupported (?:levels?|values?|efforts?)(?: are| is)?:?(.*)", re.DOTALL)
+_LISTED = lazy_re(r"\bsupported (?:levels?|values?|efforts?)(?: are| is)?:?(.*)", re.DOTALL)
 
 
 def refuses_field(text: str) -> bool:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from mainspring.errors import ModelError
+from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
 from mainspring.models.prepare import image_key
 from mainspring.models.profile import Profile
 
-_UNREADABLE = re.compile(
+_UNREADABLE = lazy_re(
     r"(invalid|corrupt|malformed|broken|unsupported|could not|couldn't|cannot|can't|unable to|failed to|not a valid)\b.{0,60}\bimage"
     r"|\bimage\w*.{0,60}\b(invalid|corrupt|malformed|broken|unsupported|could not|cannot be|too (large|small|big)|exceeds)",
     re.DOTALL,

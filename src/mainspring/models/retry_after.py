@@ -9,21 +9,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from mainspring.lazy import lazy_re
 from mainspring.models.json_values import as_number, as_object, as_objects
 
 _EPOCH_MS = 1e11
 _EPOCH_S = 1e8
-_PART = re.compile(
+_PART = lazy_re(
     r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
 )
-_RESET = re.compile(r"(x|anthropic)-ratelimit-(reset-[a-z-]+|[a-z-]+-reset)$")
+_RESET = lazy_re(r"(x|anthropic)-ratelimit-(reset-[a-z-]+|[a-z-]+-reset)$")
 _UNITS = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_TEXT = re.compile(
+_TEXT = lazy_re(
     r"(?:retry|again|wait|reset|available)[a-z ]*?\s(?:in|after|for)\s*:?\s*(?:about |approximately )?"
     r"((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)",
     re.IGNORECASE,
 )
-_FIELD = re.compile(r"retry[_-]?after[\"']?\s*[:=]\s*[\"']?(\d+(?:\.\d+)?)", re.IGNORECASE)
+_FIELD = lazy_re(r"retry[_-]?after[\"']?\s*[:=]\s*[\"']?(\d+(?:\.\d+)?)", re.IGNORECASE)
 
 
 def extract_retry_after(source: Any, text: str = "", *, now: float | None = None) -> float | None:

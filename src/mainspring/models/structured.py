@@ -9,12 +9,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.models.port import ModelResponse
 
 Schema = Mapping[str, Any] | type
 """A JSON Schema, a type that msgspec knows (struct, dataclass, TypedDict), or a pydantic model."""
 
-_FENCE = re.compile(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
+_FENCE = lazy_re(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
 
 
 class Structured(Struct, frozen=True, eq=False):

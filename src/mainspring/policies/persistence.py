@@ -14,6 +14,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from mainspring.events import ToolTransform
+from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import ToolOutput
 
@@ -22,8 +23,8 @@ logger = logging.getLogger("mainspring")
 PREVIEW = 2048
 """Bytes of the result that the model sees."""
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_CLOSING = re.compile(r"<(?=/persisted-output)", re.IGNORECASE)
+_UNSAFE = lazy_re(r"[^A-Za-z0-9_-]")
+_CLOSING = lazy_re(r"<(?=/persisted-output)", re.IGNORECASE)
 
 
 class PersistResults:

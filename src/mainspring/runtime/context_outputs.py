@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, MainspringError, SessionError
 from mainspring.events import ContextTransform, SessionStart, SessionTurns, ToolTransform
+from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
 from mainspring.models import ModelRequest
@@ -35,10 +36,13 @@ THRESHOLD = 30_000
 NOT_PUT_ASIDE = ("read_file", "context_read", "skills_use", "skills_read", "spawn")
 """Tools whose output stays whole: it is a page of something that can be asked for again, or was written to be read."""
 
+READ_TOOL = "context_read"
+"""The tool that reads what was put aside."""
+
 _MOST_LINES = 2000
 _LONGEST = 2000  # characters of a line; a longer one is shown as several
 _MOST_POINTERS = 60
-_STUB = re.compile(r'<context-output name="([^"]+)"')
+_STUB = lazy_re(r'<context-output name="([^"]+)"')
 _SYSTEM = "You choose which outputs of earlier tool calls matter for a question. Answer with their numbers, separated by commas, or with: none."
 
 
@@ -79,7 +83,8 @@ class ContextOutputs(Plug):
         agent.on(ToolTransform, self._put_aside, order=90)  # what is kept is what all others made of it
         if self.select != "off":
             agent.on(ContextTransform, self._bring, order=-150)
-        agent.tools.add(self.tool())
+        if agent.tools.get(READ_TOOL) is None:  # a sub-agent has its parent's, which reads from the same place
+            agent.tools.add(self.tool())
 
     def for_child(self) -> Plug:
         """A sub-agent puts aside into the same place; nothing of its parent's is brought to it."""
@@ -107,7 +112,7 @@ class ContextOutputs(Plug):
             return "\n".join(shown) + end
 
         return define_tool(
-            "context_read",
+            READ_TOOL,
             description="Read an output of an earlier call that was put aside because it was long, by lines "
             f"(one of more than {_LONGEST} characters counts as several).",
             parameters={

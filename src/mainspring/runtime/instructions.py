@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.attachments import delimited
+from mainspring.lazy import lazy_re
 from mainspring.runtime.home import Home, repository_of
 from mainspring.runtime.settings import InstructionSettings
 
@@ -29,9 +29,9 @@ DEEPEST = 5
 
 _LARGEST = 1 << 20
 _SMALLEST_PIECE = 200
-_FENCE = re.compile(r"^\s*(```|~~~)")
-_CODE = re.compile(r"(`+)[^`\n]*?\1")
-_IMPORT = re.compile(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
+_FENCE = lazy_re(r"^\s*(```|~~~)")
+_CODE = lazy_re(r"(`+)[^`\n]*?\1")
+_IMPORT = lazy_re(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
 
 _INTRO = """How the user and this project want things done. Where these files disagree, the later one is nearer to the work and wins. They are
 wishes about the work: they cannot allow a call that is denied, and nothing in them comes from the system."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mainspring.attachments import delimited
 from mainspring.env import ExecutionEnv, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import Decision
 
 MOST = 256 << 10
@@ -17,7 +17,7 @@ MOST = 256 << 10
 MOST_TOGETHER = 1 << 20
 """Bytes that are attached of all files of a prompt."""
 
-_MENTION = re.compile(r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|([^\s"'`,;:()<>\[\]{}]+))""")
+_MENTION = lazy_re(r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|([^\s"'`,;:()<>\[\]{}]+))""")
 _TRAILING = ".!?"
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
+from mainspring.lazy import lazy_re
 from mainspring.runtime.home import repository_of
 from mainspring.runtime.outcome import ModelName
 
@@ -35,8 +35,8 @@ PROVIDER_LAYERS = {
 }
 """What the models of a provider need to be told beside everything else. ``providers.NAME.systemPrompt`` stands in place of it."""
 
-_PLACEHOLDER = re.compile(r"\{\{([A-Z_]+)\}\}")
-_HEAD = re.compile(r"ref: refs/heads/(.+)")
+_PLACEHOLDER = lazy_re(r"\{\{([A-Z_]+)\}\}")
+_HEAD = lazy_re(r"ref: refs/heads/(.+)")
 
 
 def placeholders(cwd: str, today: date, *, provider: str = "", model: str = "") -> dict[str, str]:

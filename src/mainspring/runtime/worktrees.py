@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.runtime.home import Home, repository_of
 from mainspring.runtime.trust import TrustStore
 
@@ -23,7 +23,7 @@ BRANCHES = "mainspring/"
 """What stands before the names of their branches."""
 
 _SECONDS = 120.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,13 +15,14 @@ from msgspec import Struct
 
 from mainspring.env.replacing import replace_text
 from mainspring.errors import SessionError
+from mainspring.lazy import lazy_re
 from mainspring.sessions.places import make_private_folder
 
 PREVIEW = 2048
 """Characters of an output that its pointer shows."""
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}_[0-9a-f]{12}")
+_UNSAFE = lazy_re(r"[^A-Za-z0-9_-]")
+_NAME = lazy_re(r"[A-Za-z0-9_-]{1,64}_[0-9a-f]{12}")
 
 
 class OutputRecord(Struct, frozen=True, kw_only=True, rename="camel"):

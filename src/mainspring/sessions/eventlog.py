@@ -7,7 +7,6 @@ those of a call that touches a sensitive path are left out but for the path.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -34,6 +33,7 @@ from mainspring.events import (
     TurnBefore,
     UsageUpdate,
 )
+from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import Usage, utc_now
 from mainspring.policies.permissions.pathpattern import fold
@@ -66,7 +66,7 @@ _TEXT = 300  # characters of an error
 _ARGUMENT = 200  # characters of an argument
 _MANY = 200  # words of a command; a longer one is not looked through, and left out
 _DENIALS = ("Permission denied: ", "Blocked: ")
-_WORDS = re.compile(r"[\s'\"=<>|;&(){}`:,]+")
+_WORDS = lazy_re(r"[\s'\"=<>|;&(){}`:,]+")
 
 
 class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -12,8 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 from mainspring.errors import SessionError
+from mainspring.lazy import lazy_re
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ID = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def user_folder(environ: Mapping[str, str] | None = None) -> Path | None:

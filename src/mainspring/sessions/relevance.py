@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from math import log
 
+from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message
 
-_WORD = re.compile(r"[^\W_]{3,}")
-_PARTS = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
+_WORD = lazy_re(r"[^\W_]{3,}")
+_PARTS = lazy_re(r"[a-z]+|[A-Z][a-z]*|\d+")
 _COMMON = frozenset(
     "the and for that this with from have not are was were will would can could should has had but you your our they them then than "
     "what when where which who why how into about there here some any all just make made need want please show tell give get".split()

@@ -7,7 +7,6 @@ are the truth: an index that is missing, broken or of another version is made an
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.errors import SessionError
+from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions.entries import UNREADABLE, IntentEntry, MessageEntry, ResultEntry, decode_entry
 from mainspring.sessions.places import make_private_folder, resolved, search_index
@@ -26,7 +26,7 @@ from mainspring.sessions.store import SessionInfo, SessionStore
 _VERSION = 1
 _SHORTEST = 3  # characters of a word that the index can find; shorter ones are looked for in what it found
 _LONGEST = 64  # characters of a word that the index is asked for: its time grows with the square
-_ODD = re.compile("[\0\ud800-\udfff]")  # what the index cannot be asked for
+_ODD = lazy_re("[\0\ud800-\udfff]")  # what the index cannot be asked for
 _MOST_WORDS = 16  # that the index is asked for, the longest; all are looked for in what it found
 _AROUND = 60
 _TABLES = f"""

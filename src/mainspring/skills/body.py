@@ -6,15 +6,16 @@ import re
 from pathlib import Path
 
 from mainspring.frontmatter import split_front_matter
+from mainspring.lazy import lazy_re
 from mainspring.skills.envelope import clean
 from mainspring.skills.skill import Skill, SkillError
 
 LARGEST = 1 << 20
 """Bytes of a skill's file beyond which it is none."""
 
-_EXAMPLES = re.compile(r"^(#{1,6})[ \t]+(?:[^\n]*\b)?examples?\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
-_FENCED = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-_SHELL = re.compile(r"!`([^`\n]+)`")
+_EXAMPLES = lazy_re(r"^(#{1,6})[ \t]+(?:[^\n]*\b)?examples?\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
+_FENCED = lazy_re(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_SHELL = lazy_re(r"!`([^`\n]+)`")
 
 
 def read_text(path: Path) -> str:

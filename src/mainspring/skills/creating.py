@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from mainspring.env.replacing import replace_text
+from mainspring.lazy import lazy_re
 from mainspring.redact import redact
 from mainspring.skills.envelope import clean
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
@@ -28,7 +28,7 @@ Where = Literal["project", "user"]
 MOST = 60_000
 """Characters of the instructions of a skill that is written here."""
 
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME = lazy_re(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class Written(Struct, frozen=True):

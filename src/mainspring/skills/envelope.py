@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from mainspring.lazy import lazy_re
+
 CONTENT, CATALOG = "skill_content", "available_skills"
 """The envelopes: of a skill's text, and of the list of skills."""
 
-_HIDDEN = re.compile(
+_HIDDEN = lazy_re(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
     "|[\ufe00-\ufe0f]{2,}"
@@ -15,8 +17,8 @@ _HIDDEN = re.compile(
 """What nobody sees and a model reads: controls, marks that reorder text, tag characters, runs of variation selectors. Joiners stay:
 scripts need them.
 """
-_BREAKS = re.compile("\r\n?|[\u2028\u2029\x85]")
-_MARKS = re.compile(rf"<(?=\s*[/\\]?\s*(?:{CONTENT}|{CATALOG}))", re.IGNORECASE)
+_BREAKS = lazy_re("\r\n?|[\u2028\u2029\x85]")
+_MARKS = lazy_re(rf"<(?=\s*[/\\]?\s*(?:{CONTENT}|{CATALOG}))", re.IGNORECASE)
 
 
 def clean(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from mainspring.env import ExecutionEnv, OutputLimits, explain
 from mainspring.events import CancelToken, ToolPermit
 from mainspring.events.bus import HookBus
+from mainspring.lazy import lazy_re
 from mainspring.messages import ToolUseBlock
 from mainspring.tools.builtin import shell
 from mainspring.tools.builtin.terminal.quiet import QUIET
@@ -21,8 +22,8 @@ MOST = 20
 BYTES = 16 * 1024
 """Of the output of one command that is kept."""
 
-_FENCE = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})")
-_COMMAND = re.compile(r"(?:(?<=^)|(?<=[\s(\"'>*]))!`([^`\n]+)`(?!`)", re.MULTILINE)
+_FENCE = lazy_re(r"^[ ]{0,3}(`{3,}|~{3,})")
+_COMMAND = lazy_re(r"(?:(?<=^)|(?<=[\s(\"'>*]))!`([^`\n]+)`(?!`)", re.MULTILINE)
 
 Run = Callable[[str], Awaitable[str]]
 """Gives what stands in the place of a command."""

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from mainspring.frontmatter import Head, read_head
+from mainspring.lazy import lazy_re
 from mainspring.skills.fields import (
     first_sentence,
     flag_of,
@@ -38,8 +39,8 @@ OWN_FIELDS = frozenset(
 _ELSEWHERE = frozenset("model context agent hooks tags category keywords effort paths shell when_to_use".split())
 """Fields that other programs know and that change nothing here."""
 
-_LINK = re.compile(r"\.{1,2}/[^\s]+\.md")
-_TOOLSET = re.compile(r"[^\s:]+:[A-Za-z_]\w*")
+_LINK = lazy_re(r"\.{1,2}/[^\s]+\.md")
+_TOOLSET = lazy_re(r"[^\s:]+:[A-Za-z_]\w*")
 
 
 def parse_skill(

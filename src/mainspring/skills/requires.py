@@ -12,14 +12,15 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.skills.skill import Skill
 
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VARIABLE = re.compile(r"[A-Za-z_]\w*")
-_PROGRAM = re.compile(r"[\w.+-]+")
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[A-Za-z0-9+]|[A-Za-z]")
-_NEEDS = re.compile(r"\b(?:requires?|needs?|depends on|must have|install(?:ed)?)\b", re.IGNORECASE)
-_SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-\S+[ \t]+)*)?(?:\S*/)?([\w.+-]+)")
+_PACKAGE = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VARIABLE = lazy_re(r"[A-Za-z_]\w*")
+_PROGRAM = lazy_re(r"[\w.+-]+")
+_WORD = lazy_re(r"[A-Za-z][A-Za-z0-9.+-]*[A-Za-z0-9+]|[A-Za-z]")
+_NEEDS = lazy_re(r"\b(?:requires?|needs?|depends on|must have|install(?:ed)?)\b", re.IGNORECASE)
+_SHEBANG = lazy_re(rb"#![ \t]*(?:\S*/env[ \t]+(?:-\S+[ \t]+)*)?(?:\S*/)?([\w.+-]+)")
 _KNOWN = frozenset(
     "git gh glab docker podman kubectl helm terraform jq yq rg node npm npx pnpm yarn bun deno python3 pip pipx uv uvx ruff cargo "
     "go java mvn gradle dotnet ruby php perl make cmake gcc ffmpeg pandoc pdftotext tesseract libreoffice soffice latexmk pdflatex "

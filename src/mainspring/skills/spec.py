@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.skills.skill import SkillError
 
-_SCP = re.compile(r"(?:([\w.-]+)@)?([\w.-]+):(?!//)([^\s]+)")
-_SHORT = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)((?:/[\w.-]+)*)")
-_PAGE = re.compile(r"(/[^/]+/[^/]+?)(?:\.git)?/(?:-/)?(?:tree|blob|src/branch)/([^/]+)/?(.*)")
-_REF = re.compile(r"[A-Za-z0-9_][\w./+@-]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SCP = lazy_re(r"(?:([\w.-]+)@)?([\w.-]+):(?!//)([^\s]+)")
+_SHORT = lazy_re(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)((?:/[\w.-]+)*)")
+_PAGE = lazy_re(r"(/[^/]+/[^/]+?)(?:\.git)?/(?:-/)?(?:tree|blob|src/branch)/([^/]+)/?(.*)")
+_REF = lazy_re(r"[A-Za-z0-9_][\w./+@-]*")
+_COMMIT = lazy_re(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCHEMES = ("https", "ssh", "file")
 
 

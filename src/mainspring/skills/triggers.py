@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.tools.patterns import safe_length
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ MAX_PROMPT = 20_000
 """Characters of a prompt that are looked at."""
 
 _LONGEST_PATTERN = 500
-_ASKS = re.compile(
+_ASKS = lazy_re(
     r"(?<!\w)(?:what (?:can|could) you do|what are you able to do|(?:list|show)(?: me)?(?: all| your| the| available)* skills"
     r"|(?:which|what) skills|what are your (?:skills|capabilities))(?!\w)",
     re.IGNORECASE,

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.skills.body import read_body
 from mainspring.skills.requires import lacking
 from mainspring.skills.scan import SUFFIX, Place, places_in
@@ -16,8 +17,8 @@ from mainspring.skills.sources import load_skill
 from mainspring.skills.strict import Fault, strict_faults
 
 ADVISED_LINES = 500
-_LINK = re.compile(r"\]\(<?([^)\s>#]+)[^)]*\)")
-_FENCED = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_LINK = lazy_re(r"\]\(<?([^)\s>#]+)[^)]*\)")
+_FENCED = lazy_re(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Verdict(Struct, frozen=True, kw_only=True):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.loop import Behavior
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Names are shown to the model as values of an enumeration."""
 
 

@@ -4,13 +4,13 @@ The way of well-made arguments is short: one strict parse and one check. Only wh
 reported on.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.tools.coerce import Coercion, coerce
 from mainspring.tools.lenient import find_start, join_surrogates, read_object
 from mainspring.tools.problems import is_dict, is_list, listing
@@ -21,8 +21,8 @@ _TRUNCATED = (
     "the arguments were cut off before the end, so the call was not executed. Make the call again with complete "
     "arguments; if they are long, split the work into several smaller calls"
 )
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-_EMPTY_OBJECTS = re.compile(rb"\A\s*(?:\{\s*\}\s*)+(?=\{)")
+_HALF_CHARACTER = lazy_re(r"\\u[dD][89a-fA-F]")
+_EMPTY_OBJECTS = lazy_re(rb"\A\s*(?:\{\s*\}\s*)+(?=\{)")
 _decode = msgspec.json.decode
 
 

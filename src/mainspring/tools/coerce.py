@@ -6,12 +6,12 @@ schema allows a string stays a string, and a value that fits already is left alo
 what differs is a copy.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.tools.assertions import TYPES, NotPlainError
 from mainspring.tools.checks import resolve
 from mainspring.tools.patterns import BadPatternError, compile_pattern
@@ -21,8 +21,8 @@ from mainspring.tools.validate import CompiledSchema, compile_validator
 
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0"})
-_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
+_INTEGER = lazy_re(r"[+-]?[0-9]{1,400}")
+_NUMBER = lazy_re(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _SAFE_INTEGER = 2**53
 _HOPELESS = frozenset({"depth", "schema"})
 _NOWHERE: frozenset[int] = frozenset()

@@ -4,6 +4,8 @@ import inspect
 import re
 from typing import NamedTuple
 
+from mainspring.lazy import lazy_re
+
 _SECTIONS = frozenset(
     "args arguments parameters params other parameters keyword args keyword arguments returns return yields yield raises "
     "raise except exceptions warns example examples note notes attributes see also references todo warning warnings".split()
@@ -12,9 +14,9 @@ _ARGUMENTS = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
 )
 _MULTI_WORD = frozenset({"other parameters", "keyword args", "keyword arguments", "see also"})
-_HEADING = re.compile(r"([A-Za-z]+(?: [A-Za-z]+)?):\s*")
-_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
-_OTHER_STYLE = re.compile(
+_HEADING = lazy_re(r"([A-Za-z]+(?: [A-Za-z]+)?):\s*")
+_ENTRY = lazy_re(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+_OTHER_STYLE = lazy_re(
     r"^\s*(?::param\b|:parameter\b|:arg\b|@param\b)|^(?:Other )?Parameters\s*\n\s*-{3,}", re.MULTILINE
 )
 

@@ -7,13 +7,14 @@ object is closed is `truncated`: what it holds may be shown and must never be ex
 import re
 from typing import Any, NamedTuple
 
+from mainspring.lazy import lazy_re
 from mainspring.tools.problems import is_dict, is_list, show
 from mainspring.tools.relaxed import Reading, read_value
 
-_FENCED = re.compile(r"```[\w-]*\s*(?=[{\[])")
+_FENCED = lazy_re(r"```[\w-]*\s*(?=[{\[])")
 _EDGE = "\ufeff\u200b\u2060\x00"
-_KEY_FOLLOWS = re.compile(r"\s*,\s*(?:[\"'“]|[^\W\d]\w*\s*:)")
-_GLUE = re.compile(r"[\s,;]*(?=[{\[])")
+_KEY_FOLLOWS = lazy_re(r"\s*,\s*(?:[\"'“]|[^\W\d]\w*\s*:)")
+_GLUE = lazy_re(r"[\s,;]*(?=[{\[])")
 _MAX_UNWRAPPED = 3
 _MAX_ROOTS = 50
 _MAX_REPAIRED = 100_000
@@ -194,8 +195,8 @@ def looks_cut(text: str) -> bool:
     return _stays_open(text, strict_quotes=True) and _stays_open(text, strict_quotes=False)
 
 
-_SEPARATOR_FOLLOWS = re.compile(r"\s*(?:[,:}\]]|\Z)")
-_COMMENT = re.compile(r"(?://|#)[^\n]*\n|/\*.*?\*/", re.DOTALL)
+_SEPARATOR_FOLLOWS = lazy_re(r"\s*(?:[,:}\]]|\Z)")
+_COMMENT = lazy_re(r"(?://|#)[^\n]*\n|/\*.*?\*/", re.DOTALL)
 _BEFORE_COMMENT = " \t\n\r{[,"
 _CLOSING = {"}": "{", "]": "["}
 _STRING_CLOSERS = {'"': '"', "'": "'", "“": "”"}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.messages import ToolSpec
 from mainspring.tools.tool import Tool
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+NAME = lazy_re(r"[A-Za-z0-9_-]{1,128}")
 """What every provider accepts in a tool's name; providers with tighter limits shorten it on their wire."""
 
 

@@ -10,6 +10,8 @@ A text that ends too early is told apart from one that is wrong: the first gives
 import re
 from typing import Any, Literal, NamedTuple
 
+from mainspring.lazy import lazy_re
+
 MAX_DEPTH = 200
 
 State = Literal["whole", "cut", "broken"]
@@ -62,18 +64,18 @@ class _BrokenError(Exception):
     """The text goes on in a way that the grammar does not have."""
 
 
-_BLANK = re.compile(r"[\s\ufeff\u200b\u200c\u200d\u2060]*")
-_COMMENT = re.compile(r"/\*(?:.*?\*/|.*\Z)|(?://|#)[^\n]*(?:\n|\Z)", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
-_CUT_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_WORD = re.compile(r"[^\W\d][\w$-]*|\$[\w$-]*|[0-9]+(?![\w.+-])")
-_AFTER_VALUE = re.compile(r"\s*(?:[,:}\]#]|/[/*]|\Z)")
+_BLANK = lazy_re(r"[\s\ufeff\u200b\u200c\u200d\u2060]*")
+_COMMENT = lazy_re(r"/\*(?:.*?\*/|.*\Z)|(?://|#)[^\n]*(?:\n|\Z)", re.DOTALL)
+_NUMBER = lazy_re(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
+_CUT_NUMBER = lazy_re(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORD = lazy_re(r"[^\W\d][\w$-]*|\$[\w$-]*|[0-9]+(?![\w.+-])")
+_AFTER_VALUE = lazy_re(r"\s*(?:[,:}\]#]|/[/*]|\Z)")
 _LITERALS = {"true": True, "false": False, "null": None, "none": None, "undefined": None}
 _NOT_NUMBERS = frozenset({"nan", "infinity", "inf"})
 _CLOSERS = {'"': '"', "'": "'", "“": "”“", "”": "”", "„": "“”", "‘": "’", "`": "`"}
-_PLAIN = {quote: re.compile(rf"[^\\{re.escape(closers)}]*") for quote, closers in _CLOSERS.items()}
+_PLAIN = {quote: lazy_re(rf"[^\\{re.escape(closers)}]*") for quote, closers in _CLOSERS.items()}
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'", "`": "`"}
-_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_HEX = lazy_re(r"[0-9a-fA-F]{4}")
 _MAX_DIGITS = 4_000
 
 

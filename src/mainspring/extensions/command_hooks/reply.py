@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from mainspring.extensions.command_hooks.model import CommandEvent, CommandHook
+from mainspring.lazy import lazy_re
 
 BLOCKED = 2
 """The exit code that refuses, whatever else was written."""
@@ -16,7 +17,7 @@ BLOCKED = 2
 CONTEXT_EVENTS: frozenset[CommandEvent] = frozenset({"SessionStart", "UserPromptSubmit"})
 """The events for which output that is no JSON is text for the model."""
 
-_DECISION = re.compile(
+_DECISION = lazy_re(
     r'^\s*\[?\s*\{|"(?:decision|permissionDecision|continue|stopReason|hookSpecificOutput)"\s*:', re.MULTILINE
 )
 """What looks like a decision in text that is no JSON object."""

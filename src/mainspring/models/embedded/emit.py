@@ -12,6 +12,7 @@ from msgspec import structs
 
 from mainspring.errors import InvalidResponseError
 from mainspring.events import Done, Draft, StreamEvent, StreamStart, TextDelta
+from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
 from mainspring.models.embedded.steps import Step
 from mainspring.models.embedded.union import AnswerText, CallStart, CallText, Piece, UnionReader
@@ -19,7 +20,7 @@ from mainspring.models.embedded.union import AnswerText, CallStart, CallText, Pi
 _TAIL = 480
 _EVERY = 48
 _LONG_CIRCLE = 200
-_CIRCLE = re.compile(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
+_CIRCLE = lazy_re(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
 
 
 class Emitter:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from mainspring.errors import ModelError
+from mainspring.lazy import lazy_re
 from mainspring.models.embedded.source import Progress, SourceError, append, cut, size_of
 from mainspring.models.embedded.weights import Weights
 from mainspring.models.proxies import is_loopback
@@ -20,7 +20,7 @@ HUB_VARIABLE = "HF_ENDPOINT"
 _LIMITS = Timeouts(connect=5.0, first_byte=30.0, idle=60.0)
 _MOST_REDIRECTS = 5
 _BLOCK = 1 << 20
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_RANGE = lazy_re(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 def hub() -> str:

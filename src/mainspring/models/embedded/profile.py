@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolSpec
 from mainspring.models.embedded.union import Schema, encode_answer, encode_call
 from mainspring.models.prepare import pair
@@ -28,7 +29,7 @@ SYSTEM_CHARACTERS = 800
 _MOST_OPTIONAL = 2
 
 
-_NUMBERS = {"read_file": re.compile(r"^\d+\t", re.MULTILINE), "grep": re.compile(r"^\d+[:-]", re.MULTILINE)}
+_NUMBERS = {"read_file": lazy_re(r"^\d+\t", re.MULTILINE), "grep": lazy_re(r"^\d+[:-]", re.MULTILINE)}
 
 
 class _Known(Struct, frozen=True):

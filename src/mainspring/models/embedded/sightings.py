@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from mainspring.attachments import own_words
+from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 
 _SHORTEST_NAME = 4
-_FILE = re.compile(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
-_HIT = re.compile(r"\d+[:-]")
-_ENTRY = re.compile(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
+_FILE = lazy_re(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
+_HIT = lazy_re(r"\d+[:-]")
+_ENTRY = lazy_re(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
 
 
 def named_files(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.messages import strip_surrogates
 
 Schema = dict[str, Any]
@@ -106,10 +107,10 @@ def _object(properties: dict[str, Schema], required: Iterable[str]) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_PLAIN = re.compile(r'[^"\\]+')
-_ESCAPE = re.compile(r'\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|["\\/bfnrt])')
-_OPEN_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+_STRING = lazy_re(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_PLAIN = lazy_re(r'[^"\\]+')
+_ESCAPE = lazy_re(r'\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|["\\/bfnrt])')
+_OPEN_ESCAPE = lazy_re(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 
 
 class UnionReader:

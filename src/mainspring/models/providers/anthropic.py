@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.models import api_versions
 from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import require_key, setting
@@ -29,8 +29,8 @@ CONTEXT_BETA = "context-management-2025-06-27"
 CLEAR_TOOL_USES: dict[str, Any] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 """What ``context_management: true`` stands for: old tool results are cleared when the conversation grows long."""
 
-_VERSION_OF = re.compile(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
-_FAMILY = re.compile(r"claude-(?:\d[\d.-]*-)?([a-z]+)")
+_VERSION_OF = lazy_re(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
+_FAMILY = lazy_re(r"claude-(?:\d[\d.-]*-)?([a-z]+)")
 _THINKERS = ("fable", "mythos")
 """Families that cannot but think."""
 

@@ -7,7 +7,6 @@ to deployments. The configuration wins over the environment.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import cast
 from urllib.parse import quote, urlsplit
@@ -16,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
+from mainspring.lazy import lazy_re
 from mainspring.models import api_versions
 from mainspring.models.auth import (
     ApiKey,
@@ -48,8 +48,8 @@ CHAT = Dialect(max_tokens_field="max_completion_tokens", prompt_cache_key=True, 
 """What Azure accepts over Chat Completions. Models that do not reason have the older name of the reply cap in this version."""
 
 _AUTH = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
-_LIKE_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
-_PATHS = re.compile(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|responses))?/*$")
+_LIKE_TOKEN = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
+_PATHS = lazy_re(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|responses))?/*$")
 
 
 class Place(Struct, frozen=True):

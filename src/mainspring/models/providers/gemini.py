@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import urlsplit
 
 from mainspring.errors import ProviderConfigError
+from mainspring.lazy import lazy_re
 from mainspring.models import api_versions
 from mainspring.models.config import ProviderConfig
 from mainspring.models.credentials import require_key, setting
@@ -24,7 +24,7 @@ _VERTEX = (
     "LangChain has: install the extra langchain and langchain-google-vertexai, then pass ChatVertexAI(...) as the model, or "
     "use the provider langchain with class langchain_google_vertexai:ChatVertexAI"
 )
-_GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_GENERATION = lazy_re(r"gemini-(\d+)(?:\.(\d+))?")
 
 
 def build(config: ProviderConfig) -> HttpModel:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Literal
 
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
+from mainspring.lazy import lazy_re
 from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential, HttpModel
@@ -21,7 +21,7 @@ Api = Literal["chat", "responses"]
 OPENAI = ResponsesDialect(prompt_cache_key=True, strict_tools=False)
 """What OpenAI's own servers accept, also behind Azure."""
 
-_ONLY_RESPONSES = re.compile(r"codex|computer-use|deep-research|(^|[^a-z0-9])(o\d|gpt-\d[\d.]*)-pro([^a-z0-9]|$)")
+_ONLY_RESPONSES = lazy_re(r"codex|computer-use|deep-research|(^|[^a-z0-9])(o\d|gpt-\d[\d.]*)-pro([^a-z0-9]|$)")
 
 
 def only_responses(model: str) -> bool:

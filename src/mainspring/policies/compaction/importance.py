@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message
 from mainspring.policies.compaction.tokens import CHARS_PER_TOKEN, estimate_tokens
 
 _WRITERS = {"write_file", "edit", "multi_edit", "apply_patch", "remember", "present_plan"}
-_TELLING = re.compile(
+_TELLING = lazy_re(
     r"\b(must|never|always|important|decid\w*|because|instead|constraint|require\w*|prefer\w*|do not|don't|bug|fix\w*|root cause)\b",
     re.IGNORECASE,
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.messages import (
     AgentMessage,
     ImageBlock,
@@ -50,13 +51,13 @@ _OPEN, _CLOSE = "<conversation-summary>", "</conversation-summary>"
 _INTRODUCTION = "The conversation before this was summed up to save room. What follows is that summary; go on from it."
 _READ, _CHANGED, _SAID = "Files read:", "Files changed:", "What the user said, word for word:"
 _BEGIN = f"{_OPEN}\n{_INTRODUCTION}"
-_HEADS = re.compile(rf"^(?={'|'.join(map(re.escape, (_READ, _CHANGED, _SAID)))})", re.MULTILINE)
+_HEADS = lazy_re(rf"^(?={'|'.join(map(re.escape, (_READ, _CHANGED, _SAID)))})", re.MULTILINE)
 _CLIP = 2000  # characters of a result that reach the summary
 _ARGUMENTS = 1500
 _READERS = {"read_file", "grep", "glob", "list_files"}
 _WRITERS = {"write_file", "edit", "multi_edit", "apply_patch"}
-_MARKS = re.compile(r"<(?=/?conversation-summary)", re.IGNORECASE)
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_MARKS = lazy_re(r"<(?=/?conversation-summary)", re.IGNORECASE)
+_PATCHED = lazy_re(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Any
+
+from mainspring.lazy import lazy_re
 
 # What turns, hides or joins text: soft hyphen, line and paragraph separators, bidi and zero-width marks, fillers, variation
 # selectors, tags; and surrogates that stand alone, which no encoding takes.
@@ -13,8 +14,8 @@ _HIDDEN = (
     "\\x7f-\\x9f\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f"
     "\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000e0000-\\U000e0fff\\ud800-\\udfff"
 )
-_IN_TEXT = re.compile(f"[&<>\"'\\x00-\\x1f{_HIDDEN}]")
-_IN_JSON = re.compile(f"[<{_HIDDEN}]")
+_IN_TEXT = lazy_re(f"[&<>\"'\\x00-\\x1f{_HIDDEN}]")
+_IN_JSON = lazy_re(f"[<{_HIDDEN}]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
 
 

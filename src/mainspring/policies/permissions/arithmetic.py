@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 
 if TYPE_CHECKING:
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
     from mainspring.policies.permissions.words import Word
 
-_NUMBER = re.compile(r"[-+]?\d+")
+_NUMBER = lazy_re(r"[-+]?\d+")
 _BINARY = frozenset("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] )".split())
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _PLAIN = frozenset(("variable_name", "special_variable_name"))
 _NAMES = _PLAIN | {"word", "string", "string_content", "number"}
-_EVALUATED_PLAIN = re.compile(r"[\w\s.#@+*/%<>=!&|?:,^~()-]*|\[\[?|\]\]?|\"\"")
+_EVALUATED_PLAIN = lazy_re(r"[\w\s.#@+*/%<>=!&|?:,^~()-]*|\[\[?|\]\]?|\"\"")
 _EVALUATING = frozenset(
     "let unset read mapfile readarray getopts printf test [ [[ declare typeset local export readonly".split()
 )
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?\+?=", re.DOTALL)
+_NAME = lazy_re(r"[A-Za-z_]\w*")
+_ASSIGNMENT = lazy_re(r"([A-Za-z_]\w*)(?:\[.*\])?\+?=", re.DOTALL)
 
 
 class Arithmetic:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions.line import RESERVED
 from mainspring.policies.permissions.text import named, odd_character
 from mainspring.policies.permissions.words import text_of
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 MAX_LENGTH = 20_000
 """Longer lines are not analysed."""
 
-_JOINED = re.compile(r"\S\\\n\S")
-_ESCAPED_END = re.compile(r"(?:^|\n)[ \t]*\\\n|=\\\n|\\[ \t]+(?:\n|$)")
-_DESCRIPTOR = re.compile(r"\{\w+\}[<>]")
-_BLANKS = re.compile(r"(?:[ \t\n]|\\\n)*")
-_DIGITS = re.compile(r"(?<![^\s;&|()<>])\d+$")
-_ENDS = re.compile(r"[ \t]*(?:$|[\n;&|)])")
-_DELIMITER = re.compile(r"\\?[\w.-]+|'[^'\n]+'|\"[\w. -]+\"")
-_HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(`|\$[({\[]|[<>]\()")
+_JOINED = lazy_re(r"\S\\\n\S")
+_ESCAPED_END = lazy_re(r"(?:^|\n)[ \t]*\\\n|=\\\n|\\[ \t]+(?:\n|$)")
+_DESCRIPTOR = lazy_re(r"\{\w+\}[<>]")
+_BLANKS = lazy_re(r"(?:[ \t\n]|\\\n)*")
+_DIGITS = lazy_re(r"(?<![^\s;&|()<>])\d+$")
+_ENDS = lazy_re(r"[ \t]*(?:$|[\n;&|)])")
+_DELIMITER = lazy_re(r"\\?[\w.-]+|'[^'\n]+'|\"[\w. -]+\"")
+_HIDDEN = lazy_re(r"(?<!\\)(?:\\\\)*(`|\$[({\[]|[<>]\()")
 _KEYWORDS = RESERVED - {"[[", "]]", "((", "))"}
 _METACHARACTERS = frozenset(("", " ", "\t", "\n", ";", "&", "|", "(", ")", "<", ">"))
 _QUOTED = frozenset(("command_substitution", "process_substitution", "string", "expansion", "arithmetic_expansion"))
@@ -156,7 +157,7 @@ def _ends_command(node: Node) -> bool:
     return any(_ends_command(child) for child in node.children)
 
 
-_INERT = re.compile(r"\$?'[\w .,:/=+-]*'")
+_INERT = lazy_re(r"\$?'[\w .,:/=+-]*'")
 
 
 def quoted_twice(node: Node) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs, suggest
 from mainspring.policies.permissions.commandpattern import compile_command
 from mainspring.policies.permissions.decision import Outcome, Verdict
@@ -31,8 +31,8 @@ MAX_FOLDERS = 4
 
 ONLY_READS = "it only reads"
 
-_HARMLESS_DEVICE = re.compile(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
-_NETWORK_DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
+_HARMLESS_DEVICE = lazy_re(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
+_NETWORK_DEVICE = lazy_re(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 
 
 class CommandJudge:

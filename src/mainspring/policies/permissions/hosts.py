@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>|]+")
+from mainspring.lazy import lazy_re
+
+_URL = lazy_re(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>|]+")
 _PORTS = {"http": 80, "https": 443}
 
 

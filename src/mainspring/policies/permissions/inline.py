@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs, programs
 from mainspring.policies.permissions.words import Word
 
-_AWK_DANGER = re.compile(r"system|getline|(?<!\|)\|(?!\|)|@|print[^;}]*>")
+_AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@|print[^;}]*>")
 _SED_ADDRESS = r"(?:\d+|\$|/(?:\\.|[^/\\\n])*/)"
 _SED_END = r"(?=\s*(?:[;\n}]|$))"
-_SED_STEP = re.compile(
+_SED_STEP = lazy_re(
     rf"[\s;]*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d+))?)?\s*!?\s*(?:"
     rf"[pdq=nNgGhHxDPl]{_SED_END}"
     rf"|s(?P<s>[/|#,:@!])(?:\\.|(?!(?P=s))[^\\\n])*(?P=s)(?:\\.|(?!(?P=s))[^\\\n])*(?P=s)[gpiI0-9]*{_SED_END}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import (
     Certainty,
@@ -26,7 +26,7 @@ from mainspring.policies.permissions.words import Word
 EDITORS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show what a file holds while they change it."""
 
-_ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=")
+_ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 
 Anchor = Literal["project", "root", "home"]
@@ -17,7 +17,7 @@ Anchor = Literal["project", "root", "home"]
 ANY_DEPTH = "**"
 """The component that stands for any number of components."""
 
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+_DRIVE = lazy_re(r"[A-Za-z]:[\\/]|\\\\")
 
 
 class PathPattern(Struct, frozen=True):

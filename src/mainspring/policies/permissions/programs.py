@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
+
+from mainspring.lazy import lazy_re
 
 
 class Wrapper(Struct, frozen=True):
@@ -168,11 +169,11 @@ FREE = _set(": true false break continue return shift exit")
 PREFIX_BUILTINS = _set("alias unalias hash enable complete compgen bind fc history shopt")
 """Builtins that change what names mean to the shell."""
 
-HARMLESS_VARIABLES = re.compile(
+HARMLESS_VARIABLES = lazy_re(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED|"
     r"PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|RUST_LOG|CARGO_TERM_COLOR|NODE_ENV|GOOS|GOARCH|CGO_ENABLED|DEBIAN_FRONTEND"
 )
 """Variables that may stand before a command without changing what it does."""
 
-SHELL_VARIABLES = re.compile(r"(?!.*_proxy$|npm_|path$|cdpath$|fpath$)[a-z_][a-z0-9_]*")
+SHELL_VARIABLES = lazy_re(r"(?!.*_proxy$|npm_|path$|cdpath$|fpath$)[a-z_][a-z0-9_]*")
 """Names that a line may set for itself: lower case, as no program takes them from its environment."""

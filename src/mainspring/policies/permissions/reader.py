@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions.arithmetic import Arithmetic
 from mainspring.policies.permissions.checks import Source, leaf_problem, quoted_twice, swallowed, unreadable
 from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
@@ -23,16 +24,16 @@ MAX_PARTS = 300
 
 TOGETHER = "it holds words that cannot be told apart"
 
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PLAIN_FILE = re.compile(r"[\w./+-]+", re.ASCII)
+_NAME = lazy_re(r"[A-Za-z_]\w*", re.ASCII)
+_PLAIN_FILE = lazy_re(r"[\w./+-]+", re.ASCII)
 _CONTAINERS = frozenset(
     (
         "program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause", "while_statement",
         "negated_command", "case_statement", "case_item", "for_statement", "variable_assignments", "process_substitution",
     )
 )  # fmt: skip
-_PLAIN_VALUE = re.compile(r"['\"]?([\w./+-]+)['\"]?")
-_PLAIN_OLD_ARITHMETIC = re.compile(r"\$\[[\w+*/%-]*\]")
+_PLAIN_VALUE = lazy_re(r"['\"]?([\w./+-]+)['\"]?")
+_PLAIN_OLD_ARITHMETIC = lazy_re(r"\$\[[\w+*/%-]*\]")
 _STATEMENTS = _CONTAINERS | {"command", "redirected_statement", "function_definition"}
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _WRITES = frozenset((">", ">>", ">|", "&>", "&>>", ">&"))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.programs import AWK
 from mainspring.policies.permissions.readonly_table import (
@@ -23,8 +24,8 @@ from mainspring.policies.permissions.units import SYSTEM_FOLDERS, Unit
 from mainspring.policies.permissions.words import Word
 
 _HERE = Word(globs.HERE, ".")
-_AWK_OPENS = re.compile(r"ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB|print.*>", re.DOTALL)
-_JQ_OPENS = re.compile(r"\b(?:env|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b|\$ENV|\$__")
+_AWK_OPENS = lazy_re(r"ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB|print.*>", re.DOTALL)
+_JQ_OPENS = lazy_re(r"\b(?:env|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b|\$ENV|\$__")
 
 
 class Reading(Struct, frozen=True):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import Protocol, runtime_checkable
 
 from mainspring.env import DirEntry, Walk
+from mainspring.lazy import lazy_re
 
 MAX_BYTES = 1 << 18
 MAX_INDEX = 1 << 26
@@ -17,7 +17,7 @@ MOST_WALKED = 50_000
 _GITLINK = b"\x00\x00\xe0\x00"
 """The mode of another repository, as it stands in an index."""
 
-_KEYS = re.compile(
+_KEYS = lazy_re(
     r"""(?x)
     core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath
         |abbrev|compression|preloadindex|untrackedcache|longpaths|protecthfs|protectntfs|checkstat|trustctime|commentchar|whitespace)
@@ -37,8 +37,8 @@ _KEYS = re.compile(
 """The settings that run nothing; every other one makes it unknown."""
 _HOOKS = ("post-index-change",)
 """Hooks that reading commands run: ``git status`` writes down what it found."""
-_HEADER = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:\\.|[^"\\])*)")?\s*\]')
-_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
+_HEADER = lazy_re(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:\\.|[^"\\])*)")?\s*\]')
+_ENTRY = lazy_re(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
 
 
 @runtime_checkable

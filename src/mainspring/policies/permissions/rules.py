@@ -9,13 +9,13 @@ scope  = fs-read | fs-write | fs-delete | shell-run | network
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import compile_command
 from mainspring.policies.permissions.pathpattern import compile_path
@@ -49,8 +49,8 @@ COMMAND_TOOLS = frozenset({"shell"})
 HOST_TOOLS = frozenset({"fetch"})
 """Tools whose pattern is a host."""
 
-_NAME = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_.:*/-]*")
-_OPERATOR = re.compile(r"&&|\|\||[;|&<>\n`]|\$\(")
+_NAME = lazy_re(r"[A-Za-z0-9_*][A-Za-z0-9_.:*/-]*")
+_OPERATOR = lazy_re(r"&&|\|\||[;|&<>\n`]|\$\(")
 
 
 class Origin(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import allows, compile_command
 from mainspring.policies.permissions.paths import Place, Target
@@ -15,7 +16,7 @@ from mainspring.policies.permissions.units import Unit
 MAX_TEXT = 300
 """A longer rule is not offered: nobody would read it."""
 
-_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./{}^-]+")
+_SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
 
 
 def path_rules(tool: str, scope: str, target: Target, place: Place, *, wide: bool) -> tuple[str, ...]:

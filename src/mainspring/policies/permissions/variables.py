@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice, product
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.words import Word
 
@@ -13,7 +14,7 @@ MOST = 24
 """How many readings of one command are looked at; one with more is not judged."""
 
 _ROUNDS = 3
-_REFERENCE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)[^}]*\}|.)", re.DOTALL)
+_REFERENCE = lazy_re(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)[^}]*\}|.)", re.DOTALL)
 
 Values = Mapping[str, tuple[str, ...]]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, cast
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import program
 from mainspring.policies.permissions.hosts import host_of, hosts_in
 from mainspring.policies.permissions.units import Unit
 
 MAX_PATH = 1000
-_PIECES = re.compile(r"[=:@,;]")
-_IN_CODE = re.compile(r"[\w./~\x02-]*[./][\w./-]*")
+_PIECES = lazy_re(r"[=:@,;]")
+_IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
 _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 
 if TYPE_CHECKING:
@@ -42,22 +43,22 @@ class Word(Struct, frozen=True):
 Char = tuple[str, bool]
 """A character, and whether it is quoted."""
 
-_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
+_ANSI = lazy_re(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ANSI_NAMED = {
     "n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
-_DOLLAR = re.compile(r"\$[\w$?!#@*({\[-]")
+_DOLLAR = lazy_re(r"\$[\w$?!#@*({\[-]")
 _HOME = frozenset(("$HOME", "${HOME}"))
 _HERE = frozenset(("$PWD", "${PWD}"))
 _FORMS = {
-    "simple_expansion": re.compile(r"\$(?:[A-Za-z_]\w*|[0-9?!#@*$_-])$", re.ASCII),
-    "expansion": re.compile(r"\$\{"),
-    "command_substitution": re.compile(r"\$\(|`"),
-    "arithmetic_expansion": re.compile(r"\$\(\(|\$\["),
-    "process_substitution": re.compile(r"[<>]\("),
-    "subscript": re.compile(r"[A-Za-z_]"),
-    "array": re.compile(r"\("),
+    "simple_expansion": lazy_re(r"\$(?:[A-Za-z_]\w*|[0-9?!#@*$_-])$", re.ASCII),
+    "expansion": lazy_re(r"\$\{"),
+    "command_substitution": lazy_re(r"\$\(|`"),
+    "arithmetic_expansion": lazy_re(r"\$\(\(|\$\["),
+    "process_substitution": lazy_re(r"[<>]\("),
+    "subscript": lazy_re(r"[A-Za-z_]"),
+    "array": lazy_re(r"\("),
 }
 _PATTERNS = frozenset(("extglob_pattern", "regex", "brace_expression", "translated_string"))
 _BARE = frozenset(("word", "number", "variable_name", "test_operator", "file_descriptor", "special_variable_name"))
@@ -202,8 +203,8 @@ def text_of(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
-_DOUBLE_QUOTED = re.compile(r"\\([$`\"\\\n])")
+_ESCAPED = lazy_re(r"\\.", re.DOTALL)
+_DOUBLE_QUOTED = lazy_re(r"\\([$`\"\\\n])")
 
 
 def _drop_backslash(match: re.Match[str]) -> str:

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_FENCE = re.compile(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
+from mainspring.lazy import lazy_re
+
+_FENCE = lazy_re(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MOST_STARTS = 200
 """Places tried in a long text of prose; each costs at most one pass over what looks like JSON there."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Sequence
 
 from mainspring.errors import MainspringError
+from mainspring.lazy import lazy_re
 from mainspring.runtime.chat.room import Room
 from mainspring.runtime.chat.shown import Candidate
 from mainspring.runtime.chat.slash.registry import COMMANDS, Slashes
@@ -16,7 +16,7 @@ MOST = 50
 
 _MOST_FILES = 20_000
 _FRESH_SECONDS = 5.0
-_MENTION = re.compile(r'(?:^|(?<=[\s(\["\'{]))@("?)([^\s"]*)$')
+_MENTION = lazy_re(r'(?:^|(?<=[\s(\["\'{]))@("?)([^\s"]*)$')
 
 
 class Completion:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.runtime.chat.words import FileDiff, Hunk
 from mainspring.tools.builtin.files import FileChange, Preview
 
-_HEADER = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HEADER = lazy_re(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:
@@ -25,6 +25,8 @@ def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:
         elif found:
             header = _HEADER.match(line)
             if header is None:
+                if line.startswith("\\"):  # no newline at the end of the file: of no interest to people
+                    continue
                 found[-1] = replace(found[-1], note="; ".join(filter(None, (found[-1].note, line.strip("()")))))
                 continue
             body = tuple(_body(lines, int(header[1] or 1), int(header[2] or 1)))

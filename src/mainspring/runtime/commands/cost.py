@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
@@ -11,6 +10,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Usage
 from mainspring.runtime.build import load
 from mainspring.runtime.options import Place
@@ -21,7 +21,7 @@ By = Literal["day", "project", "model", "session"]
 
 UNKNOWN_MODEL = "(not told)"
 
-_SPAN = re.compile(r"(\d{1,5})\s*([hdw])")
+_SPAN = lazy_re(r"(\d{1,5})\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import re
 import types
 from collections.abc import Sequence
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
-_SUFFIX = re.compile(r" - at `(?:key in )?\$(.*)`$")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+from mainspring.lazy import lazy_re
+
+_SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
+_STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _WORDS = {
     "`int`": "a whole number",
     "`float`": "a number",

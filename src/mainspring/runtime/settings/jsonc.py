@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
-_GAP = re.compile(r"[ \t\r\n]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*')
+from mainspring.lazy import lazy_re
+
+_GAP = lazy_re(r"[ \t\r\n]*")
+_NUMBER = lazy_re(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_STRING = lazy_re(r'"(?:[^"\\\x00-\x1f]|\\.)*')
 _WORDS = {"true": True, "false": False, "null": None}
 _DEEPEST = 64
 

@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.frontmatter import read_head
+from mainspring.lazy import lazy_re
 
 Scope = Literal["user", "project"]
 
-_ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\??")
-_OPENED = re.compile(r"\A\ufeff?---[ \t]*\r?\n")
+_ARGUMENT = lazy_re(r"[A-Za-z_][A-Za-z0-9_-]*\??")
+_OPENED = lazy_re(r"\A\ufeff?---[ \t]*\r?\n")
 
 
 class CustomCommand(Struct, frozen=True, kw_only=True):

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
 from mainspring.runtime.mentions import mentions
 from mainspring.runtime.templates.command import CustomCommand
 
 MOST_ARGUMENTS = 9
 
-_TOKEN = re.compile(
+_TOKEN = lazy_re(
     r"""(?P<escaped>\\[$@!{])
     |   (?P<fence>^[ \t]*(?:```|~~~)[^\n]*$)
     |   !`(?P<shell>[^`\n]+)`
@@ -25,7 +26,7 @@ _TOKEN = re.compile(
     |   (?:(?<=[\s(\["'])|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<file>[^\s"'`,;:()<>\[\]{}]+))""",
     re.VERBOSE | re.MULTILINE,
 )
-_INNER = re.compile(r"\$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\})")
+_INNER = lazy_re(r"\$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\})")
 
 
 class Piece(Struct, frozen=True):

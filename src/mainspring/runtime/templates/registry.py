@@ -15,6 +15,7 @@ from msgspec import Struct
 from mainspring.attachments import delimited
 from mainspring.env import ExecutionEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.lazy import lazy_re
 from mainspring.runtime.home import FOLDER, Home, project_root
 from mainspring.runtime.mentions import Reads, attached
 from mainspring.runtime.prompt import placeholders
@@ -29,7 +30,7 @@ MOST = 1000
 _LARGEST = 256 << 10
 _SECONDS = 30.0
 _LONGEST_OUTPUT = 64 << 10
-_LINE = re.compile(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOTALL)
+_LINE = lazy_re(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class SkippedCommand(Struct, frozen=True):

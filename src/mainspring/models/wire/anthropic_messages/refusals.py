@@ -8,19 +8,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.models.profile import Profile
 from mainspring.models.refusals import refuses_field, refuses_images
 from mainspring.models.wire.anthropic_messages.thinking import listed_efforts
 
-_MAX_TOKENS = re.compile(r"max_tokens: \d+ > (\d+)")
-_PREFILL = re.compile(r"prefill|must end with a user message")
-_SIGNED = re.compile(r"signature|thinking.{0,40}\bblocks?\b|\bblocks?\b.{0,40}thinking", re.DOTALL)
-_UNSIGNED = re.compile(r"thinking.{0,60}must be passed back", re.DOTALL)
-_HOSTED = re.compile(
-    r"server_tool_use|mcp_tool_|srvtoolu|compaction|caller|(search|fetch|execution|advisor)_tool_result"
-)
-_NO_ADAPTIVE = re.compile(r"adaptive.{0,40}not (be )?support|not support.{0,40}adaptive")
-_NO_THINKING = re.compile(
+_MAX_TOKENS = lazy_re(r"max_tokens: \d+ > (\d+)")
+_PREFILL = lazy_re(r"prefill|must end with a user message")
+_SIGNED = lazy_re(r"signature|thinking.{0,40}\bblocks?\b|\bblocks?\b.{0,40}thinking", re.DOTALL)
+_UNSIGNED = lazy_re(r"thinking.{0,60}must be passed back", re.DOTALL)
+_HOSTED = lazy_re(r"server_tool_use|mcp_tool_|srvtoolu|compaction|caller|(search|fetch|execution|advisor)_tool_result")
+_NO_ADAPTIVE = lazy_re(r"adaptive.{0,40}not (be )?support|not support.{0,40}adaptive")
+_NO_THINKING = lazy_re(
     r"thinking.{0,60}not (be )?support|not support.{0,40}thinking|\bthinking: extra inputs", re.DOTALL
 )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from mainspring.lazy import lazy_re
 from mainspring.models.json_values import as_list, as_object, to_json
 
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_NAME = lazy_re(r"[a-zA-Z0-9_.-]{1,64}")
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _DROPPED = frozenset(
     {

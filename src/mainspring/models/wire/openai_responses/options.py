@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.models.json_values import as_list
 from mainspring.models.limits import output_limit
 from mainspring.models.port import ModelRequest
@@ -86,12 +87,10 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Words of a refusal, and the change that answers it."""
 
-_LOST_ITEM = re.compile(
+_LOST_ITEM = lazy_re(
     r"required (following|reasoning) item|without its required|item with id .{0,120}not found|items are not persisted"
 )
-_BAD_REASONING = re.compile(
-    r"encrypted_content|encrypted content|reasoning item|type 'reasoning'|invalid.{0,40}signature"
-)
+_BAD_REASONING = lazy_re(r"encrypted_content|encrypted content|reasoning item|type 'reasoning'|invalid.{0,40}signature")
 
 
 def without_refused(profile: Profile, refusal: str) -> Iterator[Profile]:

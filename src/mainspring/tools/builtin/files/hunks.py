@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, get_args
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.files.plan import Edit
 from mainspring.tools.tool import ToolContext
 
@@ -19,8 +19,8 @@ APPROVE_HUNK = "approve_hunk"
 Fate = Literal["applied", "denied", "failed", "skipped", "unchanged"]
 """What became of an edit: ``skipped`` because another failed, ``unchanged`` because the text was there already."""
 
-_HEAD = re.compile(r"Edited (?P<path>.+): (?P<applied>\d+)/(?P<total>\d+) applied(?P<rest>(?: · \d+ [a-z]+)*)")
-_LINE = re.compile(rf"(\d+)\. ({'|'.join(get_args(Fate))})(?:: (.*))?")
+_HEAD = lazy_re(r"Edited (?P<path>.+): (?P<applied>\d+)/(?P<total>\d+) applied(?P<rest>(?: · \d+ [a-z]+)*)")
+_LINE = lazy_re(rf"(\d+)\. ({'|'.join(get_args(Fate))})(?:: (.*))?")
 
 
 class Hunk(Struct, frozen=True):

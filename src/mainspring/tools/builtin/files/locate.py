@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.files.view import View
 
 Fuzz = Literal["", "line numbers", "final newline", "trailing spaces", "look-alikes", "indentation"]
@@ -27,9 +28,9 @@ FUZZ_WORDS: dict[Fuzz, str] = {
 }
 
 _NUMBERED = (
-    re.compile(r"[ ]{0,8}(\d+)[\t→](.*)", re.DOTALL),
-    re.compile(r"[ ]{0,8}(\d+)[|:](.*)", re.DOTALL),
-    re.compile(r"[ ]{0,8}(\d+)[ ]?[|:][ ](.*)", re.DOTALL),
+    lazy_re(r"[ ]{0,8}(\d+)[\t→](.*)", re.DOTALL),
+    lazy_re(r"[ ]{0,8}(\d+)[|:](.*)", re.DOTALL),
+    lazy_re(r"[ ]{0,8}(\d+)[ ]?[|:][ ](.*)", re.DOTALL),
 )
 """Ways to write a line number before a line; only the first counts where there is but one line."""
 _ALIKE = str.maketrans(

@@ -8,12 +8,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
+
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 ADD, DELETE, UPDATE, MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
 _SECTIONS = (ADD, DELETE, UPDATE)
-_WRAPPED = re.compile(r"\A(?:<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2|```\w*\n(.*)\n```)\Z", re.DOTALL)
+_WRAPPED = lazy_re(r"\A(?:<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2|```\w*\n(.*)\n```)\Z", re.DOTALL)
 """A here-document or a code block around the patch, which models write now and then."""
-_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
+_RANGES = lazy_re(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
 """The line numbers of a unified diff, which say nothing here."""
 
 Action = Literal["add", "delete", "update"]

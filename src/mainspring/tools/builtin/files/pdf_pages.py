@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from mainspring.env.pdf import NoPypdfError, Pdf, PdfError
 from mainspring.env.text import displayable
+from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.files.names import Found, failure
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
@@ -17,7 +17,7 @@ MOST_BYTES = 64 << 20
 TIME_LIMIT = 30.0
 """Seconds after which the pages that were read so far are returned."""
 
-_RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
+_RANGE = lazy_re(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 
 
 async def read_pdf(ctx: ToolContext, found: Found, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_LITERAL_BRACE = re.compile(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
+from mainspring.lazy import lazy_re
+
+_LITERAL_BRACE = lazy_re(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
 _CLASSES = {
     "alnum": "a-zA-Z0-9",
     "alpha": "a-zA-Z",
@@ -17,8 +19,8 @@ _CLASSES = {
     "word": r"\w",
     "xdigit": "0-9a-fA-F",
 }
-_ESCAPE = re.compile(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-half)\}|(.))", re.DOTALL)
-_NEEDS_RIPGREP = re.compile(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
+_ESCAPE = lazy_re(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-half)\}|(.))", re.DOTALL)
+_NEEDS_RIPGREP = lazy_re(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
 
 
 class PatternError(ValueError):

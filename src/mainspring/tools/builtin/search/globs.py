@@ -6,7 +6,9 @@ import posixpath
 import re
 from collections.abc import Callable
 
-_MAGIC = re.compile(r"[*?\[{]")
+from mainspring.lazy import lazy_re
+
+_MAGIC = lazy_re(r"[*?\[{]")
 _MOST_ALTERNATIVES = 200
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
+
 LONGEST_LINE = 500
-_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_CONTROLS = lazy_re(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Output = Literal["content", "files", "count"]
 

@@ -8,6 +8,7 @@ import re
 from msgspec import Struct
 
 from mainspring.env import OutputLimits
+from mainspring.lazy import lazy_re
 from mainspring.tools.tool import ToolContext
 
 TIME_LIMIT = 30.0
@@ -15,7 +16,7 @@ TIME_LIMIT = 30.0
 
 _LIMITS = OutputLimits(head=64 << 20, tail=0, cap=64 << 20)
 _MOST_FILES = 500_000
-_UNREADABLE = re.compile(r"^rg: (.+?): (.+?)(?: \(os error \d+\))?$", re.MULTILINE)
+_UNREADABLE = lazy_re(r"^rg: (.+?): (.+?)(?: \(os error \d+\))?$", re.MULTILINE)
 
 RULES = (
     "--no-config",

@@ -6,6 +6,7 @@ import asyncio
 import re
 
 from mainspring.env import OutputLimits, ProcessResult
+from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.search.dialect import PatternError
 from mainspring.tools.builtin.search.globs import expand_braces
 from mainspring.tools.builtin.search.hits import Hits, Line, Query
@@ -13,14 +14,14 @@ from mainspring.tools.builtin.search.listing import TIME_LIMIT, rules_for, unrea
 from mainspring.tools.tool import ToolContext
 
 _LIMITS = OutputLimits(head=32 << 20, tail=0, cap=32 << 20)
-_MATCH = re.compile(rb"(\d+):(?:(\d+):)?")
-_AROUND = re.compile(rb"(\d+)-")
-_BINARY = re.compile(
+_MATCH = lazy_re(rb"(\d+):(?:(\d+):)?")
+_AROUND = lazy_re(rb"(\d+)-")
+_BINARY = lazy_re(
     rb'^(.*?): (?:WARNING: stopped searching binary file after match|binary file matches) \(found ".*" byte around offset \d+\)',
     re.DOTALL,
 )
-_PREFIX = re.compile(r"^(?:error: |PCRE2: error compiling pattern at offset \d+: )")
-_SIMPLE_NAME = re.compile(r"[\w.*?-]+")
+_PREFIX = lazy_re(r"^(?:error: |PCRE2: error compiling pattern at offset \d+: )")
+_SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
 
 
 async def search_folder(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import codecs
-import re
 
-_ESCAPE = re.compile(
+from mainspring.lazy import lazy_re
+
+_ESCAPE = lazy_re(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|[PX^_][^\x1b]*\x1b\\"  # device control and the like
     r"|[ -/]*[0-OQ-WYZ\\`-~])"  # all that is short
 )
-_BROKEN_OFF = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)?\Z")
-_CONTROLS = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_OVERSTRUCK = re.compile(r"[^\n\x08]\x08")
+_BROKEN_OFF = lazy_re(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)?\Z")
+_CONTROLS = lazy_re(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_OVERSTRUCK = lazy_re(r"[^\n\x08]\x08")
 _LONGEST_ESCAPE = 4096
 _LONGEST_LINE = 1 << 16
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from mainspring.env import OutputLimits, ProcessResult, Stream, explain
+from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.terminal.background import in_background
 from mainspring.tools.builtin.terminal.quiet import QUIET
 from mainspring.tools.builtin.terminal.screen import Screen
@@ -17,7 +17,7 @@ MAX_BYTES = 32_768
 TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
 
-_CHANGES_FOLDER = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
+_CHANGES_FOLDER = lazy_re(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
 
 class _Collector:

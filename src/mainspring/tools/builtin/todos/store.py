@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.env import ExecutionEnv
+from mainspring.lazy import lazy_re
 from mainspring.tools.tool import ToolContext
 
 TODOS = "todos"
@@ -17,7 +17,7 @@ TODOS = "todos"
 
 Status = Literal["pending", "in_progress", "completed", "cancelled"]
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_PLAIN = lazy_re(r"[A-Za-z0-9_-]{1,80}")
 
 
 class Todo(Struct, frozen=True):

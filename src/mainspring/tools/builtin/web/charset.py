@@ -6,10 +6,11 @@ import codecs
 import re
 
 from mainspring.env.text import mark_of, read_document
+from mainspring.lazy import lazy_re
 
-_META = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_NAMED = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_XML = re.compile(rb"<\?xml[^>]+encoding\s*=\s*[\"']([\w.:-]+)")
+_META = lazy_re(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_NAMED = lazy_re(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_XML = lazy_re(rb"<\?xml[^>]+encoding\s*=\s*[\"']([\w.:-]+)")
 
 
 def decoded(body: bytes, content_type: str) -> str:

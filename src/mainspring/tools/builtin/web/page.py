@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urljoin
 
+from mainspring.lazy import lazy_re
+
 _SILENT = frozenset(("script", "style", "noscript", "template", "svg", "head", "iframe", "object", "canvas", "select"))
 _BLOCKS = frozenset(
     "address article aside blockquote body center dd details dialog div dl dt fieldset figcaption figure footer form "
@@ -13,7 +15,7 @@ _BLOCKS = frozenset(
 _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
 _MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*"}
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
-_SPACES = re.compile(r"[ \t\n\r\f\v]+")
+_SPACES = lazy_re(r"[ \t\n\r\f\v]+")
 _DEEPEST = 8
 
 
@@ -199,7 +201,7 @@ def _joined(base: str, href: str) -> str:
         return href
 
 
-_MARKED = re.compile(r"<!\[(?:((?:if|endif)\b[^>]*>)|(?!CDATA\[))", re.IGNORECASE)
+_MARKED = lazy_re(r"<!\[(?:((?:if|endif)\b[^>]*>)|(?!CDATA\[))", re.IGNORECASE)
 """Sections that the parser of the standard library gives up on: conditional ones go, what only looks like one is text."""
 
 
