@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from mainspring.attachments import own_words
 from mainspring.runtime.chat.describe import Display, finished, started
 from mainspring.runtime.chat.events import (
     AnswerEnd,
@@ -42,7 +43,7 @@ def _told(item: Item, display: Display) -> Iterator[ChatEvent]:
     match item.kind:
         case "user" if item.text or item.images:
             source = _SOURCES.get(item.source, "notice")
-            yield UserText(item.text, source, len(item.images), item.id)
+            yield UserText(own_words(item.text).strip(), source, len(item.images), item.id)
         case "assistant":
             if item.thinking:
                 yield ThinkingText(item.thinking)

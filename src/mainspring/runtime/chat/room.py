@@ -8,7 +8,7 @@ from typing import Any
 
 from mainspring.errors import MainspringError
 from mainspring.events import ContextCompacted, SteerInject, ToolAfter
-from mainspring.messages import AgentMessage, Message
+from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.chat.approvals import Approvals
@@ -69,7 +69,7 @@ class Room:
         self._quiet = True
         self.custom = CustomCommands()
         self._used = 0
-        self._unpriced = False
+        self.unpriced = False
 
     # --- the conversation of the moment -----------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Room:
         agent.on(ToolAfter, self._made, order=_LAST)
         self.children.listen(agent)
         self._plan_active = self.mode == "plan"
-        self._unpriced = False
+        self.unpriced = any(_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         home = conversation.settings.home
         trusted = await asyncio.to_thread(TrustStore(home).covers, conversation.env.cwd)
         self.custom = await asyncio.to_thread(
@@ -266,9 +266,13 @@ class Room:
         self._used = TokenMeter().tokens(messages, overhead=overhead)
         self.status_changed()
 
-    async def look_at_branch(self) -> None:
-        """See which git branch the folder is on."""
+    async def run_over(self) -> None:
+        """See what a run may have changed: the git branch, and how full the window is."""
         self._branch = await asyncio.to_thread(branch_of, self.conversation.env.cwd)
+        answers = (m for m in reversed(self.conversation.agent.messages) if isinstance(m, Message))
+        last = next((m for m in answers if m.role == "assistant"), None)
+        if last is not None and not (last.usage and last.usage.total_tokens):  # the provider does not tell
+            self.measure()
         self.status_changed()
 
     def status(self) -> Status:
@@ -281,7 +285,6 @@ class Room:
             ledger = ledger.above
         self._look_at_last(agent.context.messages)
         info = choice.model.info
-        unknown = info.prices is None and ledger.tokens > 0
         return Status(
             model=choice.name.spec,
             model_label=choice.name.label,
@@ -290,7 +293,7 @@ class Room:
             running=self.running,
             context_used=self._used,
             context_window=info.context_window or 0,
-            cost=None if unknown or self._unpriced else round(ledger.cost, 6),
+            cost=None if self.unpriced else round(ledger.cost, 6),
             max_cost=behavior.max_cost,
             tokens=ledger.tokens,
             turns=agent.ledger.turns if self.running else 0,
@@ -309,7 +312,7 @@ class Room:
             last = messages[-2]
         if isinstance(last, Message) and last.role == "assistant" and last.usage is not None:
             self._used = last.usage.total_tokens or self._used
-            self._unpriced = self._unpriced or (last.usage.cost is None and last.usage.total_tokens > 0)
+            self.unpriced = self.unpriced or _unpriced(last.usage)
 
     def status_changed(self) -> None:
         """Tell how it stands, if that is new."""
@@ -327,3 +330,8 @@ class Room:
         """Tell of something that failed."""
         text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
         self.tell(Notice(text, "error"))
+
+
+def _unpriced(usage: Usage | None) -> bool:
+    """Whether tokens were used whose price is not known."""
+    return usage is not None and usage.cost is None and usage.total_tokens > 0

@@ -132,16 +132,18 @@ class Runs:
         room.status_changed()
         result = await self._result(text, signal, once)
         self._put_back(text)
-        room.waiting.all_queued()
         if room.mode == "plan" and result.status == "completed":
             await keep_answer(room.conversation.plan, result.text, self._report)
         self._tell_problems()
+        cost = result.usage.cost
+        room.unpriced = room.unpriced or (cost is None and result.usage.total_tokens > 0)
+        await room.run_over()
+        room.waiting.all_queued()
         room.running, self._signal = False, None
         room.mode_changed()
         if result.status != "completed":
             room.waiting.hold(True)
         room.status_changed()
-        cost = result.usage.cost
         error, hint = _failed(result.error)
         room.tell(Working(""))
         room.tell(
@@ -157,7 +159,6 @@ class Runs:
                 denied=self._denied,
             )
         )
-        await room.look_at_branch()
         self.proceed()
 
     async def _result(self, text: Said | None, signal: CancelToken, once: Once) -> RunResult:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from mainspring.attachments import own_words
 from mainspring.env.paths import shown
 from mainspring.errors import SessionError
 from mainspring.runtime.chat.commands import Rewind
@@ -135,7 +136,7 @@ class Switching:
             if not prompts:
                 raise SessionError("there is no prompt yet to go back to")
             chosen = _chosen(prompts, wanted.to)
-            draft = chosen[0].text
+            draft = own_words(chosen[0].text).strip()
             plan = await plan_rewind(session, env, chosen[1])
         files, conversation = wanted.what != "conversation", wanted.what != "files"
         diffs = await asyncio.to_thread(_diffs, plan, session, env.cwd) if files else ()

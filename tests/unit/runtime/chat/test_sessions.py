@@ -1,0 +1,257 @@
+"""Sessions of a chat: replayed, resumed, forked, rewound, named, exported, summed up."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.runtime.chat.commands import (
+    Approve,
+    Compact,
+    Fork,
+    NewSession,
+    Prompt,
+    Rename,
+    Resume,
+    Rewind,
+    Slash,
+)
+from mainspring.runtime.chat.events import (
+    AnswerEnd,
+    CommandDone,
+    Compacted,
+    Refused,
+    ReplayFinished,
+    ReplayStarted,
+    RunFinished,
+    SessionChanged,
+    ThinkingEnd,
+    ToolFinished,
+    ToolStarted,
+    UserText,
+)
+from mainspring.runtime.chat.shown import Changes, Clipboard, Picker
+from mainspring.testing import Call, Reply
+from tests.unit.runtime.chat.stage import Gate, Reader, WaitingModel, chatting
+
+YES = Approve("", "once")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
+    return tmp_path
+
+
+def write(content: str) -> Call:
+    return Call("write_file", {"path": "b.txt", "content": content})
+
+
+@pytest.mark.covers("CLI-13")
+async def test_a_session_is_told_again_by_the_same_events(folder: Path, home: Path) -> None:
+    script = (Reply("I look.", thinking="hm", calls=[Call("read_file", {"path": "a.txt"})]), "It says one.")
+    told = ("UserText", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd", "ToolStarted", "ToolFinished")
+    async with chatting(folder, home, *script) as chat:
+        await chat.run("what is in a.txt?")
+        live = [e for e in chat.seen if type(e).__name__ in told]
+    async with chatting(folder, home, ask={"continued": True}) as again:
+        await again.until(ReplayFinished)
+
+    assert again.of(ReplayStarted)[0].messages == 4
+    assert again.of(SessionChanged)[0].reason == "resumed"
+    replayed = [e for e in again.seen if type(e).__name__ in told]
+    assert [type(e) for e in replayed] == [type(e) for e in live]
+    for kind in (ThinkingEnd, ToolStarted):
+        assert again.of(kind) == chat.of(kind)
+    assert [a.text for a in again.of(AnswerEnd)] == [a.text for a in chat.of(AnswerEnd)]
+    assert again.of(ToolFinished)[0].output == chat.of(ToolFinished)[0].output
+    assert again.of(UserText)[0].text == "what is in a.txt?"
+
+
+async def test_what_was_attached_is_not_shown_as_typed(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "ok") as chat:
+        await chat.run("see @a.txt")
+    async with chatting(folder, home, ask={"continued": True}) as again:
+        said = await again.until(UserText)
+
+    assert said.text == "see @a.txt"
+
+
+@pytest.mark.covers("CLI-04")
+async def test_other_sessions_are_gone_on_with(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "one", "two", "three") as chat:
+        await chat.run("first")
+        await chat.send(Rename("the first"))
+        await chat.until(SessionChanged, lambda s: s.reason == "renamed")
+        first = chat.chat.status.session_id
+        await chat.send(NewSession())
+        await chat.until(SessionChanged, lambda s: s.reason == "new")
+        await chat.run("second")
+        listed = await chat.slash("/sessions")
+        await chat.send(Resume("the first"))
+        changed = await chat.until(SessionChanged, lambda s: s.reason == "resumed")
+        await chat.until(ReplayFinished)
+        end = await chat.run("third")
+        seen = str(chat.model.requests[-1].messages)  # type: ignore[attr-defined]
+
+    assert isinstance(listed.shown, Picker)
+    assert {c.label for c in listed.shown.choices} == {"the first", "second"}
+    assert (changed.id, changed.title) == (first, "the first")
+    assert end.text == "three"
+    assert "first" in seen
+    assert "second" not in seen
+
+
+async def test_an_unknown_session_leaves_everything_as_it_is(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "one", "two") as chat:
+        await chat.run("first")
+        before = chat.chat.status.session_id
+        done = await chat.slash("/resume nonsense")
+        await chat.run("second")
+        after = chat.chat.status.session_id
+
+    assert done.error
+    assert before == after
+
+
+async def test_a_fork_goes_on_from_an_entry(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, Call("read_file", {"path": "a.txt"}), "one", "two", "three") as chat:
+        await chat.run("first")
+        await chat.run("second")
+        old = chat.chat.status.session_id
+        tree = await chat.slash("/tree")
+        assert isinstance(tree.shown, Picker)
+        places = [c.line.split()[1] for c in tree.shown.choices]
+        await chat.send(Fork(places[1]))  # an answer with calls: it goes on behind their results
+        await chat.until(SessionChanged, lambda s: s.reason == "forked")
+        await chat.until(ReplayFinished)
+        new = chat.chat.status.session_id
+        await chat.run("third")
+        seen = str(chat.model.requests[-1].messages)  # type: ignore[attr-defined]
+
+    assert old != new
+    assert "first" in seen
+    assert "second" not in seen
+
+
+# --- going back -----------------------------------------------------------------------------------------------------------
+
+
+async def two_writes(chat: Reader) -> None:
+    await chat.run("write one", YES)
+    await chat.run("write two", YES)
+
+
+@pytest.mark.covers("BYD-02")
+async def test_conversation_and_files_go_back_together_and_come_again(folder: Path, home: Path) -> None:
+    read = Call("read_file", {"path": "b.txt"})
+    async with chatting(folder, home, write("1"), "done", Reply(calls=[read, write("2")]), "done", "again") as chat:
+        await two_writes(chat)
+        preview = await chat.slash("/rewind 1 preview")
+        assert (folder / "b.txt").read_text(encoding="utf-8") == "2"
+        await chat.send(Rewind())
+        changed = await chat.until(SessionChanged, lambda s: s.reason == "rewound")
+        await chat.until(CommandDone)
+        back = (folder / "b.txt").read_text(encoding="utf-8")
+        undone = await chat.slash("/rewind undo")
+        again = (folder / "b.txt").read_text(encoding="utf-8")
+
+    assert isinstance(preview.shown, Changes)
+    assert preview.shown.text.startswith("Would go back")
+    assert preview.shown.diffs[0].path == "b.txt"
+    assert (back, again) == ("1", "2")
+    assert changed.draft == "write two"
+    assert undone.error == ""
+
+
+@pytest.mark.covers("BYD-02")
+async def test_files_and_conversation_go_back_apart(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write("1"), "done") as chat:
+        await chat.run("write one", YES)
+        await chat.slash("/rewind 1 conversation")
+        kept = (folder / "b.txt").exists()
+        messages = chat.of(SessionChanged)[-1].messages
+        await chat.slash("/rewind undo")
+        await chat.slash("/rewind 1 files")
+        gone = not (folder / "b.txt").exists()
+        left = len(await told(chat))
+
+    assert kept
+    assert messages == 0
+    assert gone
+    assert left == 1
+
+
+async def told(chat: Reader) -> list[str]:
+    picker = await chat.slash("/rewind")
+    assert isinstance(picker.shown, Picker)
+    return [c.line for c in picker.shown.choices]
+
+
+@pytest.mark.covers("BYD-02")
+async def test_a_file_that_somebody_else_changed_is_not_rewound(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write("1"), "done") as chat:
+        await chat.run("write one", YES)
+        (folder / "b.txt").write_text("mine", encoding="utf-8")
+        refused = await chat.slash("/rewind")
+        done = await chat.slash("/rewind 1")
+        kept = (folder / "b.txt").read_text(encoding="utf-8")
+        forced = await chat.slash("/rewind 1 force")
+
+    assert refused.error == ""
+    assert "nothing was rewound" in done.error
+    assert kept == "mine"
+    assert forced.error == ""
+    assert not (folder / "b.txt").exists()
+
+
+async def test_what_needs_that_no_run_goes_on_is_refused_while_one_does(folder: Path, home: Path) -> None:
+    gate = Gate()
+    async with chatting(folder, home, WaitingModel("one", gates={0: gate})) as chat:
+        await chat.send(Prompt("go"))
+        await gate.reached.wait()
+        for command in (NewSession(), Resume(), Fork(), Rewind(), Compact(), Slash("/clear")):
+            receipt = await chat.send(command)
+            assert "run" in receipt.refused
+        gate.open.set()
+        end = await chat.until(RunFinished)
+
+    assert len(chat.of(Refused)) == 6
+    assert end.status == "completed"
+
+
+async def test_a_conversation_is_summed_up(folder: Path, home: Path) -> None:
+    long = "word " * 30_000
+    async with chatting(folder, home, long, long, "## Summary\n\nThey talked about words.", "go on") as chat:
+        await chat.run("one")
+        await chat.run("two")
+        before = chat.chat.status.context_used
+        done = await chat.slash("/compact keep the words")
+        after = chat.chat.status.context_used
+        await chat.run("three")
+
+    [compacted] = chat.of(Compacted)
+    assert done.error == ""
+    assert compacted.before > compacted.after
+    assert "talked about words" in compacted.summary
+    assert after < before
+
+
+async def test_names_exports_and_copies(folder: Path, home: Path) -> None:
+    exporters = {"md": lambda transcript: f"# {transcript.title}\n{len(transcript.items)} items\n"}
+    async with chatting(folder, home, "the answer", exporters=exporters) as chat:
+        await chat.run("question")
+        await chat.slash("/name A title")
+        copied = await chat.slash("/copy")
+        lines = await chat.slash("/export out.jsonl")
+        page = await chat.slash("/export out.md")
+        again = await chat.slash("/export out.md")
+        odd = await chat.slash("/export out.exe")
+        title = chat.chat.status.title
+
+    assert title == "A title"
+    assert copied.shown == Clipboard("the answer")
+    assert lines.error == page.error == ""
+    assert (folder / "out.md").read_text(encoding="utf-8").startswith("# A title")
+    assert "question" in (folder / "out.jsonl").read_text(encoding="utf-8")
+    assert again.error  # nothing is replaced
+    assert ".md, .jsonl" in odd.error
