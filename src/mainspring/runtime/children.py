@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.events import RunStatus
-from mainspring.subagents import AgentDefinition, ChildRequest, Inherited, Subagents
+from mainspring.subagents import AgentDefinition, ChildRequest, Inherited, NestingSteps, Subagents
 
 if TYPE_CHECKING:
     from mainspring.runtime.agent import Agent
@@ -51,6 +51,7 @@ class AgentHost:
             ledger=parent.ledger,
             extra={k: v for k, v in parent.extra.items() if k != "spawn"},
             tool_aliases=parent.tool_aliases,
+            steps=parent.steps.for_child() if isinstance(parent.steps, NestingSteps) else None,
         )
 
 

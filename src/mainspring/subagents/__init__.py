@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mainspring.subagents.host import ChildRequest as ChildRequest
     from mainspring.subagents.host import Host as Host
     from mainspring.subagents.host import Inherited as Inherited
+    from mainspring.subagents.host import NestingSteps as NestingSteps
     from mainspring.subagents.plug import Subagents as Subagents
     from mainspring.subagents.tool import SPAWN_TOOL as SPAWN_TOOL
 
@@ -25,7 +26,7 @@ __all__, __getattr__ = exports(
         "child": "Child ChildResult ChildStats",
         "definition": "AgentDefinition",
         "files": "Found Skipped load_definitions parse_definition",
-        "host": "ChildRequest Host Inherited",
+        "host": "ChildRequest Host Inherited NestingSteps",
         "plug": "Subagents",
         "tool": "SPAWN_TOOL",
     },

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from mainspring.events import RunStatus
-from mainspring.loop import Behavior, CoreAgent, Plug
+from mainspring.loop import Behavior, CoreAgent, Plug, RunResult, Steps
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
@@ -49,6 +49,19 @@ class ChildRequest(Struct, frozen=True, kw_only=True):
     tools: Sequence[Tool]
     behavior: Behavior
     plugs: Sequence[Plug]
+
+
+@runtime_checkable
+class NestingSteps(Protocol):
+    """`Steps` that keep the run of a sub-agent apart from that of its parent."""
+
+    def for_child(self) -> Steps:
+        """The steps for a sub-agent."""
+        ...
+
+    async def child(self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
+        """Run a sub-agent that was made with them; ``name`` is its name in its parent's tree."""
+        ...
 
 
 class Host(Protocol):

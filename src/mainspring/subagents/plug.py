@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from mainspring.errors import AgentError, ConfigError, ToolError
@@ -12,7 +12,7 @@ from mainspring.loop import Behavior, Plug, RunResult
 from mainspring.subagents.bubble import connect
 from mainspring.subagents.child import Child, ChildResult, ChildStats
 from mainspring.subagents.definition import AgentDefinition
-from mainspring.subagents.host import ChildRequest, Host
+from mainspring.subagents.host import ChildRequest, Host, NestingSteps
 from mainspring.subagents.restrict import SpawnOptions, child_behavior, child_tools
 from mainspring.subagents.tool import SPAWN_TOOL, spawn_tool
 from mainspring.subagents.tree import PLAIN, Tree
@@ -207,12 +207,14 @@ class Subagents(Plug):
                 if before.block:
                     status = "denied"
                     raise AgentError(f"Blocked: {before.block if isinstance(before.block, str) else 'not allowed'}")
-            running = asyncio.ensure_future(agent.run(child.task, signal=child.signal, raise_errors=False))
+            running = asyncio.ensure_future(self._running(child, agent))
             result = ended = await asyncio.shield(running)
             status, error = ended.status, ended.error
         except asyncio.CancelledError as stopped:
             status, error = "aborted", stopped
             if running is not None:
+                if isinstance(self._agent.steps, NestingSteps):
+                    running.cancel()  # what is kept must not say that it was stopped: it goes on when its parent does
                 result = await _wind_up(child, running, request.behavior.resolved().abort_grace)
             raise
         except Exception as failed:  # whatever a child does, its parent goes on
@@ -223,6 +225,13 @@ class Subagents(Plug):
             self._agent.spend(stats.usage, SPAWN_TOOL)
             await self._tell(child, stats, result, error)
         return ChildResult(text=result.text if result else "", status=status, stats=stats, error=error)
+
+    async def _running(self, child: Child, agent: CoreAgent) -> RunResult:
+        def run() -> Awaitable[RunResult]:
+            return agent.run(child.task, signal=child.signal, raise_errors=False)
+
+        steps = self._agent.steps if self._agent is not None else None
+        return await (steps.child(agent, child.id, run) if isinstance(steps, NestingSteps) else run())
 
     async def _tell(
         self, child: Child, stats: ChildStats, result: RunResult | None, error: BaseException | None

@@ -1,0 +1,26 @@
+"""Runs that outlive their process: killed at any point and taken up again, on this machine or another."""
+
+from __future__ import annotations
+
+from mainspring.durable.agents import DurableAgents, DurableRun, DurableRuns, Factory, Waiting
+from mainspring.durable.engine import Engine, Letter, Place, RunInfo, RunLog, RunState
+from mainspring.durable.errors import DurableError
+from mainspring.durable.memory import MemoryEngine
+from mainspring.durable.steps import DurableSteps
+
+__all__ = [
+    "DurableAgents",
+    "DurableError",
+    "DurableRun",
+    "DurableRuns",
+    "DurableSteps",
+    "Engine",
+    "Factory",
+    "Letter",
+    "MemoryEngine",
+    "Place",
+    "RunInfo",
+    "RunLog",
+    "RunState",
+    "Waiting",
+]

@@ -1,0 +1,321 @@
+"""Agents whose runs outlive their process: started here, done by a worker, answered from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.durable.engine import Engine, RunInfo, RunLog, RunState
+from mainspring.durable.errors import DurableError
+from mainspring.durable.outcomes import KeptResult, decode, encode
+from mainspring.durable.steps import DurableSteps
+from mainspring.events import AgentEvent
+from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
+from mainspring.messages import AgentMessage, Message, ToolUseBlock, as_messages
+
+Factory: TypeAlias = Callable[[DurableSteps], CoreAgent]
+"""Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``.
+
+It is called anew for every attempt at a run, and must make the same agent each time.
+"""
+
+OnEvent: TypeAlias = Callable[[str, AgentEvent], None]
+"""Told of the events of runs as they happen: run id, event. What an earlier attempt told is not told again."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What a run is to do."""
+
+    prompt: tuple[AgentMessage, ...]
+    history: tuple[AgentMessage, ...] = ()
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """An answer to a call that waits."""
+
+    call_id: str
+    allow: bool
+    input: dict[str, object] | None = None
+    reason: str = ""
+    stop: bool = False
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """A call that waits for an answer, and why."""
+
+    call: ToolUseBlock
+    reason: str
+
+
+class DurableRun:
+    """A run, from anywhere that can reach its engine.
+
+    Attributes:
+        id: Its name.
+    """
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        self.id = run_id
+        self._engine = engine
+
+    async def info(self) -> RunInfo:
+        """How far it is. ``error`` also says why a run that waits cannot be taken up by the workers that are there.
+
+        Raises:
+            DurableError: If there is no such run.
+        """
+        found = await self._engine.info(self.id)
+        if found is None:
+            raise DurableError(f"there is no run {self.id}")
+        return found
+
+    async def steer(self, text: str) -> None:
+        """Let a message join at the next step."""
+        await self._say("steer", text)
+
+    async def follow_up(self, text: str) -> None:
+        """Let a message join where the run would end."""
+        await self._say("follow_up", text)
+
+    async def _say(self, topic: Literal["steer", "follow_up"], text: str) -> None:
+        await self._engine.send(self.id, topic, encode(Message.user(text)))
+
+    async def pending(self) -> tuple[Waiting, ...]:
+        """The calls that wait for an answer; none unless the run is paused."""
+        found = await self._engine.read(self.id, "pending")
+        return decode(found, tuple[Waiting, ...]) if found else ()
+
+    async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> None:
+        """Let a call be made, with other arguments if ``input`` is given. Only the first answer to a call counts."""
+        await self._answer(Answer(call_id=call_id, allow=True, input=input))
+
+    async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> None:
+        """Refuse a call; with ``stop`` the run ends then. Only the first answer to a call counts."""
+        await self._answer(Answer(call_id=call_id, allow=False, reason=reason, stop=stop))
+
+    async def _answer(self, answer: Answer) -> None:
+        waiting = {w.call.id for w in await self.pending()}
+        if answer.call_id not in waiting:
+            names = ", ".join(sorted(waiting)) or "none"
+            raise DurableError(f"no call {answer.call_id!r} of the run {self.id} waits for an answer; waiting: {names}")
+        await self._engine.send(self.id, "answer", encode(answer), key=f"answer {answer.call_id}")
+
+    async def abort(self, reason: str = "aborted") -> None:
+        """Stop the run, in mid-step if need be; its calls get results that say so."""
+        await self._engine.send(self.id, "abort", reason.encode(), key="abort")
+
+    async def result(self, *, timeout: float | None = None) -> RunResult:
+        """Wait for the end, wherever the run is done.
+
+        Args:
+            timeout: Seconds to wait; for ever if left out.
+
+        Raises:
+            DurableError: If the run could not be done; a failure of the model is in the result's ``error``.
+            TimeoutError: If it is not over in time.
+        """
+        return decode(await self._engine.result(self.id, timeout=timeout), KeptResult).result()
+
+
+class DurableRuns:
+    """Starts runs and finds them again. Needs no agents: those are the workers'.
+
+    Args:
+        engine: Where runs are kept.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def start(
+        self,
+        agent: str,
+        prompt: str | Sequence[AgentMessage],
+        *,
+        run_id: str = "",
+        history: Sequence[AgentMessage] = (),
+    ) -> DurableRun:
+        """Have an agent run by some worker.
+
+        Args:
+            agent: Name of its definition.
+            prompt: What it is to do.
+            run_id: Name of the run, by which a second `start` finds the first; made up if left out.
+            history: A conversation to go on from: that of another run, cut where it is to fork.
+
+        Raises:
+            DurableError: If a run of this name does something else.
+        """
+        run_id = run_id or f"run-{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
+        order = encode(Order(prompt=tuple(as_messages(prompt)), history=tuple(history)))
+        await self.engine.start(run_id, agent, order)
+        known = await self.engine.info(run_id)
+        if known is not None and known.agent != agent:
+            raise DurableError(
+                f"the run {run_id} is one of the agent {known.agent!r}, not {agent!r}; take another name"
+            )
+        return DurableRun(self.engine, run_id)
+
+    def run(self, run_id: str) -> DurableRun:
+        """A run that was started before."""
+        return DurableRun(self.engine, run_id)
+
+    async def list(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
+        """Runs, the newest first."""
+        return await self.engine.runs(state=state, limit=limit)
+
+
+class DurableAgents(DurableRuns):
+    """Agents whose runs are done here: a worker. ``async with DurableAgents(engine, {"name": make}) as agents: ...``.
+
+    Args:
+        engine: Where runs are kept.
+        agents: How to make each agent.
+        concurrency: How many runs at once.
+        on_event: Told of events as they happen.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        agents: Mapping[str, Factory],
+        *,
+        concurrency: int = 8,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        super().__init__(engine)
+        self._agents = dict(agents)
+        self._concurrency = concurrency
+        self._on_event = on_event
+
+    async def __aenter__(self) -> Self:
+        await self.engine.work(self._main, concurrency=self._concurrency)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.engine.aclose()
+
+    async def start(
+        self,
+        agent: str,
+        prompt: str | Sequence[AgentMessage],
+        *,
+        run_id: str = "",
+        history: Sequence[AgentMessage] = (),
+    ) -> DurableRun:
+        """As `DurableRuns.start`; a name that nobody here knows is refused."""
+        self._factory(agent)
+        return await super().start(agent, prompt, run_id=run_id, history=history)
+
+    def _factory(self, name: str) -> Factory:
+        factory = self._agents.get(name)
+        if factory is None:
+            raise DurableError(f"there is no agent {name!r}; there are {', '.join(sorted(self._agents)) or 'none'}")
+        return factory
+
+    async def _main(self, log: RunLog, name: str, input: bytes) -> bytes:
+        """One attempt at a run, from its beginning; what was done before is not done again."""
+        order = decode(input, Order)
+        steps = DurableSteps(log)
+        agent = self._factory(name)(steps)
+        if agent.steps is not steps:
+            raise DurableError(
+                f"the agent {name!r} was not made with the steps that were given: Agent(..., steps=steps)"
+            )
+        steps.bind(agent)
+        if order.history:
+            agent.context.messages.extend(order.history)
+        if self._on_event is not None:
+            agent.subscribe(_Telling(self._on_event, log.run_id, steps))
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(_stop_when_told(log, agent))
+            try:
+                result = await _to_the_end(log, steps, agent, order.prompt)
+            finally:
+                stopping.cancel()
+        return encode(KeptResult.of(result))
+
+
+class _Telling:
+    """Tells of events, but not of those that an earlier attempt told."""
+
+    def __init__(self, on_event: OnEvent, run_id: str, steps: DurableSteps) -> None:
+        self._on_event = on_event
+        self._run_id = run_id
+        self._steps = steps
+
+    def __call__(self, event: AgentEvent) -> None:
+        if not self._steps.replaying:
+            self._on_event(self._run_id, event)
+
+
+async def _stop_when_told(log: RunLog, agent: CoreAgent) -> None:
+    """Abort the agent once a letter says so."""
+    read = 0
+    while True:
+        for letter in await log.letters(read):
+            read = letter.number
+            if letter.topic == "abort":
+                agent.abort(letter.body.decode("utf-8", "replace"))
+                return
+        await log.new_letter(read)
+
+
+async def _to_the_end(log: RunLog, steps: DurableSteps, agent: CoreAgent, prompt: Sequence[AgentMessage]) -> RunResult:
+    """Run, and as often as the run pauses for an answer wait for that and go on."""
+    result = await agent.run(list(prompt), raise_errors=False)
+    while result.status == "paused" and agent.pending is not None:
+        await _publish(log, agent)
+        while agent.pending.calls:
+            answer = decode(await steps.answer("answer"), Answer)
+            if answer.call_id not in {c.id for c in agent.pending.calls}:
+                continue
+            given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
+            agent.answer({answer.call_id: given})
+            await _publish(log, agent)
+        result = _joined(result, await agent.run(raise_errors=False))
+    return result
+
+
+async def _publish(log: RunLog, agent: CoreAgent) -> None:
+    pending = agent.pending
+    waiting = [Waiting(call=c, reason=pending.reasons.get(c.id, "")) for c in pending.calls] if pending else []
+    await log.publish("pending", encode(waiting))
+
+
+def _joined(first: RunResult, second: RunResult) -> RunResult:
+    """A run that was paused and went on is one run."""
+    one, two = first.stats, second.stats
+    counts = {
+        name: one.tool_counts.get(name, 0) + two.tool_counts.get(name, 0)
+        for name in {*one.tool_counts, *two.tool_counts}
+    }
+    stats = AgentStats(
+        turns=one.turns + two.turns,
+        usage=one.usage + two.usage,
+        turn_usage=one.turn_usage + two.turn_usage,
+        tool_counts=dict(sorted(counts.items())),
+        seconds=one.seconds + two.seconds,
+        side_usage={**one.side_usage, **two.side_usage},
+        output=two.output,
+        children=one.children + two.children,
+    )
+    return RunResult(
+        status=second.status,
+        text=second.text or first.text,
+        output=second.output,
+        output_error=second.output_error,
+        messages=first.messages + second.messages,
+        stop_reason=second.stop_reason,
+        stats=stats,
+        error=second.error,
+        run_id=first.run_id,
+    )

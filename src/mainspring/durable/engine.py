@@ -1,0 +1,170 @@
+"""The seam to whatever keeps runs: a log of finished steps, an inbox, and somebody who takes a run up again.
+
+Above: `DurableSteps` and `DurableAgents`. Below: an engine. `MemoryEngine` is one that lives and dies with the process (it can be
+stopped in mid-run, for tests); `mainspring.durable.dbos` has one on SQLite or PostgreSQL.
+
+What an engine promises: a run that was started ends, as long as some worker lives; what a finished step gave is given again
+and the step not repeated; a step that was begun and not finished may be begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+Work = Callable[[], Awaitable[bytes]]
+"""What a step does; its bytes are kept."""
+
+RunState = Literal["waiting", "running", "done", "failed", "cancelled"]
+"""``waiting`` is for a worker. A run that is paused for an answer is ``running``."""
+
+
+class Letter(Struct, frozen=True):
+    """Something sent to a run. ``number`` grows with each letter to that run."""
+
+    number: int
+    topic: str
+    body: bytes
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """A run as its engine knows it.
+
+    Attributes:
+        id: Its name.
+        agent: The definition it follows.
+        state: How far it is.
+        version: The version of the code that it was started under.
+        created: When it was started, in seconds since 1970.
+        worker: Who has it, or had it last.
+        parent: The run whose sub-agent it is; empty for none.
+        error: Why it failed.
+    """
+
+    id: str
+    agent: str
+    state: RunState
+    version: str
+    created: float
+    worker: str = ""
+    parent: str = ""
+    error: str = ""
+
+
+class Place(Protocol):
+    """A place in the log of a run. Places are drawn in the same order whenever the run is played again."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether what belongs here was finished by an earlier attempt."""
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """Whether a later place was finished by an earlier attempt: what is empty here stays empty."""
+        ...
+
+    async def run(self, name: str, work: Work) -> bytes:
+        """What the step gave: from the log where it is recorded, else by doing the work and keeping its outcome.
+
+        What the work raises is not kept; the step can be run again by a later attempt.
+        """
+        ...
+
+    async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
+        """Run something with a log of its own, that of the run ``run_id``; what it gave is kept here too."""
+        ...
+
+
+class RunLog(Protocol):
+    """One run on its engine, as the code of the run sees it."""
+
+    @property
+    def run_id(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first time, more where the run was taken up again."""
+        ...
+
+    def place(self) -> Place:
+        """Draw the next place."""
+        ...
+
+    async def letters(self, after: int) -> Sequence[Letter]:
+        """The letters to this run with a higher number, in their order."""
+        ...
+
+    async def new_letter(self, after: int) -> None:
+        """Wait until there is one with a higher number."""
+        ...
+
+    async def publish(self, name: str, value: bytes) -> None:
+        """Let others read something of this run; a later value replaces the one before."""
+        ...
+
+
+Main = Callable[[RunLog, str, bytes], Awaitable[bytes]]
+"""The code of all runs: log, name of the agent, input; gives the outcome."""
+
+
+class Engine(Protocol):
+    """Keeps runs."""
+
+    async def work(self, main: Main, *, concurrency: int = 8) -> None:
+        """Be a worker from now on, until `aclose`: take up runs that wait, and those of workers that died.
+
+        Args:
+            main: The code of runs.
+            concurrency: How many at once.
+        """
+        ...
+
+    async def start(self, run_id: str, agent: str, input: bytes) -> bool:
+        """Have a run done by some worker; false if there is one of this name already, which is left as it is."""
+        ...
+
+    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> None:
+        """Send a letter to a run; a second one with the same key is dropped.
+
+        Raises:
+            DurableError: If there is no such run.
+        """
+        ...
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        """What is known of a run."""
+        ...
+
+    async def runs(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
+        """Runs, the newest first; sub-agents' runs are not among them."""
+        ...
+
+    async def read(self, run_id: str, name: str) -> bytes | None:
+        """What a run has published under a name."""
+        ...
+
+    async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
+        """What a run gave, once it is over.
+
+        Raises:
+            DurableError: If it failed or was cancelled, or there is none.
+            TimeoutError: If it is not over in time.
+        """
+        ...
+
+    async def cancel(self, run_id: str) -> None:
+        """Have a run never taken up again. One that is at work ends at its next step."""
+        ...
+
+    async def workers(self) -> Sequence[str]:
+        """The versions of the workers that are alive."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop working; runs that were under way are taken up by others, or when this one comes back."""
+        ...

@@ -1,0 +1,299 @@
+"""The steps of a run that outlives its process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from mainspring.durable.engine import Letter, Place, RunLog
+from mainspring.durable.outcomes import KeptResult, Outcome, decode, encode, error_of, failure_of
+from mainspring.errors import ModelError
+from mainspring.events import CancelToken, Done, StreamEvent, StreamStart
+from mainspring.events import sleep as sleep_live
+from mainspring.loop import CoreAgent, LiveSteps, RunResult
+from mainspring.loop.steps import Getter
+from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
+from mainspring.models import ModelProvider, ModelRequest
+from mainspring.models.call_ids import with_sound_ids
+from mainspring.tools import ToolErrorCode, ToolResult
+from mainspring.tools.outcome import error_result
+
+UNKNOWN_OUTCOME = (
+    "Interrupted: the program ended while this call was running. Whether it did its work is unknown, and it is not made again by "
+    "itself. Look at what is there before you make it again."
+)
+
+_in_tool: ContextVar[bool] = ContextVar("in_tool", default=False)
+_spawning: ContextVar[Place | None] = ContextVar("spawning", default=None)
+
+
+class DurableSteps(LiveSteps):
+    """`Steps` that keep what they gave, and give it again when the run is taken up by another process.
+
+    A finished model call is never made again. A tool call that was begun and not finished is made again only if its tool is
+    `idempotent`; else the model is told that its outcome is unknown. The places of a message's calls are drawn together,
+    when the message is there, so that calls may run side by side. Without a log these are the steps of the world itself.
+
+    Args:
+        log: The run on its engine.
+        nested: Names of tools that do nothing but start an agent, which has a log of its own.
+    """
+
+    __slots__ = ("_agent", "_at", "_base", "_count", "_log", "_nested", "_places", "_read", "_since")
+
+    def __init__(self, log: RunLog | None = None, *, nested: frozenset[str] = frozenset({"spawn"})) -> None:
+        super().__init__()
+        self._log = log
+        self._nested = nested
+        self._agent: CoreAgent | None = None
+        self._places: dict[str, tuple[Place, Place]] = {}
+        self._read: dict[str, int] = {}
+        self._count = 0
+        self._base = 0.0
+        self._since = time.monotonic()
+        self._at: datetime | None = None
+
+    def bind(self, agent: CoreAgent) -> None:
+        """Say whose steps they are: which of its tools may be run twice is asked there."""
+        self._agent = agent
+
+    def attach(self, log: RunLog) -> None:
+        """Keep what comes from now on."""
+        self._log = log
+        self._since = time.monotonic()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the last step was one of an earlier attempt: what is told now was told before."""
+        return self._at is not None
+
+    # --- clock and ids ----------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        return self._at or utc_now()
+
+    def elapsed(self) -> float:
+        return self._base + time.monotonic() - self._since
+
+    def new_id(self) -> str:
+        if self._log is None:
+            return super().new_id()
+        self._count += 1
+        return f"{self._log.run_id}-{self._count:x}"
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    async def _keep(self, place: Place, name: str, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """The outcome of a step, and the clock set to it."""
+        recorded = place.recorded
+
+        async def do() -> bytes:
+            return encode(replace(await work(), at=utc_now(), elapsed=self.elapsed()))
+
+        kept = decode(await place.run(name, do), Outcome)
+        if recorded:
+            self._at, self._base, self._since = kept.at, kept.elapsed, time.monotonic()
+        else:
+            self._at = None
+        return kept
+
+    def _outcome(self, **fields: Any) -> Outcome:
+        return Outcome(at=utc_now(), elapsed=0.0, **fields)
+
+    async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
+        if self._log is None or _in_tool.get():
+            return await super().sleep(seconds, signal)
+
+        async def begin() -> Outcome:
+            return self._outcome()
+
+        began = await self._keep(self._log.place(), "sleep", begin)
+        return await sleep_live(max(0.0, seconds - (utc_now() - began.at).total_seconds()), signal)
+
+    async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if self._log is None or _in_tool.get():
+            async with aclosing(cast("Any", provider.stream(request))) as events:
+                async for event in events:
+                    yield event
+            return
+        told: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
+
+        async def ask() -> Outcome:
+            try:
+                async with aclosing(cast("Any", provider.stream(request))) as events:
+                    async for event in events:
+                        if type(event) is Done:
+                            return self._outcome(message=with_sound_ids(event.message, self.new_id))
+                        told.put_nowait(event)
+            except ModelError as error:
+                return self._outcome(message=error.partial, failure=failure_of(error))
+            return self._outcome()
+
+        place = self._log.place()
+        recorded = place.recorded
+        asking = asyncio.ensure_future(self._keep(place, f"model {provider.provider}:{provider.model}", ask))
+        asking.add_done_callback(lambda _: told.put_nowait(None))
+        try:
+            while (event := await told.get()) is not None:
+                yield event
+            kept = await asking
+        finally:
+            await _wound_up(asking)
+        if kept.failure is not None:
+            raise error_of(kept.failure, kept.message)
+        if isinstance(kept.message, Message):
+            for call in kept.message.tool_uses:
+                self._places[call.id] = (self._log.place(), self._log.place())
+            if recorded:
+                yield StreamStart()
+            yield Done(kept.message.stop_reason or "end_turn", kept.message)
+
+    async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        if self._log is None or _in_tool.get():
+            return await run()
+        begun, done = self._places.pop(call.id, None) or (self._log.place(), self._log.place())
+        if call.name in self._nested:
+            token = _spawning.set(done)
+            try:
+                return await run()
+            finally:
+                _spawning.reset(token)
+        if not self._may_run_twice(call.name) and not done.recorded and await self._was_begun(begun, call.name):
+            unknown = error_result(UNKNOWN_OUTCOME, ToolErrorCode.UNKNOWN)
+            return cast(
+                "ToolResult",
+                (await self._keep(done, f"tool {call.name}", _given(self._outcome(result=unknown)))).result,
+            )
+        raised: Exception | None = None
+
+        async def do() -> Outcome:
+            nonlocal raised
+            token = _in_tool.set(True)
+            try:
+                return self._outcome(result=await run())
+            except Exception as error:
+                raised = error
+                return self._outcome(failure=failure_of(error))
+            finally:
+                _in_tool.reset(token)
+
+        kept = await self._keep(done, f"tool {call.name}", do)
+        if kept.failure is not None:
+            raise raised or error_of(kept.failure)
+        return cast("ToolResult", kept.result)
+
+    async def _was_begun(self, place: Place, name: str) -> bool:
+        """Whether an earlier attempt began this call; if not, it is begun now."""
+        fresh = False
+
+        async def begin() -> Outcome:
+            nonlocal fresh
+            fresh = True
+            return self._outcome()
+
+        await self._keep(place, f"begin {name}", begin)
+        return not fresh
+
+    def _may_run_twice(self, name: str) -> bool:
+        agent = self._agent
+        if agent is None:
+            return False
+        own = {alias: own for own, alias in agent.tool_aliases.items()}.get(name, name)
+        tool = agent.tools.get(own)
+        return bool(tool is not None and getattr(tool, "idempotent", False))
+
+    async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
+        if self._log is None:
+            return await super().receive(topic, getter)
+        place = self._log.place()
+        if place.recorded:
+            kept = await self._keep(place, topic, _given(self._outcome()))
+        elif place.behind:
+            return ()
+        else:
+            here = tuple(await super().receive(topic, getter))
+            letters = await self._letters(topic)
+            if not here and not letters:
+                return here
+            sent = tuple([decode(letter.body, _MESSAGE) for letter in letters])
+            taken = letters[-1].number if letters else 0
+            kept = await self._keep(place, topic, _given(self._outcome(messages=here + sent, taken=taken)))
+        self._read[topic] = max(self._read.get(topic, 0), kept.taken)
+        return kept.messages
+
+    async def _letters(self, topic: str) -> list[Letter]:
+        assert self._log is not None
+        return [x for x in await self._log.letters(self._read.get(topic, 0)) if x.topic == topic]
+
+    async def answer(self, topic: str) -> bytes:
+        """The next letter under a topic; waits for one, for ever if need be."""
+        assert self._log is not None
+        log = self._log
+
+        async def wait() -> bytes:
+            after = self._read.get(topic, 0)
+            while not (letters := await self._letters(topic)):
+                await log.new_letter(after)
+                found = await log.letters(after)
+                after = found[-1].number if found else after
+            return encode(letters[0])
+
+        letter = decode(await log.place().run(f"wait for {topic}", wait), Letter)
+        self._read[topic] = letter.number
+        return letter.body
+
+    # --- sub-agents -------------------------------------------------------------------------------------------------
+
+    def for_child(self) -> DurableSteps:
+        """Steps for a sub-agent; they keep nothing before `child` has given them a log."""
+        return DurableSteps(nested=self._nested)
+
+    async def child(self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
+        """Run a sub-agent whose run is kept under a name of its own.
+
+        Args:
+            agent: The sub-agent, made with steps of `for_child`.
+            name: Its name in this run's tree.
+            run: Runs it.
+        """
+        place, steps = _spawning.get(), agent.steps
+        if self._log is None or place is None or not isinstance(steps, DurableSteps):
+            return await run()
+
+        async def work(log: RunLog) -> bytes:
+            steps.attach(log)
+            steps.bind(agent)
+            token = _spawning.set(None)
+            try:
+                return encode(KeptResult.of(await run()))
+            finally:
+                _spawning.reset(token)
+
+        kept = await place.child(f"{self._log.run_id}.{name}", name, work)
+        return decode(kept, KeptResult).result()
+
+
+_MESSAGE: Any = AgentMessage
+
+
+def _given(outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:
+    async def give() -> Outcome:
+        return outcome
+
+    return give
+
+
+async def _wound_up(task: asyncio.Future[Any]) -> None:
+    """End a step that nobody waits for any more."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()

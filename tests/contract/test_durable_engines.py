@@ -1,0 +1,338 @@
+"""What every engine of durable runs does alike: a run that is stopped anywhere is taken up, and nothing that was done is done again.
+
+Each test has a "process": agents on an engine. Stopping the engine in mid-step is what a killed process leaves; the
+kills of real processes are in tests/e2e.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Behavior, RetryConfig
+from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableSteps, Engine, MemoryEngine
+from mainspring.errors import RateLimitedError
+from mainspring.events import TextDelta, ToolExecutionEnd
+from mainspring.loop import CoreAgent
+from mainspring.messages import Message
+from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+from mainspring.tools import Tool, tool
+
+pytestmark = pytest.mark.covers("BYD-31")
+
+Reopen = Callable[[], Awaitable[Engine]]
+
+
+class World:
+    """What stands outside of all processes: the model, and what tools have done."""
+
+    def __init__(self, *script: Any) -> None:
+        self.model = ScriptedModel(*script)
+        self.done: list[str] = []
+        self.free: set[str] = set()
+        self.moved = asyncio.Event()
+
+    def let_go(self, *keys: str) -> None:
+        """Calls of the tool that holds on come to their end from now on."""
+        self.free |= {*keys}
+        self._move()
+
+    async def held(self, key: str) -> None:
+        """Wait until the tool that holds on has been called so."""
+        async with asyncio.timeout(10):
+            while f"hold {key}" not in self.done:
+                await self.moved.wait()
+
+    def _move(self) -> None:
+        self.moved.set()
+        self.moved = asyncio.Event()
+
+    def tool(self, name: str = "write", *, idempotent: bool = False, holds: bool = False) -> Tool:
+        """A tool that notes that it was run, and may then hold on until it is let go."""
+
+        async def work(key: str) -> str:
+            self.done.append(f"{'hold' if holds else name} {key}")
+            self._move()
+            while holds and key not in self.free:
+                await self.moved.wait()
+            return f"{name} did {key}"
+
+        work.__name__, work.__doc__ = name, f"{name} something."
+        return tool(idempotent=idempotent)(work)
+
+    def agent(self, *tools: Tool, **options: Any) -> Callable[[DurableSteps], CoreAgent]:
+        return lambda steps: Agent(self.model, tools=tools, execution=MemoryEnv({}), steps=steps, **options)
+
+
+async def in_memory(folder: Path) -> AsyncIterator[Reopen]:
+    engine = MemoryEngine()
+
+    async def reopen() -> Engine:
+        return engine
+
+    yield reopen
+    await engine.aclose()
+
+
+ENGINES = [in_memory]
+
+
+@pytest.fixture(params=ENGINES, ids=lambda make: make.__name__)
+async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
+    async for opened in request.param(tmp_path):
+        yield opened
+
+
+async def said(value: Any) -> Any:
+    return value
+
+
+async def until(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """What is asked for, once there is something."""
+    async with asyncio.timeout(10):
+        while not (found := await ask()):
+            await _moment()
+    return found
+
+
+async def _moment() -> None:
+    await asyncio.sleep(0.005)
+
+
+async def finish(run: DurableRun) -> Any:
+    return await run.result(timeout=15)
+
+
+async def test_a_run_is_done_by_a_worker_and_found_by_its_name(reopen: Reopen) -> None:
+    world = World(Call("write", {"key": "a"}), "Done.")
+    async with DurableAgents(await reopen(), {"writer": world.agent(world.tool())}) as agents:
+        run = await agents.start("writer", "Write a.", run_id="one")
+        assert (await agents.start("writer", "Something else.", run_id="one")).id == "one"
+        result = await finish(agents.run("one"))
+        info = await run.info()
+        with pytest.raises(DurableError, match="one of the agent 'writer', not 'other'"):
+            await super(DurableAgents, agents).start("other", "x", run_id="one")
+        assert [i.id for i in await agents.list(state="done")] == ["one"]
+        assert await agents.list(state="running") == []
+    assert (result.status, result.text, result.turns) == ("completed", "Done.", 2)
+    assert result.messages[2].tool_results[0].text == "write did a"
+    assert (info.state, info.agent) == ("done", "writer")
+    assert world.done == ["write a"]
+
+
+async def test_what_was_done_is_not_done_again(reopen: Reopen) -> None:
+    world = World(
+        Call("write", {"key": "a"}),
+        [Call("write", {"key": "b"}), Call("hold", {"key": "c"})],
+        Reply("All done.", thinking="hm"),
+    )
+    agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True))
+    ended: list[str] = []
+
+    def on_event(run_id: str, event: Any) -> None:
+        if isinstance(event, ToolExecutionEnd):
+            ended.append(event.result.text)
+
+    async with DurableAgents(await reopen(), {"a": agent}, on_event=on_event) as agents:
+        run = await agents.start("a", "Go.", run_id="r")
+        await world.held("c")
+        await until(lambda: said("write did b" in ended))
+    world.let_go("a", "b", "c", "100", "child")
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+    assert result.text == "All done."
+    assert len(world.model.requests) == 3, "two answers were kept"
+    assert sorted(world.done) == ["hold c", "hold c", "write a", "write b"], "only the one that may be run twice was"
+    assert [r.text for m in result.messages for r in m.tool_results] == ["write did a", "write did b", "hold did c"]
+
+
+async def test_a_call_that_may_have_done_its_work_is_never_made_again(reopen: Reopen) -> None:
+    world = World([Call("pay", {"key": "100"}), Call("look", {"key": "x"})], "I will look first.")
+    agent = world.agent(world.tool("pay", holds=True), world.tool("look", idempotent=True))
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Pay.")
+        await world.held("100")
+    world.let_go("a", "b", "c", "100", "child")
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+    paid, looked = result.messages[2].tool_results
+    assert world.done.count("hold 100") == 1
+    assert paid.is_error
+    assert "Whether it did its work is unknown" in paid.text
+    assert (looked.is_error, looked.text) == (False, "look did x")
+    assert result.text == "I will look first."
+
+
+async def test_failures_and_retries_are_played_again_alike(reopen: Reopen) -> None:
+    world = World(RateLimitedError("slow down"), Call("fail", {"key": "a"}), Call("hold", {"key": "b"}), "Done.")
+
+    async def fail(key: str) -> str:
+        """Fail."""
+        world.done.append("fail")
+        raise LookupError(f"no {key}")
+
+    retry = Behavior(retry=RetryConfig(base_delay_ms=1))
+    agent = world.agent(tool(fail), world.tool("hold", holds=True, idempotent=True), behavior=retry)
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("b")
+    world.let_go("a", "b", "c", "100", "child")
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+    assert "LookupError: no a" in result.messages[2].tool_results[0].text
+    assert world.done.count("fail") == 1
+    assert len(world.model.requests) == 4
+
+
+async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> None:
+    world = World([Call("write", {"key": "a"}), Call("write", {"key": "b"})], "Done.")
+    rules = RuleSet.build(ask=["write"])
+
+    def asking(steps: DurableSteps) -> CoreAgent:
+        return Agent(
+            world.model,
+            tools=[world.tool()],
+            execution=MemoryEnv({}),
+            steps=steps,
+            permissions=Permissions(rules=rules, unattended="pause"),
+        )
+
+    async with DurableAgents(await reopen(), {"a": asking}) as agents:
+        run = await agents.start("a", "Go.")
+        waiting = await until(run.pending)
+        assert [w.call.input for w in waiting] == [{"key": "a"}, {"key": "b"}]
+    first, second = waiting
+    client = DurableRun(await reopen(), run.id)
+    with pytest.raises(DurableError, match="no call 'nobody' of the run"):
+        await client.approve("nobody")
+    await client.approve(first.call.id, input={"key": "A"})
+    await client.deny(first.call.id)
+    await client.deny(second.call.id, "not b")
+    assert world.done == []
+    async with DurableAgents(await reopen(), {"a": asking}) as agents:
+        result = await finish(agents.run(run.id))
+        assert await run.pending() == ()
+    assert world.done == ["write A"]
+    assert (result.status, result.text, result.turns) == ("completed", "Done.", 2)
+    assert "not b" in next(r.text for m in result.messages for r in m.tool_results if r.is_error)
+    assert len(world.model.requests) == 2
+
+
+async def test_messages_join_once_and_where_they_joined_before(reopen: Reopen) -> None:
+    world = World(Call("hold", {"key": "a"}), Call("hold", {"key": "b"}), "Fine.", "More.")
+    agent = world.agent(world.tool("hold", holds=True, idempotent=True))
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("a")
+        await run.steer("use Celsius")
+        await run.follow_up("and then?")
+        world.let_go("a")
+        await world.held("b")
+    await DurableRun(await reopen(), run.id).steer("and hurry")
+    world.let_go("a", "b", "c", "100", "child")
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+    texts = [m.text for m in result.messages if isinstance(m, Message) and m.role == "user" and not m.tool_results]
+    assert texts == ["Go.", "use Celsius", "and hurry", "and then?"]
+    assert result.text == "More."
+    assert len(world.model.requests) == 4
+    assert any(m.text == "use Celsius" for m in world.model.requests[1].messages if isinstance(m, Message))
+
+
+async def test_a_run_is_stopped_from_outside_in_mid_step(reopen: Reopen) -> None:
+    world = World(Call("hold", {"key": "a"}), "never")
+    agent = world.agent(world.tool("hold", holds=True))
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("a")
+        await DurableRun(await reopen(), run.id).abort("enough")
+        result = await finish(run)
+    assert result.status == "aborted"
+    assert len(result.messages[-1].tool_results) == 1
+    assert "enough" in str(result.error)
+
+
+async def test_a_sub_agent_has_a_run_of_its_own_and_goes_on_where_it_was(reopen: Reopen) -> None:
+    world = World(
+        Call("spawn", {"task": "count"}),
+        Call("write", {"key": "child"}),
+        Call("hold", {"key": "child"}),
+        "Counted: 3.",
+        "The child says 3.",
+    )
+    agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True), subagents=True)
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("child")
+    world.let_go("a", "b", "c", "100", "child")
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+        assert [i.id for i in await agents.list()] == [run.id], "the run of a sub-agent is not listed beside it"
+    assert result.text == "The child says 3."
+    assert "Counted: 3." in result.messages[2].tool_results[0].text
+    assert len(world.model.requests) == 5, "neither the parent's answer nor the child's was asked for again"
+    assert world.done == ["write child", "hold child", "hold child"]
+
+
+async def test_a_run_goes_on_from_the_conversation_of_another(reopen: Reopen) -> None:
+    world = World("One.", "Two.", "Other two.")
+    async with DurableAgents(await reopen(), {"a": world.agent()}) as agents:
+        one = await finish(await agents.start("a", "First."))
+        two = await finish(await agents.start("a", "Second.", history=one.messages))
+        fork = await finish(await agents.start("a", "Second, again.", history=one.messages))
+    assert (two.text, fork.text) == ("Two.", "Other two.")
+    assert [m.text for m in world.model.requests[2].messages if isinstance(m, Message)] == [
+        "First.",
+        "One.",
+        "Second, again.",
+    ]
+
+
+async def test_a_failure_is_a_result_and_a_broken_agent_is_told(reopen: Reopen) -> None:
+    world = World(RateLimitedError("no", retryable=False))
+
+    def broken(steps: DurableSteps) -> CoreAgent:
+        raise RuntimeError("its tools are gone")
+
+    async with DurableAgents(
+        await reopen(), {"a": world.agent(), "broken": broken, "other": lambda _: Agent(world.model)}
+    ) as agents:
+        failed = await finish(await agents.start("a", "Go."))
+        assert (failed.status, str(failed.error)) == ("error", "no")
+        for name, why in (("broken", "its tools are gone"), ("other", "not made with the steps")):
+            with pytest.raises(DurableError, match=why):
+                await finish(await agents.start(name, "Go."))
+        with pytest.raises(DurableError, match="there is no agent 'none'; there are a, broken, other"):
+            await agents.start("none", "Go.")
+        with pytest.raises(DurableError, match="there is no run nothing"):
+            await agents.run("nothing").result(timeout=1)
+        with pytest.raises(DurableError, match="there is no run nothing"):
+            await agents.run("nothing").steer("x")
+
+
+async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> None:
+    world = World(Reply("Looking.", calls=[Call("hold", {"key": "a"})]), "Done.")
+    agent = world.agent(world.tool("hold", holds=True, idempotent=True))
+    told: list[str] = []
+
+    def on_event(run_id: str, event: Any) -> None:
+        assert run_id == "r"
+        if isinstance(getattr(event, "event", event), TextDelta):
+            told.append(getattr(event, "event", event).text)
+        elif event.type in ("tool_execution_start", "agent_start", "agent_end"):
+            told.append(event.type)
+
+    async with DurableAgents(await reopen(), {"a": agent}, on_event=on_event) as agents:
+        await agents.start("a", "Go.", run_id="r")
+        await world.held("a")
+    first = list(told)
+    told.clear()
+    world.let_go("a", "b", "c", "100", "child")
+    async with DurableAgents(await reopen(), {"a": agent}, on_event=on_event) as agents:
+        await finish(agents.run("r"))
+    assert first[0] == "agent_start"
+    assert "agent_end" in told
+    assert "".join(t for t in told if "_" not in t) == "Done."
