@@ -1,6 +1,8 @@
 """Skills in use, end to end: real files, real sessions, permissions; and the known problems about them."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from mainspring.skills import Skill, Skills, SkillsConfig
 from mainspring.skills.body import read_body
 from mainspring.skills.delivery import delivered_name, wrapped
 from mainspring.skills.sources import find_skills
+from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
@@ -200,3 +203,31 @@ def test_bodies_of_hostile_files_stay_in_their_envelope(tmp_path: Path) -> None:
 
     assert text.count("</skill_content>") == text.count("<skill_content") == 1
     assert "\u202e" not in text
+
+
+def test_an_agent_without_skills_imports_nothing_of_them() -> None:
+    code = (
+        "import sys; from mainspring import Agent; from mainspring.testing import ScriptedModel; "
+        "Agent(ScriptedModel('hi')).run_sync('hello'); "
+        "print([m for m in sys.modules if m.startswith('mainspring.skills.')])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=15)
+
+    assert done.stdout == "[]\n"
+
+
+async def test_a_sub_agent_that_gets_other_tools_is_told_nothing(tmp_path: Path) -> None:
+    skill_file(tmp_path / "s", "pdf", "---\nname: pdf\ndescription: d\n---\nText.")
+    reader = AgentDefinition(name="reader", tools=("read_file",))
+    model = ScriptedModel(Call("spawn", {"task": "read with the pdf skill", "agent": "reader"}), "read", "done")
+    agent = Agent(
+        model, skills=tmp_path / "s", tools=builtin_tools(), execution=MemoryEnv(), subagents=Subagents([reader])
+    )
+
+    await agent.run("go")
+
+    child = model.requests[1]
+    assert "pdf: d" not in child.request.system
+    assert [t.name for t in child.request.tools] == ["read_file"]
+    assert len(child.messages) == 1
