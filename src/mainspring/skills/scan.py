@@ -49,7 +49,7 @@ class Places(Struct, frozen=True):
     problems: tuple[SkillProblem, ...] = ()
 
 
-def places_in(root: Path, *, within: tuple[str, ...] = ()) -> Places:
+def places_in(root: Path, *, within: tuple[str, ...] = (), most: int = MOST_SKILLS) -> Places:
     """Look through a folder. Blocks.
 
     A folder with a ``SKILL.md`` is a skill, and what lies below it belongs to it. ``*.skill.md`` is a skill in a single file. Other
@@ -59,13 +59,15 @@ def places_in(root: Path, *, within: tuple[str, ...] = ()) -> Places:
     Args:
         root: The folder; nothing is found where there is none.
         within: Real paths of folders that links may not leave; empty lets them lead anywhere.
+        most: How many skills are taken.
     """
-    return _Scan(root, within).run()
+    return _Scan(root, within, most).run()
 
 
 class _Scan:
-    def __init__(self, root: Path, within: tuple[str, ...]) -> None:
+    def __init__(self, root: Path, within: tuple[str, ...], most: int) -> None:
         self._root = root
+        self._most = most
         self._within = within
         self._found: list[Place] = []
         self._problems: list[SkillProblem] = []
@@ -84,10 +86,8 @@ class _Scan:
         above = None if is_ignored(root, True, _read) else load_above(root, _read)
         queue: deque[tuple[Path, int, Level | None]] = deque([(self._root, 0, above)])
         while queue:
-            if len(self._seen) >= MOST_FOLDERS or len(self._found) >= MOST_SKILLS:
-                self._tell(
-                    self._root, f"more than {MOST_SKILLS} skills or {MOST_FOLDERS} folders; the rest is left out"
-                )
+            if len(self._seen) >= MOST_FOLDERS or len(self._found) >= self._most:
+                self._tell(self._root, f"more than {self._most} skills or {MOST_FOLDERS} folders; the rest is left out")
                 break
             queue += self._visit(*queue.popleft())
         self._tell_of_empty_ones()

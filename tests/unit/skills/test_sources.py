@@ -1,0 +1,328 @@
+"""Where skills are found, which of one name counts, and what becomes of the rest."""
+
+import os
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.skills.catalog import SkillCatalog
+from mainspring.skills.manifest import parse_skill
+from mainspring.skills.scan import places_in
+from mainspring.skills.skill import Script, Skill, SkillError, SkillsConfig
+from mainspring.skills.sources import find_skills
+from tests.needs import on_posix
+
+
+def put(folder: Path, name: str = "", text: str = "", *, description: str = "Does it.", file: str = "SKILL.md") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    head = f"---\nname: {name or folder.name}\ndescription: {description}\n{text}---\nBody of {folder}.\n"
+    (folder / file).write_text(head, encoding="utf-8")
+    return folder / file
+
+
+def found(config: SkillsConfig) -> dict[str, Skill]:
+    return {s.name: s for s in find_skills(config).skills}
+
+
+def told(catalog: SkillCatalog) -> dict[str, str]:
+    return {
+        Path(p.path).name if Path(p.path).name != "SKILL.md" else Path(p.path).parent.name: p.reason
+        for p in catalog.problems
+    }
+
+
+def only(*folders: Path, **more: Any) -> SkillsConfig:
+    return SkillsConfig(user=tuple(map(str, folders)), builtin=False, **more)
+
+
+@pytest.mark.covers("SKL-01", "SKL-02", "SKL-18")
+def test_folders_and_single_files_nested_or_not(tmp_path: Path) -> None:  # K-07
+    put(tmp_path / "a")
+    put(tmp_path / "group" / "deep" / "b")
+    put(tmp_path / "lower", file="skill.md")
+    put(tmp_path, "single", file="single.skill.md")
+    put(tmp_path / "group", "inner", file="inner.SKILL.md")
+    skills = found(only(tmp_path))
+
+    assert set(skills) == {"a", "b", "lower", "single", "inner"}
+    assert skills["a"].directory == os.path.realpath(tmp_path / "a")
+    assert skills["single"].directory is None
+    assert skills["single"].path == str(tmp_path / "single.skill.md")
+    assert all(s.source == "user" and s.trusted for s in skills.values())
+
+
+@pytest.mark.covers("SKL-18")
+def test_a_folder_that_is_a_skill_itself_is_one(tmp_path: Path) -> None:
+    put(tmp_path / "mine")
+    put(tmp_path / "mine" / "examples" / "other")  # belongs to it: discovery stops at a skill
+    assert set(found(only(tmp_path / "mine"))) == {"mine"}
+
+
+@pytest.mark.covers("SKL-18", "SKL-19")
+def test_project_beats_user_beats_inline_beats_builtin(tmp_path: Path) -> None:  # K-04
+    config = SkillsConfig(
+        project=str(tmp_path / "project"),
+        trust_project_skills=True,
+        user=(str(tmp_path / "user"), str(tmp_path / "more")),
+        inline=(
+            parse_skill("---\nname: b\ndescription: inline\n---\n"),
+            parse_skill("---\nname: c\ndescription: inline\n---\n"),
+        ),
+        switched_on=("hello-extended",),
+    )
+    put(tmp_path / "project" / ".agent" / "skills" / "a", description="project")
+    put(tmp_path / "user" / "a", description="user")
+    put(tmp_path / "user" / "b", description="user")
+    put(tmp_path / "more" / "b", description="second user")
+    catalog = find_skills(config)
+
+    sources = {s.name: s.source for s in catalog}
+    assert [sources[name] for name in ("a", "b", "c", "hello-extended")] == ["project", "user", "inline", "builtin"]
+    assert [s.name for s in catalog.skills] == sorted(s.name for s in catalog.skills)
+    assert [(s.name, s.description) for s in catalog.shadowed] == [("a", "user"), ("b", "second user"), ("b", "inline")]
+    for name, description in {"a": "project", "project:a": "project", "user:a": "user", "inline:b": "inline"}.items():
+        skill = catalog.get(name)
+        assert skill is not None
+        assert skill.description == description
+    assert catalog.get("builtin:a") is None
+    assert "b" in catalog
+    assert "user:a" in catalog
+    assert sum("comes first" in p.reason and p.level == "warning" for p in catalog.problems) == 3
+
+
+@pytest.mark.covers("SKL-20")
+def test_an_untrusted_project_is_dropped_or_only_text(tmp_path: Path) -> None:
+    put(tmp_path / ".agents" / "skills" / "a")
+    for trust, names, trusted in ((True, {"a"}, True), (None, {"a"}, False), (False, set[str](), False)):
+        config = SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=trust)
+        skills = found(config)
+        assert set(skills) == names
+        assert all(s.trusted == trusted for s in skills.values())
+    dropped = find_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
+    assert "not trusted" in told(dropped)["a"]
+    assert find_skills(SkillsConfig(builtin=False)).skills == ()  # no project is read unless it is named
+
+
+@pytest.mark.covers("SKL-20")
+@on_posix
+def test_a_file_of_an_untrusted_project_is_not_even_read(tmp_path: Path) -> None:
+    file = put(tmp_path / ".agents" / "skills" / "a")
+    before = os.stat(file).st_atime_ns
+    os.utime(file, ns=(before - 10**12, before - 2 * 10**12))
+    stamp = os.stat(file).st_atime_ns
+    find_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
+    assert os.stat(file).st_atime_ns == stamp
+
+
+@pytest.mark.covers("BYD-07")
+def test_the_layouts_that_programs_share(tmp_path: Path) -> None:
+    put(tmp_path / ".agent" / "skills" / "a", description="own")
+    put(tmp_path / ".agents" / "skills" / "b", description="shared")
+    put(tmp_path / ".claude" / "skills" / "c", description="other")
+    put(tmp_path / ".claude" / "skills" / "a", description="hidden by the first")
+    put(tmp_path / "elsewhere" / "d")
+    config = SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=True)
+    assert {n: s.description for n, s in found(config).items()} == {"a": "own", "b": "shared", "c": "other"}
+
+
+@pytest.mark.covers("BYD-07")
+@on_posix
+def test_a_layout_that_is_a_link_to_another_gives_each_skill_once(tmp_path: Path) -> None:
+    put(tmp_path / ".agents" / "skills" / "a")
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "skills").symlink_to("../.agents/skills")
+    catalog = find_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=True))
+    assert (len(catalog), catalog.problems, catalog.shadowed) == (1, (), ())
+
+
+@pytest.mark.covers("BYD-07")
+def test_folders_above_are_searched_and_the_nearest_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "packages" / "one"
+    put(tmp_path / ".agents" / "skills" / "a", description="top")
+    put(tmp_path / ".agents" / "skills" / "b", description="top")
+    put(inner / ".agents" / "skills" / "a", description="near")
+    put(tmp_path.parent / f"{tmp_path.name}-outside" / ".agents" / "skills" / "c")
+    config = SkillsConfig(project=str(inner), up_to=str(tmp_path), builtin=False, trust_project_skills=True)
+    assert {n: s.description for n, s in found(config).items()} == {"a": "near", "b": "top"}
+    assert set(found(SkillsConfig(project=str(inner), builtin=False))) == {"a"}
+
+
+@pytest.mark.covers("BYD-07")
+def test_everything_that_was_not_loaded_says_why(tmp_path: Path) -> None:
+    put(tmp_path / "good")
+    put(tmp_path / "cased", file="Skill.md")
+    put(tmp_path, "named", file="misnamed.md")
+    (tmp_path / "README.md").write_text("# Skills\n")
+    (tmp_path / "empty" / "below").mkdir(parents=True)
+    (tmp_path / "headless").mkdir()
+    (tmp_path / "headless" / "SKILL.md").write_text("# Text\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "SKILL.md").mkdir()
+    (tmp_path / "file").write_text("")
+    catalog = find_skills(only(tmp_path, tmp_path / "file", tmp_path / "missing"))
+    reasons = told(catalog)
+
+    assert {s.name for s in catalog} == {"good", "cased"}
+    assert "call it misnamed.skill.md" in reasons["misnamed.md"]
+    assert "there is no SKILL.md" in reasons["empty"]
+    assert "there is no SKILL.md" in reasons["folder"]
+    assert "no head" in reasons["headless"]
+    assert "it is no folder" in reasons["file"]
+    assert "should be called SKILL.md" in reasons["Skill.md"]
+    assert set(reasons) == {"misnamed.md", "empty", "folder", "headless", "file", "Skill.md"}
+    assert next(p.line for p in catalog.problems if "headless" in p.path) == 1
+
+
+@on_posix
+def test_links_that_lead_nowhere_or_round_are_told_and_end(tmp_path: Path) -> None:  # K-07
+    put(tmp_path / "skills" / "a")
+    put(tmp_path / "real" / "b")
+    (tmp_path / "skills" / "b").symlink_to(tmp_path / "real" / "b")
+    (tmp_path / "skills" / "round").symlink_to(tmp_path / "skills")
+    (tmp_path / "skills" / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "skills" / "self").symlink_to("self")
+    os.mkfifo(tmp_path / "skills" / "pipe.skill.md")
+    catalog = find_skills(only(tmp_path / "skills"))
+    assert {s.name: s.directory for s in catalog}["b"] == os.path.realpath(tmp_path / "real" / "b")
+    reasons = told(catalog)
+    assert set(reasons) == {"gone", "self", "pipe.skill.md"}
+    assert "leads nowhere" in reasons["gone"]
+    assert "no file with text" in reasons["pipe.skill.md"]
+
+
+@pytest.mark.covers("SKL-37")
+@on_posix
+def test_links_of_a_project_do_not_lead_out_of_it(tmp_path: Path) -> None:
+    project, outside, user = tmp_path / "project", tmp_path / "outside", tmp_path / "user"
+    put(outside / "secret")
+    put(user / "shared")
+    skills = project / ".agents" / "skills"
+    put(skills / "own")
+    (skills / "out").symlink_to(outside / "secret")
+    (skills / "mine").symlink_to(user / "shared")
+    (skills / "file").mkdir()
+    (skills / "file" / "SKILL.md").symlink_to(outside / "secret" / "SKILL.md")
+    (project / ".claude").mkdir()
+    (project / ".claude" / "skills").symlink_to(outside)
+    config = SkillsConfig(project=str(project), user=(str(user),), builtin=False, trust_project_skills=True)
+    catalog = find_skills(config)
+    assert {s.name for s in catalog} == {"own", "shared"}
+    assert sum("leads out of the project" in p.reason for p in catalog.problems) == 3
+
+
+@pytest.mark.parametrize("kept_out", ["node_modules", ".git", "venv", "vendor", "site-packages", ".hidden"])
+def test_skills_of_dependencies_are_not_found(tmp_path: Path, kept_out: str) -> None:  # K-03
+    put(tmp_path / "a")
+    put(tmp_path / "group" / kept_out / "package" / "b")
+    assert set(found(only(tmp_path))) == {"a"}
+
+
+def test_a_virtual_environment_of_any_name_is_not_looked_into(tmp_path: Path) -> None:  # K-03
+    put(tmp_path / "myenv" / "lib" / "b")
+    (tmp_path / "myenv" / "pyvenv.cfg").write_text("")
+    assert found(only(tmp_path)) == {}
+
+
+def test_ignore_files_are_honoured(tmp_path: Path) -> None:  # K-03
+    skills = tmp_path / ".agents" / "skills"
+    put(skills / "a")
+    put(skills / "build" / "b")
+    put(skills / "local-c")
+    put(skills, "d", file="d.skill.md")
+    (tmp_path / ".gitignore").write_text("build/\n")
+    (skills / ".gitignore").write_text("local-*\nd.skill.md\n")
+    catalog = find_skills(SkillsConfig(project=str(tmp_path), builtin=False))
+    assert {s.name for s in catalog} == {"a"}
+    assert set(told(catalog)) >= {"local-c", "d.skill.md"}
+
+    (tmp_path / ".gitignore").write_text(".agents/\n")  # skills that are not committed are the user's choice
+    (skills / ".gitignore").unlink()
+    assert set(found(SkillsConfig(project=str(tmp_path), builtin=False))) == {"a", "b", "local-c", "d"}
+
+
+@pytest.mark.covers("SKL-04")
+def test_off_by_default_disabled_and_switched_on(tmp_path: Path) -> None:
+    put(tmp_path / "a")
+    put(tmp_path / "b", text="default_enabled: false\n")
+    for more, on in (
+        ({}, {"a"}),
+        ({"switched_on": ("b",)}, {"a", "b"}),
+        ({"disabled": ("a",)}, set[str]()),
+        ({"disabled": ("b",), "switched_on": ("b",)}, {"a"}),
+        ({"enabled": False}, set[str]()),
+    ):
+        catalog = find_skills(only(tmp_path, **more))
+        assert {s.name for s in catalog} == on
+    assert {s.name for s in find_skills(only(tmp_path)).off} == {"b"}
+
+
+def test_a_disabled_skill_still_hides_the_one_behind_it(tmp_path: Path) -> None:
+    put(tmp_path / "one" / "a", description="one")
+    put(tmp_path / "two" / "a", description="two")
+    assert find_skills(only(tmp_path / "one", tmp_path / "two", disabled=("a",))).skills == ()
+
+
+def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
+    put(tmp_path / "a", text="scripts:\n  - name: run\n    path: scripts/run.py\n  - scripts/gone.sh\n  - out.sh\n")
+    scripts = tmp_path / "a" / "scripts"
+    scripts.mkdir()
+    for name in ("run.py", "more.sh", "_helper.py", ".hidden"):
+        (scripts / name).write_text("")
+    (tmp_path / "out.sh").write_text("")
+    if os.name == "posix":
+        (tmp_path / "a" / "out.sh").symlink_to(tmp_path / "out.sh")
+        (scripts / "link.sh").symlink_to(tmp_path / "out.sh")
+    put(tmp_path, "single", text="scripts: [x.sh]\n", file="single.skill.md")
+    catalog = find_skills(only(tmp_path))
+    skills = {s.name: s for s in catalog}
+    assert skills["a"].scripts == (
+        Script(name="run", path="scripts/run.py"),
+        Script(name="more.sh", path="scripts/more.sh"),
+    )
+    assert skills["single"].scripts == ()
+    assert sum("is left out" in p.reason for p in catalog.problems) == 3
+
+
+@pytest.mark.covers("SKL-19")
+def test_a_skill_given_inline_must_be_one() -> None:
+    good = Skill(name="a", description="d", brief="d", source="user", text="x")
+    assert found(SkillsConfig(inline=(good,), builtin=False))["a"].source == "inline"
+    for bad in (
+        Skill(name="A b", description="d", brief="", source="inline"),
+        Skill(name="a", description=" ", brief="", source="inline"),
+    ):
+        with pytest.raises(SkillError):
+            find_skills(SkillsConfig(inline=(bad,)))
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_skills", -1), ("max_active", 0)])
+def test_limits_that_cannot_be(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        only(**{name: value})
+
+
+def test_hundreds_of_skills_keep_no_text_in_memory(tmp_path: Path) -> None:  # K-10
+    text = "---\nname: {}\ndescription: Does it.\n---\n" + "word " * 4_000
+    for number in range(300):
+        folder = tmp_path / f"s{number}"
+        folder.mkdir()
+        (folder / "SKILL.md").write_text(text.format(f"s{number}"))
+    handles = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    find_skills(only(tmp_path / "s0"))  # what is imported on first use is none of it
+    tracemalloc.start()
+    catalog = find_skills(only(tmp_path))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(catalog) == 300
+    assert kept < 1_200_000  # 6 MB of text lie on the disk
+    assert not handles or len(os.listdir("/proc/self/fd")) == handles
+
+
+def test_there_is_a_limit_to_how_many_are_taken(tmp_path: Path) -> None:
+    for number in range(5):
+        put(tmp_path / f"s{number}")
+    places = places_in(tmp_path, most=3)
+    assert len(places.found) == 3
+    assert "the rest is left out" in places.problems[0].reason

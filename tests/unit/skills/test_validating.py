@@ -1,0 +1,148 @@
+"""The verdict by the letter of the format, our own beside it, and new skills, which are valid by both."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.skills.scaffold import scaffold
+from mainspring.skills.skill import SkillError
+from mainspring.skills.strict import strict_faults
+from mainspring.skills.validate import validate
+
+
+def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.covers("SKL-21")
+@pytest.mark.parametrize(
+    ("head", "rules"),
+    [
+        ("name: skill\ndescription: d", []),
+        ("name: skill\ndescription: d\nlicense: x\ncompatibility: y\nmetadata:\n  a: b\nallowed-tools: Read", []),
+        ("name: skill\ndescription: d\nversion: 1\nauthor: x", ["unknown-fields"]),
+        ("name: Skill\ndescription: d", ["name-case", "name-folder"]),
+        ("name: s_k\ndescription: d", ["name-characters", "name-folder"]),
+        ("name: -a--b\ndescription: d", ["name-hyphen-outside", "name-hyphens", "name-folder"]),
+        (f"name: {'x' * 65}\ndescription: d", ["name-long", "name-folder"]),
+        ("description: d", ["name-missing"]),
+        ("name:\ndescription: ' '", ["name-empty", "description-empty"]),
+        ("name:\n  - skill\ndescription:\n  a: b", ["name-empty", "description-empty"]),
+        ("name: skill", ["description-missing"]),
+        (f"name: skill\ndescription: {'é' * 1024}", []),
+        (f"name: skill\ndescription: {'d' * 1025}", ["description-long"]),
+        (f"name: skill\ndescription: d\ncompatibility: {'d' * 501}", ["compatibility-long"]),
+        ("name: skill\ndescription: d\ncompatibility:\n  - x", ["compatibility-text"]),
+        ("name: skill\ndescription: Use when: it", ["yaml"]),
+        ("name: skill\ndescription: d\nmetadata:\n  tags: [a]", ["yaml"]),
+        ("name: skill\ndescription: d\nmetadata: {a: b}", ["yaml"]),
+        ("name: skill\ndescription: !x d", ["yaml"]),
+        ("name: skill\ndescription: &x d", ["yaml"]),
+        ("name: skill\ndescription: *x", ["yaml"]),
+        ("name: skill\nname: skill\ndescription: d", ["yaml"]),
+        ("name: skill\ndescription: d\nmetadata:\n  a:\n    b: c\n  d:\n     e: f", ["yaml"]),
+        ("name: skill\ndescription: \td", ["yaml"]),
+        ("words", ["no-map"]),
+        ("", ["no-map"]),
+    ],
+)
+def test_the_rules_of_the_format(head: str, rules: list[str]) -> None:
+    assert [f.rule for f in strict_faults(f"---\n{head}\n---\nbody", "skill")] == rules
+
+
+@pytest.mark.covers("SKL-21")
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("\ufeff---\nname: skill\ndescription: d\n---\n", ["head-missing"]),
+        ("\n---\nname: skill\ndescription: d\n---\n", ["head-missing"]),
+        ("---\nname: skill\ndescription: d\n", ["head-open"]),
+        ("---\nname: skill\ndescription: a---b\n", []),
+        ("---\nname: skill---\ndescription: d\n---", ["description-missing"]),
+        ("---\nname: ｓｋｉｌｌ\ndescription: d\n---", []),
+    ],
+)
+def test_the_head_ends_at_the_second_dashes_wherever_they_stand(text: str, rules: list[str]) -> None:
+    assert [f.rule for f in strict_faults(text, "skill")] == rules
+
+
+@given(st.text(), st.text(max_size=20))
+def test_no_text_breaks_the_strict_reading(text: str, folder: str) -> None:
+    strict_faults(text, folder)
+    strict_faults(f"---\n{text}\n---\n", folder)
+
+
+@pytest.mark.covers("SKL-21", "SKL-38")
+def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
+    write(tmp_path / "good", "---\nname: good\ndescription: d\n---\nText.")
+    write(tmp_path / "odd", "---\nname: odd\ndescription: Use when: it\n---\n[gone](references/x.md) [there](SKILL.md)")
+    write(tmp_path / "bad", "no head")
+    write(tmp_path, "---\nname: single\ndescription: d\n---\nText.", "single.skill.md")
+
+    verdicts = {v.name or Path(v.path).parent.name: v for v in validate(tmp_path)}
+
+    assert {n: (v.valid, v.loads) for n, v in verdicts.items()} == {
+        "good": (True, True),
+        "odd": (False, True),
+        "bad": (False, False),
+        "single": (True, True),
+    }
+    assert verdicts["bad"].reason.startswith("line 1: it has no head")
+    assert any("links to references/x.md" in w for w in verdicts["odd"].warnings)
+    assert validate(tmp_path / "good") == (verdicts["good"],)
+    assert validate(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
+    [none] = validate(write(tmp_path / "empty", "x", "README.md"))
+    assert [f.rule for f in none.faults] == ["file-missing"]
+    with pytest.raises(SkillError, match="there is no"):
+        validate(tmp_path / "nowhere")
+
+
+def test_what_else_is_odd_is_told(tmp_path: Path) -> None:
+    latin = write(tmp_path / "latin", "")
+    (latin / "SKILL.md").write_bytes("---\nname: latin\ndescription: é\n---\n".encode("latin-1"))
+    [verdict] = validate(latin)
+    assert ([f.rule for f in verdict.faults], verdict.loads) == (["text-encoding"], False)
+
+    [verdict] = validate(write(tmp_path / "cased", "---\nname: cased\ndescription: d\n---\nx", "Skill.md"))
+    assert ([f.rule for f in verdict.faults], verdict.loads) == (["file-missing"], True)
+
+    [verdict] = validate(
+        write(tmp_path / "bare", "---\nname: bare\ndescription: d\nrequires: [no-such-program-x]\n---\n")
+    )
+    assert verdict.warnings[0] == "it has no instructions behind its head"
+    assert "no-such-program-x is not on PATH" in verdict.warnings[1]
+
+    [verdict] = validate(write(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))
+    assert "its text has 600 lines" in verdict.warnings[0]
+
+
+@pytest.mark.covers("SKL-38")
+def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
+    for number, description in enumerate(("", 'Writes "notes": use it when\nasked. #1 \\o/', "[x]", "yes")):
+        made = scaffold(tmp_path / "skills", f"notes-{number}", description=description, scripts=number == 1)
+        [verdict] = validate(made)
+        assert (verdict.valid, verdict.loads, verdict.warnings) == (True, True, ()), verdict
+    assert (tmp_path / "skills" / "notes-1" / "scripts" / "example.py").is_file()
+    assert not [p for p in (tmp_path / "skills").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.covers("SKL-38")
+@pytest.mark.parametrize("name", ["", "A", "a b", "../a", "a/b", "-a", "a--b", "x" * 65, ".", "a_b"])
+def test_a_new_skill_needs_a_proper_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SkillError, match="cannot be the name"):
+        scaffold(tmp_path / "skills", name)
+    assert not (tmp_path / "skills").exists()
+
+
+@pytest.mark.covers("SKL-38")
+def test_a_new_skill_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+    scaffold(tmp_path, "a")
+    with pytest.raises(SkillError, match="already"):
+        scaffold(tmp_path, "a")
+    with pytest.raises(SkillError, match="1024 characters at most"):
+        scaffold(tmp_path, "b", description="x" * 1025)
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
