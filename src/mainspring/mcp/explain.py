@@ -56,7 +56,7 @@ async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFai
         return found
     name, kind = end.config.name, type(found).__name__
     text = redact(str(found).strip() or kind)[:_LONGEST]
-    if kind.startswith("OAuth") or (reason == "connect" and end.status in _LOGIN):
+    if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
         return McpFailure(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
     if end.session_gone:
@@ -68,6 +68,8 @@ async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFai
         return McpFailure(
             name, f"MCP server {name!r} could not be connected: {await _why(found, text, end)}", "connect"
         )
+    if reason == "lost" and end.process is None and not closed:
+        return McpFailure(name, f"MCP server {name!r} was lost: {text}", "lost")
     if closed or reason == "lost" or kind in ("ClosedResourceError", "BrokenResourceError"):
         return McpFailure(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
     if isinstance(found, TimeoutError) or code == -32001:

@@ -16,7 +16,7 @@ from mainspring.errors import ConfigError
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.expand import expanded
 from mainspring.mcp.explain import Endpoint, failure_of
-from mainspring.mcp.oauth import LoginFile, callback_url, provider
+from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, provider
 from mainspring.mcp.port import McpFailure
 
 if TYPE_CHECKING:
@@ -57,23 +57,12 @@ async def login_mcp(
         ConfigError: If the server is a program, or has a login of its own in its headers.
         McpFailure: If it cannot be reached, or nobody logged in.
     """
-    if config.transport == "stdio":
-        raise ConfigError(f"MCP server {config.name!r} is a program: it has no login; give it what it needs in env")
-    if any(name.lower() == "authorization" for name in config.headers):
-        raise ConfigError(f"MCP server {config.name!r} has an Authorization header; remove that to log in")
+    _refuse(config)
     config = expanded(config, environ) if environ is not None else config
     file = LoginFile(tokens, config)
     kept = await asyncio.to_thread(file.read)
     async with _Callback.listening(kept.port) as callback:
-        if callback.port != kept.port:  # what is registered names another port
-            await asyncio.to_thread(file.change, client={}, port=callback.port)
-
-        async def redirect(url: str) -> None:
-            shown = show(url)
-            if inspect.isawaitable(shown):
-                await shown
-            if browser:
-                await asyncio.to_thread(webbrowser.open, url)
+        await asyncio.to_thread(_ready, file, kept, callback.port)
 
         async def wait() -> AuthorizationCodeResult:
             try:
@@ -81,16 +70,42 @@ async def login_mcp(
             except TimeoutError:
                 raise McpFailure(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
 
-        login = provider(config, file, callback.port, redirect_handler=redirect, callback_handler=wait)
+        login = provider(config, file, callback.port, redirect_handler=_shower(show, browser), callback_handler=wait)
         end = Endpoint(config)
         try:
             await _knock(config, login)
         except Exception as error:
             raise await failure_of(error, end, "refused") from error
-        if login.context.oauth_metadata is not None:
-            found = login.context.oauth_metadata.model_dump(mode="json", exclude_none=True)
-            await asyncio.to_thread(file.change, metadata=found)
+        found = login.context.oauth_metadata
+        known = {"metadata": found.model_dump(mode="json", exclude_none=True)} if found is not None else {}
+        await asyncio.to_thread(file.change, wanted="", **known)
     return login.context.current_tokens is not None
+
+
+def _ready(file: LoginFile, kept: StoredLogin, port: int) -> None:
+    """Forget what does not hold for this login."""
+    if port != kept.port:  # what is registered names another port
+        file.change(client={}, port=port)
+    if kept.wanted:  # the login that is kept was not enough
+        file.change(tokens={}, expires=None)
+
+
+def _refuse(config: McpServerConfig) -> None:
+    if config.transport == "stdio":
+        raise ConfigError(f"MCP server {config.name!r} is a program: it has no login; give it what it needs in env")
+    if any(name.lower() == "authorization" for name in config.headers):
+        raise ConfigError(f"MCP server {config.name!r} has an Authorization header; remove that to log in")
+
+
+def _shower(show: Show, browser: bool) -> Callable[[str], Awaitable[None]]:
+    async def redirect(url: str) -> None:
+        shown = show(url)
+        if inspect.isawaitable(shown):
+            await shown
+        if browser:
+            await asyncio.to_thread(webbrowser.open, url)
+
+    return redirect
 
 
 async def logout_mcp(config: McpServerConfig, tokens: Path) -> bool:
@@ -108,11 +123,13 @@ async def _knock(config: McpServerConfig, login: Any) -> None:
     if config.transport == "sse":
         async with Client(
             sse_client(config.url, headers=dict(config.headers), auth=login), mode=config.mode, cache=None
-        ):
-            return
+        ) as server:
+            await server.list_tools()
+        return
     async with httpx2.AsyncClient(headers=dict(config.headers), timeout=config.connect_timeout, auth=login) as client:
-        async with Client(streamable_http_client(config.url, http_client=client), mode=config.mode, cache=None):
-            return
+        streams = streamable_http_client(config.url, http_client=client)
+        async with Client(streams, mode=config.mode, cache=None) as server:
+            await server.list_tools()  # some greet everybody, and ask who it is only then
 
 
 class _Callback:

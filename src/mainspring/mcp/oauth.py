@@ -21,6 +21,7 @@ from mainspring.mcp.config import McpServerConfig
 if TYPE_CHECKING:
     import httpx2
     from mcp.client.auth import OAuthClientProvider
+    from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 _EARLY = 60.0
@@ -37,6 +38,7 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
         client: How we are registered; without it each run would register anew.
         metadata: Where tokens are renewed.
         port: The port of the callback that is registered.
+        wanted: What a request was refused for, to be asked for at the next login: scopes, with a space between.
     """
 
     url: str = ""
@@ -45,6 +47,12 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
     client: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     port: int = 0
+    wanted: str = ""
+
+    @property
+    def renewed_at(self) -> float | None:
+        """When the access token is to be renewed, a little before its end."""
+        return None if self.expires is None else self.expires - _EARLY
 
     def __repr__(self) -> str:
         return f"<StoredLogin {self.url} expires={self.expires}>"
@@ -148,46 +156,7 @@ def provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: An
         port: The port of the callback.
         **handlers: Further options of the provider: who shows the page, and who waits for the callback.
     """
-    from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
-
-    class Shared(OAuthClientProvider):
-        """Looks at the file before each request, renews under a lock, and tries once more what was refused."""
-
-        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-            await self._reload()
-            due = not self.context.is_token_valid() and self.context.can_refresh_token()
-            async with _renewing(file, due):
-                if due:
-                    await self._reload()
-                refused = False
-                async with _closing(super().async_auth_flow(request)) as flow:
-                    sent = await anext(flow, None)
-                    first = True
-                    while sent is not None:
-                        response = yield sent
-                        if first and not due and response.status_code == 401 and self.context.can_refresh_token():
-                            refused = True
-                            break
-                        first = False
-                        sent = await _send(flow, response)
-            if refused:  # revoked before its end: renew it, and ask again
-                async with _renewing(file, True):
-                    self.context.token_expiry_time = 1.0
-                    async with _closing(super().async_auth_flow(request)) as flow:
-                        sent = await anext(flow, None)
-                        while sent is not None:
-                            sent = await _send(flow, (yield sent))
-
-        async def _reload(self) -> None:
-            kept = await asyncio.to_thread(file.read)
-            context = self.context
-            context.current_tokens = await file.get_tokens()
-            context.client_info = context.client_info or await file.get_client_info()
-            if kept.metadata and context.oauth_metadata is None:
-                context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
-            context.token_expiry_time = None if kept.expires is None else kept.expires - _EARLY
-            self._initialized = True
+    from mcp.shared.auth import OAuthClientMetadata
 
     metadata: dict[str, Any] = {
         "client_name": "mainspring",
@@ -197,7 +166,54 @@ def provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: An
         "token_endpoint_auth_method": "client_secret_post" if config.client_secret else "none",
         "scope": config.scope or None,
     }
-    return Shared(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
+    made = _shared_provider()(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
+    made.file = file
+    return made
+
+
+def _shared_provider() -> Any:
+    """A class of the SDK's, which is not there before the SDK is."""
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthMetadata
+
+    class Shared(OAuthClientProvider):
+        """Looks at the file before each request, renews under a lock, and tries once more what was refused."""
+
+        file: LoginFile
+
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            await self._reload()
+            due = not self.context.is_token_valid() and self.context.can_refresh_token()
+            refused = False
+            async with _renewing(self.file, due):
+                if due:
+                    await self._reload()
+                async with _closing(super().async_auth_flow(request)) as flow:
+                    sent = first = await anext(flow, None)
+                    while sent is not None and not refused:
+                        response = yield sent
+                        mine = sent is first and not due and self.context.can_refresh_token()
+                        refused = mine and response.status_code == 401
+                        sent = None if refused else await _send(flow, response)
+            if refused:  # revoked before its end: renew it, and ask again
+                async with _renewing(self.file, True):
+                    self.context.token_expiry_time = 1.0
+                    async with _closing(super().async_auth_flow(request)) as flow:
+                        sent = await anext(flow, None)
+                        while sent is not None:
+                            sent = await _send(flow, (yield sent))
+
+        async def _reload(self) -> None:
+            kept = await asyncio.to_thread(self.file.read)
+            context = self.context
+            context.current_tokens = await self.file.get_tokens()
+            context.client_info = context.client_info or await self.file.get_client_info()
+            if kept.metadata and context.oauth_metadata is None:
+                context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
+            context.token_expiry_time = None if kept.expires is None else kept.expires - _EARLY
+            self._initialized = True
+
+    return Shared
 
 
 @asynccontextmanager

@@ -1,0 +1,158 @@
+"""Our client as the official conformance suite drives it: ``python -m mainspring.mcp.conformance URL``.
+
+The suite starts a server, runs this with its address, and judges what it saw. Connections, calls and logins are those that agents
+use; only the person is played: they accept a form as it stands and agree to a login.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from mainspring.mcp.config import McpServerConfig, parse_mcp_config
+from mainspring.mcp.connecting import connect_mcp
+from mainspring.mcp.login import login_mcp
+from mainspring.mcp.port import ElicitAnswer, Elicitation, McpFailure, Sampled, Sampling
+from mainspring.mcp.server import McpServer
+
+USAGE = "usage: python -m mainspring.mcp.conformance URL"
+CONTEXT = "MCP_CONFORMANCE_CONTEXT"
+"""The variable in which the suite hands over what a client must know beforehand, as JSON."""
+
+LOGINS = 3
+"""How often the person logs in before they give up on a server that is never content."""
+
+_SECONDS = 25.0
+_SAMPLES: dict[str, Any] = {
+    "string": "text",
+    "integer": 5,
+    "number": 5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
+
+
+async def exercise(url: str, context: Mapping[str, Any], tokens: Path) -> list[str]:
+    """Use a server in every way: connect, list, call every tool; log in where it asks for it.
+
+    Args:
+        url: Where it is.
+        context: What is known beforehand: ``client_id`` and ``client_secret``.
+        tokens: The folder for logins.
+
+    Returns:
+        What happened, a line each.
+
+    Raises:
+        McpFailure: If it cannot be used.
+    """
+    config = _config(url, context)
+    told: list[str] = []
+    for _ in range(LOGINS):
+        try:
+            async with connect_mcp(
+                config, elicit=_accept, allow_sampling=_agree, sampler=_answer, tokens=tokens
+            ) as server:
+                told += await _use(server)
+                return told
+        except McpFailure as failure:
+            if failure.reason != "login":
+                raise
+            told.append(str(failure))
+        await login_mcp(config, tokens, show=_visit, browser=False, seconds=_SECONDS)
+    raise McpFailure(config.name, f"{url} still wants a login after {LOGINS} of them", "login")
+
+
+def sample_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that fit a schema, as far as simple ones do: defaults, first choices, or any value of the type."""
+    properties = cast("dict[str, Any]", schema.get("properties") or {})
+    return {name: _sample(properties.get(name)) for name in cast("list[str]", schema.get("required") or [])}
+
+
+def _sample(schema: Any) -> Any:
+    field = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    for known in ("default", "const"):
+        if known in field:
+            return field[known]
+    choices = field.get("enum")
+    if isinstance(choices, list) and choices:
+        return cast("list[Any]", choices)[0]
+    kinds: Any = field.get("type")
+    first = next(iter(cast("list[Any]", kinds)), "") if isinstance(kinds, list) else kinds
+    return _SAMPLES.get(str(first), "text")
+
+
+def _config(url: str, context: Mapping[str, Any]) -> McpServerConfig:
+    known = {name: context[name] for name in ("client_id", "client_secret") if context.get(name)}
+    return parse_mcp_config([{"name": "conformance", "url": url, "timeout": _SECONDS, **known}]).servers[0]
+
+
+async def _use(server: McpServer) -> list[str]:
+    told = [f"connected to {server.facts.name} {server.facts.version}, protocol {server.facts.protocol}"]
+    for kind, listing in (("resources", server.list_resources), ("prompts", server.list_prompts)):
+        if kind in server.facts.capabilities:
+            told.append(f"{kind}: {len(await listing())}")
+    for info in server.infos:
+        answer = await server.call(info.name, sample_arguments(info.input_schema))
+        told.append(f"{info.name}: {_short(answer.content)}{' (an error)' if answer.is_error else ''}")
+    return told
+
+
+def _short(content: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps(content, ensure_ascii=False)[:200]
+
+
+def _accept(asked: Elicitation) -> ElicitAnswer:
+    """A person who leaves a form as it stands."""
+    fields = cast("dict[str, dict[str, Any]]", asked.schema.get("properties") or {})
+    required = cast("list[str]", asked.schema.get("required") or [])
+    given = {n: f["default"] for n, f in fields.items() if "default" in f}
+    return ElicitAnswer("accept", {**{n: _sample(fields.get(n)) for n in required}, **given})
+
+
+def _agree(asked: Sampling) -> bool:
+    return True
+
+
+async def _answer(asked: Sampling) -> Sampled:
+    return Sampled("This is the answer of a test.", "scripted")
+
+
+async def _visit(page: str) -> None:
+    """A browser whose user agrees: the page sends it back to us."""
+    import httpx2
+
+    async with httpx2.AsyncClient(follow_redirects=True, timeout=_SECONDS) as browser:
+        await browser.get(page)
+
+
+async def run(url: str, environ: Mapping[str, str] = os.environ) -> int:
+    """Exercise a server and tell what happened on stderr; the exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            told = await exercise(url, json.loads(environ.get(CONTEXT) or "{}"), Path(folder))
+        except McpFailure as failure:
+            sys.stderr.write(f"{failure.reason}: {failure}\n")
+            return 1
+    sys.stderr.write("".join(f"{line}\n" for line in told))
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run for the address that is the last argument."""
+    if not arguments:
+        sys.stderr.write(f"{USAGE}\n")
+        return 2
+    return asyncio.run(run(arguments[-1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
