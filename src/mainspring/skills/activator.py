@@ -54,6 +54,7 @@ class Activator:
 
     Attributes:
         problems: What went wrong on the way, for people.
+        known: Names of the skills that became active in this run.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Activator:
     ) -> None:
         self.active = active
         self.problems: list[str] = []
+        self.known: set[str] = set()
         self._skills = skills
         self._usage = usage
         self._toolsets = toolsets
@@ -123,6 +125,7 @@ class Activator:
         await self._activated(skill.name, activation.via)
 
     async def _activated(self, name: str, via: SkillVia) -> None:
+        self.known.add(name)
         if self._usage is not None and via != "resume":
             try:
                 await asyncio.to_thread(self._usage.note_use, name)

@@ -34,7 +34,7 @@ from mainspring.skills.gate import ALIAS, SKILL_TOOLS, Gate, read_allowance
 from mainspring.skills.locks import LoopLock
 from mainspring.skills.prompt import breadcrumb, catalog, registry
 from mainspring.skills.ranking import rank
-from mainspring.skills.resuming import delivered
+from mainspring.skills.resuming import USE_NAMES, Delivered, delivered
 from mainspring.skills.skill import Skill, SkillError, SkillsConfig
 from mainspring.skills.sources import find_skills
 from mainspring.skills.tools import skill_tools, use_skill
@@ -262,14 +262,27 @@ class Skills(Plug):
     async def _begin(self, hook: SessionStart) -> None:
         """The first run: what the conversation had active is active again."""
         await self.activator.finish()
+        self.activator.known.intersection_update(self.active.names)
         if self._started:
             return
         self._started = True
         if not hook.resumed:
             return
-        found = [d for d in delivered(self.agent.context.messages) if d.name not in self.active]
+        await self._again(delivered(self.agent.context.messages))
+
+    async def _follow(self, hook: ToolResultsAfter) -> None:
+        """The handler of `tool-results:after`. Where a run is done over from a record, its calls give what they gave without being
+        made; what they took up is active all the same.
+        """
+        if any(r.name in USE_NAMES for r in hook.results.tool_results):
+            await self._again([d for d in delivered((hook.results,)) if d.name not in self.activator.known])
+        self._delivery.follow(hook)
+
+    async def _again(self, found: Sequence[Delivered]) -> None:
+        """Make active what stands in the history, the newest as far as there is room."""
+        found = [d for d in found if d.name not in self.active]
         room = len(found) if self.active.most is None else max(self.active.most - len(self.active), 0)
-        for each in found[len(found) - room :]:
+        for each in found[len(found) - min(room, len(found)) :]:
             skill = self.find(each.name)
             if skill is None:
                 self.activator.note(
@@ -349,7 +362,7 @@ class Skills(Plug):
         agent.bus.on(SessionStart, self._begin)
         agent.bus.on(SystemTransform, self._system, order=20)
         agent.bus.on(ContextTransform, self._delivery.transform, order=_SHORTENED)
-        agent.bus.on(ToolResultsAfter, self._delivery.follow)
+        agent.bus.on(ToolResultsAfter, self._follow)
         agent.bus.on(SteerInject, self._steer)
         agent.bus.on(ToolUnknown, self._alias)
         agent.bus.on(AgentDone, self._done, order=_LAST)

@@ -45,7 +45,7 @@ async def locate(env: ExecutionEnv, folder: str, path: str) -> str:
     if not within(real, root):
         raise OutsideError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
     inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
-    if _SENSITIVE.why(inner, inner, changes=False):
+    if _is_secret(inner):
         raise OutsideError(f"{path!r} may hold keys or passwords, so it is not read as part of a skill")
     return real
 
@@ -66,7 +66,13 @@ async def listed(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
             continue
         if entry.path in ("SKILL.md", "skill.md") or entry.path.endswith(".skill.md"):
             continue
-        folded = tuple(p.casefold() for p in parts)
-        if not _SENSITIVE.why(folded, folded, changes=False):
+        if not _is_secret(tuple(p.casefold() for p in parts)):
             found.append(entry.path)
     return sorted(found)[:MOST_LISTED], len(found)
+
+
+def _is_secret(parts: tuple[str, ...]) -> bool:
+    """Whether a path may hold keys or passwords. A guide about them is none, whatever its name."""
+    if parts and parts[-1].endswith((".md", ".markdown", ".rst")):
+        parts = parts[:-1]
+    return bool(parts) and bool(_SENSITIVE.why(parts, parts, changes=False))

@@ -74,7 +74,7 @@ async def test_a_folder_whose_name_begins_like_the_skills_is_another(tmp_path: P
 
 @pytest.mark.covers("SEC-14")
 async def test_links_inside_are_fine_and_secrets_are_not(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "pdf", a__guide_dot_md="g", _dot_env="KEY=1", keys__id_rsa="k")
+    own = write_skill(tmp_path, "pdf", a__guide_dot_md="g", _dot_env="KEY=1", keys__id_rsa="k", secrets_dot_md="how to")
     (own / "short.md").symlink_to("a/guide.md")
     env = LocalEnv(str(tmp_path))
 
@@ -84,7 +84,7 @@ async def test_links_inside_are_fine_and_secrets_are_not(tmp_path: Path) -> None
         with pytest.raises(OutsideError, match="keys or passwords"):
             await locate(env, str(own), path)
     files, count = await listed(env, str(own))
-    assert (list(files), count) == (["a/guide.md"], 1)
+    assert (list(files), count) == (["a/guide.md", "secrets.md"], 2)
 
 
 @pytest.mark.covers("SKL-31", "SEC-14")

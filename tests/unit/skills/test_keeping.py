@@ -8,13 +8,14 @@ import pytest
 from mainspring import Agent, Behavior
 from mainspring.errors import ContextExceededError
 from mainspring.events import SkillsActivate, SkillsDeactivate
+from mainspring.loop import LiveSteps
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.wording import is_summary
 from mainspring.sessions import Session
 from mainspring.skills import Skills, SkillsConfig
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
-from mainspring.tools import tool
+from mainspring.tools import ToolResult, tool
 from tests.unit.skills.making import agent_with, results, write_skill
 
 BODY = "Turn every page by ninety degrees. " * 20
@@ -249,3 +250,44 @@ async def test_a_compactor_of_ones_own_is_no_way_round_it(tmp_path: Path) -> Non
     await agent.run("go")
 
     assert bodies(model.requests[-1]) == 1
+
+
+class FromARecord(LiveSteps):
+    """Gives the result of the first call as it was recorded, without making the call."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.texts = [text]
+
+    async def tool(self, call: ToolUseBlock, run: Any) -> ToolResult:
+        return ToolResult(output=self.texts.pop()) if self.texts else await run()
+
+
+@pytest.mark.covers("SKL-28", "SKL-27")
+async def test_a_run_that_is_done_over_from_a_record_is_held_to_what_its_skill_allows(tmp_path: Path) -> None:
+    write_skill(tmp_path, "pdf", BODY, "allowed-tools: Read")
+    text = f'<skill_content name="pdf">\n\n{BODY}\n</skill_content>'
+    agent, model, _ = agent_with(
+        tmp_path, use(), Call("big", {"size": 3}), "done", tools=[big], steps=FromARecord(text)
+    )
+
+    await agent.run("go")
+
+    assert "not among what the active skill allows" in results(agent)[1].text
+    assert bodies(model.requests[2]) == 1
+
+
+@pytest.mark.covers("SKL-25")
+async def test_what_the_host_lets_go_in_between_stays_so(tmp_path: Path) -> None:
+    write_skill(tmp_path, "pdf", BODY)
+    agent, _, skills = agent_with(tmp_path, use(), Call("skills_read", {"skill": "pdf", "path": "SKILL.md"}), "done")
+
+    async def let_go(hook: Any) -> None:
+        if hook.name == "skills_use":
+            await agent.deactivate_skill("pdf")
+
+    agent.on("tool:after", let_go)
+    await agent.run("go")
+
+    assert results(agent)[1].is_error
+    assert skills.active.names == ()
