@@ -34,6 +34,15 @@ class Endpoint:
         self.status: int | None = None
         self.session_gone = False
 
+    def refused(self, status: int) -> None:
+        """Note a refusal. That a login is wanted is not forgotten for what else is refused meanwhile."""
+        if self.status not in _LOGIN:
+            self.status = status
+
+    def settled(self) -> None:
+        """What was refused until now has been dealt with."""
+        self.status = None
+
     async def exit_code(self) -> int | None:
         """How its program ended, if it did; one that is just ending gets a moment."""
         if self.process is None:
@@ -58,6 +67,7 @@ async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFai
     text = redact(str(found).strip() or kind)[:_LONGEST]
     if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
+        end.settled()
         return McpFailure(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
     if end.session_gone:
         end.session_gone = False

@@ -59,8 +59,8 @@ def _seen(end: Endpoint) -> Any:
     """Notes a refusal: the SDK keeps no status, and does not tell a forgotten session from another refusal."""
 
     async def look(response: httpx2.Response) -> None:
-        end.status = response.status_code if response.status_code >= 400 else None
-        if end.status is not None:
+        if response.status_code >= 400:
+            end.refused(response.status_code)
             if response.status_code in (404, 410) and "mcp-session-id" in response.request.headers:
                 end.session_gone = True
 

@@ -67,20 +67,23 @@ class SdkConnector:
         await asyncio.to_thread(_import_sdk)
         end = Endpoint(config)
         lost = asyncio.Event()
-        async with AsyncExitStack() as stack:
-            try:
+        stage = "connect"
+        try:
+            async with AsyncExitStack() as stack:
                 if config.transport == "stdio":
                     started = stdio_transport(config, self._environ, side.say, self._orphans)
                     end.process, streams = await stack.enter_async_context(started)
                 else:
                     streams = await stack.enter_async_context(http_transport(config, end, self._tokens))
                 callbacks = Callbacks(config.name, side)
-                client = _client(_Streams(streams, lost), config, callbacks)
-                await stack.enter_async_context(client)
-            except Exception as error:
-                raise await failure_of(error, end, "connect") from error
-            await stack.enter_async_context(callbacks.listening(client))
-            yield SdkConnection(client, end, lost)
+                client = await stack.enter_async_context(_client(_Streams(streams, lost), config, callbacks))
+                await stack.enter_async_context(callbacks.listening(client))
+                stage = "lost"
+                yield SdkConnection(client, end, lost)
+        except (
+            Exception
+        ) as error:  # of the handshake, or of a transport that failed later: a group, told when it is left
+            raise await failure_of(error, end, stage) from error
 
 
 def _import_sdk() -> None:
