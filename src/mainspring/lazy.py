@@ -29,6 +29,20 @@ def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable
     return sorted(home_of), get
 
 
+def later(module: str, name: str) -> Any:
+    """A function of a module that is imported when the function is called first: for features that most runs do not use.
+
+    Args:
+        module: The module.
+        name: The function, or a class that is only called.
+    """
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments, **options)
+
+    return call
+
+
 class LazyPattern:
     """A regular expression that is compiled when it is used first: compiling all of them was a fifth of the start."""
 

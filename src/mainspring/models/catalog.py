@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from importlib.resources import files
+from pkgutil import get_data
 from urllib.parse import urlsplit
 
 import msgspec
@@ -139,7 +139,10 @@ class Catalog(Struct, frozen=True, dict=True):
 @lru_cache(maxsize=1)
 def catalog() -> Catalog:
     """The catalogue that comes with the program."""
-    return msgspec.json.decode(files("mainspring.models").joinpath("catalog.json").read_bytes(), type=Catalog)
+    data = get_data("mainspring.models", "catalog.json")  # `importlib.resources` takes longer to load than all of this
+    if data is None:
+        raise FileNotFoundError("mainspring/models/catalog.json")
+    return msgspec.json.decode(data, type=Catalog)
 
 
 def find_entry(provider: str, model: str) -> CatalogEntry | None:

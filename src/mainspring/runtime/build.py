@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, SessionError
+from mainspring.lazy import later
 from mainspring.loop import Behavior, Plug
 from mainspring.memory import Memory
 from mainspring.messages import Message
@@ -38,16 +39,21 @@ from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
-from mainspring.runtime.tracing import telemetry_of, tracing_of
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session, SessionPlug, find_session, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
-from mainspring.telemetry import Telemetry
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
+
+if TYPE_CHECKING:
+    from mainspring.runtime.tracing import telemetry_of, tracing_of
+    from mainspring.telemetry import Telemetry
+else:  # most runs have none
+    telemetry_of = later("mainspring.runtime.tracing", "telemetry_of")
+    tracing_of = later("mainspring.runtime.tracing", "tracing_of")
 
 MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""
@@ -158,7 +164,7 @@ async def converse(
         if confined:
             report(Notice(confined))
         told = await guidance(env, settings, choice, permissions, report, small=small, alone=front.ask is None)
-        telemetry = await telemetry_of(settings, environ, report)
+        telemetry = await telemetry_of(settings, environ, report) if settings.config.telemetry.enabled else None
         plan = plan_of(options, session, report, switchable=front.ask is not None)
         bare = small or options.tools is not None
         plugs, outputs = plugs_of(cwd, settings, session, bare=bare)
@@ -175,7 +181,7 @@ async def converse(
             tool_disclosure=settings.config.mcp.disclosure,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[
-                *tracing_of(telemetry),
+                *(tracing_of(telemetry) if telemetry else ()),
                 *safety_plugs(plan, audit),
                 *plugs,
                 *told.plugs,

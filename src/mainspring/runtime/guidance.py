@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import cache
 
 from msgspec import Struct
 
@@ -50,8 +51,12 @@ async def guidance(
     cwd = env.cwd
     name, config = choice.name, settings.config
 
+    @cache
+    def rules() -> Permissions:  # made for the first file, since most folders have none
+        return Permissions(rules=permissions.engine.rules, root=str(reader.root))  # the repository is the project, too
+
     async def is_allowed(path: str) -> bool:
-        decision = await rules.decide("read_file", {"path": path}, env=env, definition=read_file)
+        decision = await rules().decide("read_file", {"path": path}, env=env, definition=read_file)
         return decision.outcome == "allow"
 
     reader = InstructionReader(
@@ -61,7 +66,6 @@ async def guidance(
         trusted=TrustStore(settings.home).covers(cwd),
         allowed=is_allowed,
     )
-    rules = Permissions(rules=permissions.engine.rules, root=str(reader.root))  # the repository's files are the project's, too
     reads = config.instructions.enabled and not small
     files = ""
     if reads:

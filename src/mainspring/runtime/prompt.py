@@ -7,7 +7,6 @@ place, instruction files. What plugs add (memory, skills) comes behind.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -52,7 +51,7 @@ def placeholders(cwd: str, today: date, *, provider: str = "", model: str = "") 
         "CWD": cwd,
         "PROJECT": Path(cwd).name,
         "BRANCH": branch_of(cwd),
-        "OS": platform.system(),
+        "OS": os.uname().sysname if os.name == "posix" else "Windows",
         "SHELL": Path(os.environ.get("SHELL", "") or "sh").name,
         "DATE": today.isoformat(),
         "PROVIDER": provider,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from mainspring.env import explain
+from mainspring.lazy import later
 from mainspring.policies.permissions import suggest
-from mainspring.policies.permissions.commandjudge import CommandJudge, host_verdict
 from mainspring.policies.permissions.decision import Decision, Verdict, decide_all, stricter
 from mainspring.policies.permissions.hosts import host_of
 from mainspring.policies.permissions.judge import Judge
@@ -23,6 +23,12 @@ from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.units import analyse
 from mainspring.policies.permissions.visible import paths_in
 from mainspring.tools import Access, Tool
+
+if TYPE_CHECKING:
+    from mainspring.policies.permissions.commandjudge import CommandJudge, host_verdict
+else:  # all that is known of commands takes as long to load as the rest
+    CommandJudge = later("mainspring.policies.permissions.commandjudge", "CommandJudge")
+    host_verdict = later("mainspring.policies.permissions.commandjudge", "host_verdict")
 
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
 """Arguments that say in which folder a command runs."""

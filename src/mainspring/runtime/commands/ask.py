@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -22,17 +22,22 @@ from mainspring.events import (
     ToolExecutionEnd,
     run_cancellable,
 )
+from mainspring.lazy import later
 from mainspring.loop import AgentStats, Behavior, RunResult
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
-from mainspring.runtime.commands.commands import called
 from mainspring.runtime.mentions import attach
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
 from mainspring.runtime.planning import keep_answer, plan_text
-from mainspring.runtime.templates import CommandCall
 from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
+
+if TYPE_CHECKING:
+    from mainspring.runtime.commands.commands import called
+    from mainspring.runtime.templates import CommandCall
+else:  # most prompts call no command
+    called = later("mainspring.runtime.commands.commands", "called")
 
 _START_GRACE = 2.0
 
@@ -65,7 +70,9 @@ async def ask(
     """
     signal = signal or CancelToken()
     try:
-        options, call = await asyncio.to_thread(called, options, report, environ)
+        call: CommandCall | None = None
+        if options.prompt.lstrip().startswith("/"):
+            options, call = await asyncio.to_thread(called, options, report, environ)
         conversation = await run_cancellable(lambda: converse(options, report, environ), signal, _START_GRACE)
         try:
             if on_ready is not None:
