@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
 from mainspring.env.replacing import replace_text
 from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.refusals import fit_secret, needs_person, widen
 
 if TYPE_CHECKING:
     import httpx2
@@ -167,7 +168,7 @@ def provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: An
         "scope": config.scope or None,
     }
     made = _shared_provider()(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
-    made.file = file
+    made.file, made.config, made.alone = file, config, not handlers
     return made
 
 
@@ -180,6 +181,8 @@ def _shared_provider() -> Any:
         """Looks at the file before each request, renews under a lock, and tries once more what was refused."""
 
         file: LoginFile
+        config: McpServerConfig
+        alone: bool
 
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             await self._reload()
@@ -192,6 +195,8 @@ def _shared_provider() -> Any:
                     sent = first = await anext(flow, None)
                     while sent is not None and not refused:
                         response = yield sent
+                        if sent is first and self.alone and await needs_person(self.context, self.file, response):
+                            return
                         mine = sent is first and not due and self.context.can_refresh_token()
                         refused = mine and response.status_code == 401
                         sent = None if refused else await _send(flow, response)
@@ -202,6 +207,18 @@ def _shared_provider() -> Any:
                         sent = await anext(flow, None)
                         while sent is not None:
                             sent = await _send(flow, (yield sent))
+
+        async def _perform_authorization(self) -> httpx2.Request:
+            await widen(self.context, self.file)
+            return await super()._perform_authorization()
+
+        async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:
+            fit_secret(self.context, self.config)
+            return await super()._exchange_token_authorization_code(auth_code, code_verifier)
+
+        async def _refresh_token(self) -> httpx2.Request:
+            fit_secret(self.context, self.config)
+            return await super()._refresh_token()
 
         async def _reload(self) -> None:
             kept = await asyncio.to_thread(self.file.read)
