@@ -1,0 +1,339 @@
+"""Installing: what is fetched is shown before it counts, nothing of it runs, and a failure leaves what was there."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.skills.install import Candidate, discard, mend, opened, put
+from mainspring.skills.preview import changes_between, digest_of
+from mainspring.skills.registry import SkillRegistry
+from mainspring.skills.skill import SkillError, SkillsConfig
+from mainspring.skills.sources import find_skills
+from mainspring.skills.spec import Spec, read_spec
+from tests.needs import on_posix
+
+HEAD = "---\nname: {}\ndescription: Does it.\n{}---\nBody.\n"
+
+
+def skill(folder: Path, name: str = "", more: str = "", body: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "SKILL.md").write_text(HEAD.format(name or folder.name, more) + body, encoding="utf-8")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    me = (
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+        "-c",
+        "commit.gpgsign=false",
+    )
+    done = subprocess.run(["git", *me, *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8")
+    return done.stdout.strip()
+
+
+def commit(folder: Path) -> str:
+    """Commit everything in a folder; the commit's name."""
+    if not (folder / ".git").exists():
+        git(folder, "init", "-q")
+    git(folder, "add", "-A", "-f")
+    git(folder, "commit", "-q", "-m", "x")
+    return git(folder, "rev-parse", "HEAD")
+
+
+async def take(spec: Spec, home: Path, name: str = "") -> Candidate:
+    async with opened(spec) as source:
+        offer = await source.offer()
+        return await source.candidate(offer.names[name or next(iter(offer.names))], home)
+
+
+def left(home: Path) -> set[str]:
+    return {p.name for p in home.iterdir()} if home.exists() else set()
+
+
+@pytest.mark.covers("OPT-06", "SKL-36")
+@pytest.mark.parametrize("as_git", [False, True])
+async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_path: Path, as_git: bool) -> None:
+    source, home = tmp_path / "source", tmp_path / "home"
+    skill(
+        source / "skills" / "pdf",
+        more="allowed-tools: Read\ntoolsets: [tools.py:T]\nrequires: [no-such-x]\n",
+        body="!`ls`\n",
+    )
+    (source / "skills" / "pdf" / "scripts").mkdir()
+    (source / "skills" / "pdf" / "scripts" / "run.sh").write_text("#!/bin/sh\n")
+    (source / "skills" / "pdf" / "scripts" / "run.sh").chmod(0o755)
+    (source / "skills" / "pdf" / "data.bin").write_bytes(bytes(range(256)))
+    (source / "other.txt").write_text("not of the skill")
+    taken = commit(source)
+    spec = read_spec(f"file://{source}#main" if as_git else str(source), cwd=str(tmp_path))
+
+    candidate = await take(spec, home)
+    preview = candidate.preview
+
+    assert (preview.name, preview.files) == ("pdf", ("SKILL.md", "data.bin", "scripts/run.sh"))
+    assert [s.path for s in preview.scripts] == ["scripts/run.sh"]
+    assert (preview.toolsets, preview.shell_lines, preview.allowed_tools) == (("tools.py:T",), ("ls",), ("Read",))
+    assert [each.name for each in preview.lacking] == ["no-such-x"]
+    assert not preview.replaces
+    assert find_skills(SkillsConfig(user=(str(home),), builtin=False)).skills == ()  # it does not count yet
+
+    registry = SkillRegistry(home)
+    target = put(candidate, home, registry)
+
+    assert target == home / "pdf"
+    assert (target / "data.bin").read_bytes() == bytes(range(256))
+    assert os.name != "posix" or stat.S_IMODE((target / "scripts" / "run.sh").stat().st_mode) & 0o111
+    origin = registry.entries()["pdf"].origin
+    assert origin is not None
+    assert (origin.path, origin.ref, origin.commit) == ("skills/pdf", "main" if as_git else "", taken if as_git else "")
+    assert origin.digest == digest_of(target)
+    assert left(home) == {"pdf", ".registry.json"}
+    assert [s.name for s in find_skills(SkillsConfig(user=(str(home),), builtin=False))] == ["pdf"]
+
+
+@pytest.mark.covers("OPT-06")
+async def test_branches_tags_and_commits(tmp_path: Path) -> None:
+    source, home = tmp_path / "source", tmp_path / "home"
+    skill(source, "pdf", body="one")
+    first = commit(source)
+    git(source, "tag", "v1")
+    git(source, "checkout", "-q", "-b", "next")
+    skill(source, "pdf", body="two")
+    second = commit(source)
+    git(source, "checkout", "-q", "main")
+    for ref, wanted in {
+        "": first,
+        "v1": first,
+        "next": second,
+        first: first,
+        second: second,
+        second[:9]: second,
+    }.items():
+        candidate = await take(Spec(url=f"file://{source}", git=True, ref=ref), home)
+        assert candidate.origin.commit == wanted, ref
+        assert ("two" in (candidate.staged / "SKILL.md").read_text()) == (wanted == second)
+        discard([candidate])
+    for ref in ("gone", "f" * 40, "abcdef0"):
+        with pytest.raises(SkillError, match=ref):
+            await take(Spec(url=f"file://{source}", git=True, ref=ref), home)
+    with pytest.raises(SkillError, match="git fetch failed"):
+        await take(Spec(url=f"file://{tmp_path}/nowhere", git=True), home)
+    assert left(home) == set()
+
+
+@pytest.mark.covers("OPT-06")
+async def test_what_a_repository_offers(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    skill(source / ".claude" / "skills" / "a")
+    skill(source / ".claude" / "skills" / "a" / "examples" / "inner")
+    skill(source / "z" / "a")
+    skill(source / "node_modules" / "b")
+    (source / "broken").mkdir()
+    (source / "broken" / "SKILL.md").write_text("no head")
+    (source / "one.skill.md").write_text(HEAD.format("one", ""))
+    commit(source)
+    for spec in (Spec(url=str(source), git=False), Spec(url=f"file://{source}", git=True)):
+        async with opened(spec) as opening:
+            offer = await opening.offer()
+            assert offer.names == {"one": "one.skill.md", "a": "z/a"}
+            assert set(offer.problems) == {"broken", ".claude/skills/a"}
+            single = await opening.candidate("one.skill.md", tmp_path / "home")
+        assert single.preview.files == ("SKILL.md",)
+        discard([single])
+    async with opened(Spec(url=f"file://{source}", git=True, path=".claude")) as opening:
+        assert (await opening.offer()).names == {"a": ".claude/skills/a"}
+    async with opened(Spec(url=f"file://{source}", git=True, path="nowhere")) as opening:
+        with pytest.raises(SkillError, match="there is no folder nowhere"):
+            await opening.offer()
+
+
+@pytest.mark.covers("OPT-06", "SKL-37")
+@on_posix
+async def test_nothing_of_a_repository_runs(tmp_path: Path) -> None:
+    source, home, proof = tmp_path / "source", tmp_path / "home", tmp_path / "proof"
+    run = tmp_path / "run"
+    run.write_text(f"#!/bin/sh\ntouch {proof}\ncat\n")
+    run.chmod(0o755)
+    skill(source, "pdf")
+    (source / "setup.py").write_text(f"open({str(proof)!r}, 'w')")
+    (source / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (source / ".gitmodules").write_text(f'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch {proof}"\n')
+    commit(source)
+    for hook in ("post-checkout", "post-merge", "pre-auto-gc", "reference-transaction", "post-upload-pack"):
+        (source / ".git" / "hooks").mkdir(exist_ok=True)
+        (source / ".git" / "hooks" / hook).write_text(run.read_text())
+        (source / ".git" / "hooks" / hook).chmod(0o755)
+    git(source, "config", "filter.evil.smudge", str(run))
+    git(source, "config", "core.fsmonitor", str(run))
+    put(await take(Spec(url=f"file://{source}", git=True), home), home, SkillRegistry(home))
+    put(await take(Spec(url=str(source), git=False), home), home, SkillRegistry(home))
+    assert not proof.exists()
+    assert not (home / "pdf" / ".git").exists()
+
+
+@pytest.mark.covers("OPT-06", "SKL-37", "SEC-14")
+@on_posix
+@pytest.mark.parametrize("as_git", [False, True])
+@pytest.mark.parametrize(
+    ("link", "why"),
+    [("/etc/passwd", "leads out"), ("../../secret", "leads out"), ("gone", "leads nowhere"), (".", "leads out")],
+)
+async def test_links_out_of_the_folder_are_refused(tmp_path: Path, link: str, why: str, as_git: bool) -> None:
+    source, home = tmp_path / "source", tmp_path / "home"
+    skill(source / "pdf")
+    home.mkdir()
+    (tmp_path / "secret").write_text("s")
+    (home / "secret").write_text("s")
+    (source / "pdf" / "x").symlink_to(link)
+    commit(source)
+    spec = Spec(url=f"file://{source}", git=True) if as_git else Spec(url=str(source), git=False)
+    with pytest.raises(SkillError, match=why):
+        await take(spec, home)
+    assert left(home) == {"secret"}
+
+
+@pytest.mark.covers("SKL-37")
+@on_posix
+async def test_links_within_the_folder_stay_links_and_nothing_is_written_through_one(tmp_path: Path) -> None:
+    source, home = tmp_path / "source", tmp_path / "home"
+    skill(source / "pdf")
+    (source / "pdf" / "a.md").write_text("text")
+    (source / "pdf" / "b.md").symlink_to("a.md")
+    candidate = await take(Spec(url=str(source), git=False), home)
+    assert (candidate.staged / "b.md").is_symlink()
+    assert (candidate.staged / "b.md").read_text() == "text"
+    discard([candidate])
+
+    linked = tmp_path / "linked"
+    skill(linked / "pdf")
+    (linked / "pdf" / "SKILL.md").rename(linked / "text.md")
+    (linked / "pdf" / "SKILL.md").symlink_to("../text.md")
+    async with opened(Spec(url=str(linked), git=False)) as source_:
+        assert "is a link" in (await source_.offer()).problems["pdf"]
+
+
+@pytest.mark.covers("OPT-06", "SKL-37")
+@on_posix
+@pytest.mark.parametrize("kind", ["many", "large", "deep", "fifo", "case", "hidden"])
+async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kind: str) -> None:
+    source, home = tmp_path / "source", tmp_path / "home"
+    pdf = skill(source / "pdf")
+    match kind:
+        case "many":
+            for number in range(2_001):
+                (pdf / f"f{number}").touch()
+        case "large":
+            with open(pdf / "big", "wb") as file:
+                file.truncate((50 << 20) + 1)
+        case "deep":
+            deep = pdf.joinpath(*["d"] * 17)
+            deep.mkdir(parents=True)
+            (deep / "x").touch()
+        case "fifo":
+            os.mkfifo(pdf / "pipe")
+        case "case":
+            (pdf / "A.md").touch()
+            (pdf / "a.md").touch()
+        case _:
+            (pdf / "a\u202eb.md").touch()
+    with pytest.raises(SkillError) as caught:
+        await take(Spec(url=str(source), git=False), home)
+    reasons = {
+        "many": "2000 are the most",
+        "large": "50 are the most",
+        "deep": "nested more than",
+        "fifo": "neither a file nor a folder",
+        "case": "upper and lower case",
+        "hidden": "cannot be used",
+    }
+    assert reasons[kind] in str(caught.value)
+    assert left(home) == set()
+
+
+@pytest.mark.covers("OPT-06")
+async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tmp_path: Path) -> None:
+    source, home, registry = tmp_path / "source", tmp_path / "home", SkillRegistry(tmp_path / "home")
+    skill(source / "pdf", body="one\n")
+    (source / "pdf" / "gone.md").write_text("x")
+    spec = Spec(url=str(source), git=False)
+    put(await take(spec, home), home, registry)
+    first = registry.entries()["pdf"].origin
+    registry.switch("pdf", False)
+
+    skill(source / "pdf", body="two\n")
+    (source / "pdf" / "gone.md").unlink()
+    (source / "pdf" / "new.md").write_text("x")
+    candidate = await take(spec, home)
+    changes = changes_between(home / "pdf", candidate.staged)
+
+    assert candidate.preview.replaces
+    assert (changes.added, changes.removed, changes.changed) == (("new.md",), ("gone.md",), ("SKILL.md",))
+    assert "-one" in changes.instructions
+    assert "+two" in changes.instructions
+    put(candidate, home, registry)
+    assert "two" in (home / "pdf" / "SKILL.md").read_text()
+    assert not (home / "pdf" / "gone.md").exists()
+    entry = registry.entries()["pdf"]
+    assert entry.enabled is False
+    assert first is not None
+    assert entry.origin is not None
+    assert (entry.origin.installed, entry.origin.digest != first.digest) == (first.installed, True)
+    assert left(home) == {"pdf", ".registry.json"}
+    assert not changes_between(home / "pdf", source / "pdf")
+
+
+@pytest.mark.covers("OPT-06")
+async def test_a_failure_leaves_the_old_one(tmp_path: Path) -> None:
+    source, home, registry = tmp_path / "source", tmp_path / "home", SkillRegistry(tmp_path / "home")
+    skill(source / "pdf", body="one\n")
+    spec = Spec(url=str(source), git=False)
+    put(await take(spec, home), home, registry)
+
+    skill(source / "pdf", body="two\n")
+    candidate = await take(spec, home)
+    (home / ".registry.json").write_text("{")  # what was installed cannot be noted
+    with pytest.raises(ConfigError):
+        put(candidate, home, registry)
+    assert "one" in (home / "pdf" / "SKILL.md").read_text()
+    discard([candidate])
+    (home / ".registry.json").unlink()
+
+    candidate = await take(spec, home)
+    candidate.staged.rename(candidate.staged.with_name("moved"))  # its files are gone in between
+    with pytest.raises(SkillError, match="cannot be put there"):
+        put(candidate, home, registry)
+    assert "one" in (home / "pdf" / "SKILL.md").read_text()
+    discard([candidate])
+    assert left(home) == {"pdf"}
+
+
+@pytest.mark.covers("OPT-06")
+def test_what_an_interrupted_installation_set_aside_comes_back(tmp_path: Path) -> None:
+    skill(tmp_path / ".replaced-pdf-x" / "pdf", body="old")
+    skill(tmp_path / ".replaced-doc-x" / "doc", body="old")
+    skill(tmp_path / "doc", body="new")
+    stale, fresh = tmp_path / ".staging-a", tmp_path / ".staging-b"
+    stale.mkdir()
+    fresh.mkdir()
+    os.utime(stale, (1, 1))
+    mend(tmp_path)
+    assert left(tmp_path) == {"pdf", "doc", ".staging-b"}
+    assert "new" in (tmp_path / "doc" / "SKILL.md").read_text()
+    mend(tmp_path / "nowhere")
+
+
+@pytest.mark.covers("SKL-37")
+async def test_hidden_characters_are_told_before_anything_is_installed(tmp_path: Path) -> None:
+    skill(tmp_path / "pdf", body="Do\U000e0041\U000e0042 it.")
+    candidate = await take(Spec(url=str(tmp_path), git=False), tmp_path / "home")
+    assert any("2 hidden characters" in text for text in candidate.preview.warnings)
+    discard([candidate])
