@@ -22,7 +22,6 @@ from mainspring.mcp.refusals import fit_secret, needs_person, widen
 if TYPE_CHECKING:
     import httpx2
     from mcp.client.auth import OAuthClientProvider
-    from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 _EARLY = 60.0
