@@ -13,7 +13,7 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.config import Config, change_config, show_config, validate_config
+from mainspring.runtime.commands.config import Config, change_config, settings_schema, show_config, validate_config
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,6 +35,8 @@ def run(options: argparse.Namespace) -> int:
         return framed(options, lambda console: import_module("mainspring.app.cli.setup").run(options, console))
     if action == "edit":
         return framed(options, lambda console: import_module("mainspring.app.cli.editing").run(options, console))
+    if action == "schema":
+        return framed(options, _schema)
     work = {"set": _change, "unset": _change, "validate": _validate}.get(action, _show)
     return framed(options, lambda console: work(options, console))
 
@@ -64,6 +66,11 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
         for finding in found:
             console.answer(f"{finding.level}: {finding.text or finding.file}\n")
     return USAGE if wrong else 0
+
+
+def _schema(console: Console) -> int:
+    console.answer(settings_schema())
+    return 0
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:

@@ -72,7 +72,7 @@ def _config() -> Parser:
   mainspring config validate""",
     )
     add = parser.add_argument
-    actions = ("show", "init", "set", "unset", "edit", "validate", "provider", "path")
+    actions = ("show", "init", "set", "unset", "edit", "validate", "provider", "schema", "path")
     add(
         "action",
         nargs="?",

@@ -20,6 +20,7 @@ from mainspring.runtime.options import Place, Rules
 from mainspring.runtime.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.runtime.settings.layer import Path as Key
 from mainspring.runtime.settings.layer import camel, leaves, type_of
+from mainspring.runtime.settings.schema import schema
 
 _SECRET = (".apiKey", ".headers")
 
@@ -181,6 +182,11 @@ def _parsed(path: Key, value: str) -> Any:
     if kind is Any:
         return {"true": True, "false": False}.get(text, int(text) if text.lstrip("-").isdecimal() else text)
     return value
+
+
+def settings_schema() -> str:
+    """The JSON Schema of a settings file."""
+    return schema()
 
 
 def validate_config(place: Place, environ: Mapping[str, str] = os.environ, *, strict: bool = False) -> list[Finding]:

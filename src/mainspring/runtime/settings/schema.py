@@ -1,0 +1,73 @@
+"""The JSON Schema of a settings file, so that editors complete and check: ``mainspring config schema`` prints it."""
+
+from __future__ import annotations
+
+import json
+import re
+from inspect import cleandoc
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
+
+from mainspring.runtime.settings.layer import SCHEMA_KEY
+from mainspring.runtime.settings.model import OWN_SETTINGS, AppConfig, ProviderSettings
+
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+def schema() -> str:
+    """The JSON Schema of a settings file."""
+    _, definitions = msgspec.json.schema_components((AppConfig, ProviderSettings), ref_template="#/$defs/{name}")
+    for kind in _kinds(AppConfig):
+        if kind.__name__ in definitions:
+            _describe(definitions[kind.__name__], kind)
+    provider = definitions["ProviderSettings"]
+    provider["properties"].pop("extra", None)
+    provider["properties"] |= {
+        name: {"description": "Known to some providers; see docs/models.md"} for name in sorted(OWN_SETTINGS)
+    }
+    definitions["Providers"] = {
+        "title": "Providers",
+        "description": "`default`, and a section for each provider by its name.",
+        "type": "object",
+        "properties": {"default": {"description": "The provider of models that name none", "type": "string"}},
+        "additionalProperties": {"$ref": "#/$defs/ProviderSettings"},
+    }
+    root = definitions.pop("AppConfig")
+    root["properties"] = {SCHEMA_KEY: {"type": "string"}, **root["properties"]}
+    for section in (root, *definitions.values()):
+        if section.get("title") != "Providers":
+            section.setdefault("additionalProperties", False)
+        for value in section.get("properties", {}).values():
+            value.pop("default", None)  # what is not set has its default; editors must not write them all down
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of Mainspring"}
+    return json.dumps({**root, **head, "$defs": definitions}, indent=2, sort_keys=False) + "\n"
+
+
+def _kinds(kind: type[Struct]) -> set[type[Struct]]:
+    """A section and all below it."""
+    found = {kind, ProviderSettings}
+    for info in fields(kind):
+        for inner in _structs(info.type):
+            if inner not in found:
+                found |= _kinds(inner)
+    return found
+
+
+def _structs(kind: Any) -> list[type[Struct]]:
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return [kind]
+    return [found for inner in get_args(kind) for found in _structs(inner)]
+
+
+def _describe(section: dict[str, Any], kind: type[Struct]) -> None:
+    """Give each setting of a section the text that its attribute has in the code."""
+    text = cleandoc(kind.__doc__ or "")
+    told = {name: " ".join(words.replace("``", "`").split()) for name, words in _ATTRIBUTE.findall(text)}
+    section["description"] = " ".join(text.partition("\n\n")[0].split())
+    for info in fields(kind):
+        value = section["properties"].get(info.encode_name)
+        if value is not None and info.name in told:
+            section["properties"][info.encode_name] = {"description": told[info.name], **value}
