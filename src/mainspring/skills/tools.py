@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.env import explain
 from mainspring.skills.active import Activation
@@ -244,7 +244,7 @@ def _run_access(skills: Skills, arguments: Mapping[str, Any]) -> Sequence[Access
         return ()
     folder = found.skill.directory
     path = posixpath.join(folder, script.path)
-    words = [str(each) for each in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    words = [str(each) for each in cast("Sequence[object]", given)]
     line = command_line(path, words, folder if arguments.get("run_in") == "skill" else "")
     return (Access("shell-run", line),)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import inspect
 import logging
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -69,11 +69,10 @@ def load_toolset(skill: Skill, spec: str) -> Toolset:
     if not place or not name.isidentifier():
         raise ToolsetError(f"{skill.name}: a toolset is written as tools.py:Class, not as {spec!r}")
     try:
-        module = _file(skill, place) if place.endswith(".py") else importlib.import_module(place)
-        made = getattr(module, name)
+        made = getattr(_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
     except ToolsetError:
         raise
-    except Exception as error:  # what stands there is anybody's code
+    except (Exception, SystemExit) as error:  # what stands there is anybody's code
         raise ToolsetError(
             f"{skill.name}: the toolset {spec} cannot be loaded: {type(error).__name__}: {error}"
         ) from error

@@ -1,6 +1,7 @@
 """A skill is written from what was just done, and the next conversation can use it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,12 +27,12 @@ def create(**more: object) -> Call:
     return Call("skills_create", {**given, **more})
 
 
-def agent_of(tmp_path: Path, *script: object, confirm: object = None) -> tuple[Agent, ScriptedModel]:
+def agent_of(tmp_path: Path, *script: Any, confirm: Any = None) -> tuple[Agent, ScriptedModel]:
     config = SkillsConfig(
         user=(str(tmp_path / "home" / "skills"),), project=str(tmp_path / "p"), trust_project_skills=True
     )
-    model = ScriptedModel(*script)  # pyright: ignore[reportArgumentType]
-    return Agent(model, skills=Skills(config, confirm=confirm), execution=MemoryEnv()), model  # pyright: ignore[reportArgumentType]
+    model = ScriptedModel(*script)
+    return Agent(model, skills=Skills(config, confirm=confirm), execution=MemoryEnv()), model
 
 
 @pytest.mark.covers("SKL-34", "SKL-37")

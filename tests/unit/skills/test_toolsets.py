@@ -86,6 +86,8 @@ async def test_another_toolset_can_stand_for_it_in_a_test(tmp_path: Path) -> Non
         ("../outside.py:T", "", "outside the skill's folder"),
         ("link.py:T", "", "outside the skill's folder"),
         ("no.module.there:T", "", "ModuleNotFoundError"),
+        ("tools.py:Leaves", "raise SystemExit(3)", "SystemExit: 3"),
+        ("os:getcwd.x", "", "is written as tools.py:Class"),
         ("tools.py", _TOOLS, "is written as tools.py:Class"),
         ("tools.py:a.b", _TOOLS, "is written as tools.py:Class"),
         ("tools.py:X", "X = 5", "is no class"),

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -456,7 +456,7 @@ async def test_options_and_mistakes(tmp_path: Path) -> None:
     assert "- pdf:" in model.requests[0].request.system
 
     with pytest.raises(ConfigError, match="takes Skills"):
-        Agent(ScriptedModel(), execution=MemoryEnv(), skills=[5])  # pyright: ignore[reportArgumentType]
+        Agent(ScriptedModel(), execution=MemoryEnv(), skills=cast("Any", [5]))
     with pytest.raises(AgentError, match="has no skills"):
         await Agent(ScriptedModel(), execution=MemoryEnv()).activate_skill("x")
     with pytest.raises(SkillError, match="Skill not found: nope"):
