@@ -2,7 +2,17 @@
 
 const get = (id) => document.getElementById(id);
 const EVERY = 1500;
-const view = { runs: [], chosen: decodeURIComponent(location.hash.slice(1)), span: "", detail: null, shown: "", order: [] };
+const view = { runs: [], chosen: "", span: "", detail: null, shown: "", order: [] };
+
+function readAddress() {
+  const [run, span] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  return [run || "", span || ""];
+}
+function writeAddress() {
+  const parts = [view.chosen, view.span].filter(Boolean).map(encodeURIComponent);
+  history.replaceState(null, "", `#${parts.join("/")}`);
+}
+[view.chosen, view.span] = readAddress();
 
 function make(tag, fields = {}, ...children) {
   const node = document.createElement(tag);
@@ -18,6 +28,7 @@ function make(tag, fields = {}, ...children) {
 
 function took(ms) {
   if (ms === null || !Number.isFinite(ms)) return "";
+  if (ms === 0) return "0";
   if (ms < 1) return `${ms.toFixed(2)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60000) return `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
@@ -73,11 +84,11 @@ function showRuns() {
   }
 }
 
-function choose(id) {
+function choose(id, span = "") {
   view.chosen = id;
-  view.span = "";
+  view.span = span;
   view.shown = "";
-  history.replaceState(null, "", `#${encodeURIComponent(id)}`);
+  writeAddress();
   showRuns();
   loadRun();
 }
@@ -164,6 +175,7 @@ function showRows(summary, spans) {
 
 function chooseSpan(id) {
   view.span = view.span === id ? "" : id;
+  writeAddress();
   for (const row of get("rows").children) row.setAttribute("aria-selected", String(row.dataset.span === view.span));
   showSpan(view.detail.spans.find((span) => span.id === view.span));
 }
@@ -273,6 +285,6 @@ get("waterfall").addEventListener("keydown", (event) => {
     event.preventDefault();
   }
 });
-addEventListener("hashchange", () => choose(decodeURIComponent(location.hash.slice(1))));
+addEventListener("hashchange", () => choose(...readAddress()));
 setInterval(() => document.hidden || look(), EVERY);
 look();

@@ -133,9 +133,13 @@ class Viewer:
     def _runs(self) -> list[Summary]:
         """The newest first. A run that is known both ways is there once: as it was received."""
         runs = self.store.runs()
-        known = {r.run for r in runs if r.run}
-        if self._source is not None:
-            runs += [r for r in self._source.runs() if not r.run or r.run not in known]
+        known = {r.run: r for r in runs if r.run}
+        for stored in self._source.runs() if self._source is not None else ():
+            received = known.get(stored.run) if stored.run else None
+            if received is None:
+                runs.append(stored)
+            else:
+                _name(received, stored)
         return sorted(runs, key=lambda r: r.start, reverse=True)[:_LISTED]
 
     def _run(self, id: str) -> Detail | None:
@@ -157,9 +161,14 @@ def _enriched(received: Detail, stored: Detail) -> Detail:
             span.input = same.input if span.input is None else span.input
             span.output = same.output if span.output is None else span.output
     received.messages = stored.messages
-    received.summary.title = stored.summary.title or received.summary.title
-    received.summary.place = stored.summary.place or received.summary.place
+    _name(received.summary, stored.summary)
     return received
+
+
+def _name(received: Summary, stored: Summary) -> None:
+    """What people know it by."""
+    received.title = stored.title or received.title
+    received.place = stored.place or received.place
 
 
 def _comes_from_a_program(request: Request) -> bool:

@@ -1,0 +1,207 @@
+"""What runs cost, out of their event logs."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.errors import ConfigError, NetworkError
+from mainspring.events import ModelErrorHook, UsageUpdate
+from mainspring.loop import Behavior
+from mainspring.messages import Cost, Message, Usage
+from mainspring.models import ModelRequest
+from mainspring.runtime.commands.cost import CostReport, cost_report, since_when, spent_by
+from mainspring.runtime.options import Place
+from mainspring.sessions import LogEvent, Session
+from mainspring.sessions.eventlog import EventLog
+from mainspring.testing import Call, Reply, ScriptedModel
+
+KNOWN = Usage(100, 20, cache_read=50, cache_write=5, reasoning_tokens=4, cost=Cost(0.01, 0.02, 0.001, 0.0))
+UNKNOWN = Usage(300, 30)
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+
+
+def converse(
+    home: Path, *script: Any, folder: str = "a", prompt: str = "go", handler: Any = None, **options: Any
+) -> None:
+    project = home.parent / folder
+    project.mkdir(exist_ok=True)
+
+    async def run() -> None:
+        session = Session.create(str(project), home=home)
+        agent = Agent(
+            ScriptedModel(*script, **{"provider": "openai", "model": "gpt-5-mini", **options}),
+            execution=MemoryEnv(),
+            session=session,
+            plugs=[EventLog(session)],
+            subagents=True,
+            behavior=Behavior(retry=None),
+        )
+        if handler is not None:
+            agent.on(*handler)
+        await agent.run(prompt, raise_errors=False)
+        await agent.shutdown()
+        session.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"MAINSPRING_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+
+
+def report(environ: dict[str, str], tmp_path: Path, **options: Any) -> CostReport:
+    return cost_report(Place(cwd=str(tmp_path)), environ=environ, **options)
+
+
+def rows(found: CostReport) -> list[tuple[str, int, float, int]]:
+    return [(r.key, r.calls, round(r.cost, 6), r.unpriced_calls) for r in found.rows]
+
+
+def test_by_day_project_model_and_session(environ: dict[str, str], tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    converse(home, Reply("x", usage=KNOWN))
+    converse(home, Reply("x", usage=KNOWN), folder="b")
+    converse(home, Reply("x", usage=UNKNOWN), folder="b", model="mystery")
+
+    today = f"{datetime.now().astimezone():%Y-%m-%d}"
+    by_day = report(environ, tmp_path)
+    assert rows(by_day) == [(today, 3, 0.062, 1)]
+    assert by_day.total.unpriced_tokens == 330
+    assert (by_day.total.input_tokens, by_day.total.cache_read, by_day.total.output_tokens) == (500, 100, 70)
+    assert rows(report(environ, tmp_path, by="project")) == [
+        (str(tmp_path / "b"), 2, 0.031, 1),
+        (str(tmp_path / "a"), 1, 0.031, 0),
+    ]
+    assert rows(report(environ, tmp_path, by="model")) == [
+        ("openai:gpt-5-mini", 2, 0.062, 0),
+        ("openai:mystery", 1, 0.0, 1),
+    ]
+    assert len(report(environ, tmp_path, by="session").rows) == 3
+    here = cost_report(Place(cwd=str(tmp_path / "a")), environ=environ, here=True, by="project")
+    assert rows(here) == [(str(tmp_path / "a"), 1, 0.031, 0)]
+
+
+def test_sub_agents_side_calls_and_failed_attempts_count(environ: dict[str, str], tmp_path: Path) -> None:
+    """CO-06: all that the run itself says it used is in the report, and nothing of it twice."""
+    used: list[Usage] = []
+    asked = False
+
+    async def beside(hook: UsageUpdate) -> None:
+        nonlocal asked
+        used[:] = [hook.total]
+        if not asked:
+            asked = True
+            await hook.side_call("title", ModelRequest([Message.user("name it")]))
+
+    script = (
+        Reply("a", calls=[Call("spawn", {"task": "t"})], usage=KNOWN),  # the parent
+        Reply("title", usage=KNOWN),  # beside it
+        Reply("child", usage=KNOWN),  # its sub-agent
+        Reply("done", usage=KNOWN),
+    )
+    converse(tmp_path / "home", *script, handler=(UsageUpdate, beside))
+
+    found = report(environ, tmp_path, by="model")
+
+    assert sum(r.calls for r in found.rows) == 4
+    assert found.total.input_tokens == 400
+    assert found.total.cost == pytest.approx(4 * 0.031)
+    assert found.total.by_children == pytest.approx(0.031)
+    assert used[0].cost is not None
+    assert found.total.cost == pytest.approx(used[0].cost.total)
+
+
+def test_what_a_failed_attempt_used_counts(environ: dict[str, str], tmp_path: Path) -> None:
+    cut = Reply("a b c", pieces=3, cut_after=2, usage=KNOWN, error=NetworkError("cut"))
+    handler = (ModelErrorHook, lambda hook: hook.retry())
+    converse(tmp_path / "home", cut, Reply("done", usage=KNOWN), handler=handler)
+
+    found = report(environ, tmp_path, by="model")
+
+    assert rows(found) == [("openai:gpt-5-mini", 1, 0.062, 0)]
+    assert found.total.output_tokens == 40
+
+
+def event(kind: Any, run: str, at: datetime = NOW, agent: str = "main", **fields: Any) -> LogEvent:
+    return LogEvent(event=kind, time=at, session="s", project="/p", run=run, agent=agent, **fields)
+
+
+def test_a_run_that_was_killed_counts_as_far_as_it_is_known() -> None:
+    events = [
+        event("run_start", "1"),
+        event("model_call", "1", usage=KNOWN, provider="openai", model="m"),
+        event("run_start", "2"),
+        event("model_call", "2", usage=KNOWN, provider="openai", model="m"),
+        event("run_end", "2", usage=KNOWN),
+    ]
+
+    assert [s.usage for s in spent_by(iter(events))] == [KNOWN, KNOWN]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.booleans()), max_size=6), st.integers(0, 500))
+def test_the_sum_is_what_the_run_came_to(calls: list[tuple[int, int, bool]], lost: int) -> None:
+    whole, events = Usage.zero(), [event("run_start", "1")]
+    for tokens, out, child in calls:
+        usage = Usage(tokens, out, cost=Cost(tokens / 1e6))
+        run, agent = ("2", "child") if child else ("1", "main")
+        if child:
+            events.append(event("run_start", "2", agent="child"))
+        events.append(event("model_call", run, agent=agent, usage=usage, model="m"))
+        if child:
+            events.append(event("run_end", "2", agent="child", usage=usage))
+        whole += usage
+    whole += Usage(lost, lost, cost=Cost(lost / 1e6))
+    events.append(event("run_end", "1", usage=whole))
+
+    spent = [s.usage for s in spent_by(iter(events))]
+
+    total = Usage.zero()
+    for usage in spent:
+        total += usage
+    assert (total.input_tokens, total.output_tokens) == (whole.input_tokens, whole.output_tokens)
+    assert total.cost is not None
+    assert whole.cost is not None
+    assert total.cost.total == pytest.approx(whole.cost.total)
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("24h", NOW - timedelta(days=1)),
+        ("7d", NOW - timedelta(days=7)),
+        ("2w", NOW - timedelta(days=14)),
+        ("2026-11-01T10:00:00+00:00", datetime(2026, 11, 1, 10, tzinfo=UTC)),
+        ("2026-11-01", datetime(2026, 11, 1).astimezone()),
+        ("today", NOW.astimezone().replace(hour=0)),
+    ],
+)
+def test_since(text: str, when: datetime) -> None:
+    assert since_when(text, NOW) == when
+
+
+@pytest.mark.parametrize("text", ["yesterday-ish", "7", "-3d", "2026-13-01"])
+def test_a_time_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no time"):
+        since_when(text, NOW)
+
+
+def test_only_what_was_spent_since_counts(environ: dict[str, str], tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    converse(home, Reply("x", usage=KNOWN))
+    log = next((home / "logs").glob("*.jsonl"))
+    lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
+    old = [{**line, "time": "2020-01-01T00:00:00Z"} for line in lines]
+    log.with_name("older.jsonl").write_bytes(b"\n".join(msgspec.json.encode(line) for line in old) + b"\n")
+
+    assert report(environ, tmp_path).total.calls == 2
+    assert report(environ, tmp_path, since="7d").total.calls == 1
+    assert [r.key for r in report(environ, tmp_path).rows][0].startswith("20")

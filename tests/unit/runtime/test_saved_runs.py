@@ -1,0 +1,135 @@
+"""Runs of saved conversations as the viewer shows them."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.errors import NetworkError
+from mainspring.loop import Behavior
+from mainspring.messages import Cost, Usage
+from mainspring.models import ModelRequest, RetryConfig
+from mainspring.runtime.saved_runs import SavedRuns
+from mainspring.sessions import Session
+from mainspring.sessions.eventlog import EventLog
+from mainspring.subagents import AgentDefinition
+from mainspring.telemetry.viewer import Detail
+from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.tools import tool
+
+KEY = "sk-ant-api03-" + "a1B2c3D4e5" * 4
+USAGE = Usage(100, 20, cache_read=50, cost=Cost(0.01, 0.02))
+QUICK = Behavior(retry=RetryConfig(max_retries=2, base_delay_ms=1, jitter=0.0))
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    if key == "bad":
+        raise FileNotFoundError("no bad")
+    return f"value of {key}"
+
+
+def child(request: ModelRequest) -> Any:
+    return (
+        Reply(calls=[Call("look", {"key": "x"})], usage=USAGE)
+        if len(request.messages) == 1
+        else Reply("found", usage=USAGE)
+    )
+
+
+async def converse(home: Path, *script: Any, prompt: str = f"Find it {KEY}", name: str = "main") -> Session:
+    session = Session.create(str(home), home=home)
+    agent = Agent(
+        ScriptedModel(*script, model="gpt-5-mini", provider="openai"),
+        name=name,
+        execution=MemoryEnv(),
+        tools=[look],
+        session=session,
+        plugs=[EventLog(session)],
+        subagents=[AgentDefinition(name="scout", description="x", model=ScriptedModel(child, loop=True))],
+        behavior=QUICK,
+    )
+    await agent.run(prompt, raise_errors=False)
+    await agent.shutdown()
+    session.close()
+    return session
+
+
+def only(saved: SavedRuns) -> Detail:
+    (summary,) = saved.runs()
+    detail = saved.run(summary.id)
+    assert detail is not None
+    return detail
+
+
+@pytest.mark.covers("CLI-17")
+def test_a_saved_run_is_a_tree_with_what_was_said(tmp_path: Path) -> None:
+    calls = [
+        Call("look", {"key": "a"}, "c1"),
+        Call("look", {"key": "bad"}, "c2"),
+        Call("spawn", {"task": "t", "agent": "scout"}, "c3"),
+    ]
+    script = NetworkError("cut"), Reply("Looking.", calls=calls, usage=USAGE), Reply(f"Done {KEY}", usage=USAGE)
+    session = asyncio.run(converse(tmp_path, *script))
+
+    detail = only(SavedRuns(tmp_path, {}))
+
+    summary = detail.summary
+    assert (summary.status, summary.session, summary.place) == ("completed", session.id, str(tmp_path))
+    assert summary.title == "Find it [redacted]"
+    assert (summary.models, summary.tools, summary.errors) == (4, 4, 1)
+    assert (summary.input_tokens, summary.output_tokens) == (600, 80)
+    assert summary.cost == pytest.approx(0.12)
+    by_id = {s.id: s for s in detail.spans}
+    tree = [(s.name, by_id[s.parent].name if s.parent else "") for s in detail.spans]
+    assert tree[0] == ("agent main", "")
+    scout = next(s for s in detail.spans if s.kind == "agent" and s.parent)
+    assert by_id[scout.parent].name == "spawn"
+    assert [s.kind for s in detail.spans if s.parent == scout.id] == ["model", "tool", "model"]
+    assert [e.name for e in detail.spans[0].events] == ["retry"]
+    results = {s.call: (s.output, s.error) for s in detail.spans if s.call}
+    assert results["c1"] == ("value of a", "")
+    assert results["c2"][1].startswith("FileNotFoundError")
+    assert "Done [redacted]" in [s.output for s in detail.spans if s.kind == "model"]
+    assert [m["kind"] for m in detail.messages] == ["user", "assistant", "assistant"]
+    assert KEY not in repr(detail)
+
+
+def test_a_run_that_goes_on_is_running_and_one_that_was_killed_is_not(tmp_path: Path) -> None:
+    session = asyncio.run(converse(tmp_path, Reply("one", usage=USAGE)))
+    log = tmp_path / "logs" / f"{session.id}.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    saved = SavedRuns(tmp_path, {})
+    assert only(saved).summary.status == "completed"
+
+    log.write_bytes(b"".join(line for line in lines if b'"run_end"' not in line and b'"shutdown"' not in line))
+    assert only(saved).summary.status == "running"
+    assert only(saved).summary.end is None
+
+    old = b"".join(line.replace(b'"time":"20', b'"time":"19') for line in lines if b'"run_end"' not in line)
+    log.write_bytes(old)
+    os.utime(log, (time.time(), time.time() + 5))
+    assert only(saved).summary.status == "unfinished"
+
+
+def test_a_log_is_read_again_only_where_it_grew(tmp_path: Path) -> None:
+    asyncio.run(converse(tmp_path, "one"))
+    asyncio.run(converse(tmp_path, "two"))
+    saved = SavedRuns(tmp_path, {})
+
+    first = [g for groups in saved._groups() for g in groups]
+    again = [g for groups in saved._groups() for g in groups]
+
+    assert len(first) == 2
+    assert all(a is b for a, b in zip(first, again, strict=True))
+
+
+def test_where_nothing_is_stored_there_is_nothing(tmp_path: Path) -> None:
+    assert SavedRuns(tmp_path / "nowhere", {}).runs() == []
+    assert SavedRuns(tmp_path / "nowhere", {}).run("session-x") is None
