@@ -61,7 +61,14 @@ def _seen(end: Endpoint) -> Any:
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400:
             end.refused(response.status_code)
-            if response.status_code in (404, 410) and "mcp-session-id" in response.request.headers:
+            if "mcp-session-id" in response.request.headers and await _forgotten(response):
                 end.session_gone = True
 
     return look
+
+
+async def _forgotten(response: httpx2.Response) -> bool:
+    """Whether it does not know our session: 404 says the protocol, 410 and 400 with a word about it say some servers."""
+    if response.status_code == 400:
+        return b"session" in (await response.aread()).lower()
+    return response.status_code in (404, 410)

@@ -24,6 +24,7 @@ class HttpServer:
         login: Whether it wants one.
         lifetime: Seconds that an access token lives.
         sessions: The sessions that it knows.
+        forgotten: The status for another.
         requests: What it got: method, path, headers.
         spent: Refresh tokens that were used.
     """
@@ -39,6 +40,7 @@ class HttpServer:
         self.refreshes = 0
         self.registrations = 0
         self.challenges: dict[str, str] = {}
+        self.forgotten = 404
         self.wrong_state = self.wrong_issuer = False
 
     @property
@@ -111,7 +113,7 @@ class HttpServer:
             facts = {"capabilities": {"tools": {}}, "serverInfo": {"name": "http", "version": "1"}}
             return result({"protocolVersion": params["protocolVersion"], **facts}, Mcp_Session_Id=session)
         if headers.get("mcp-session-id") not in self.sessions:
-            return 404, {}, None
+            return self.forgotten, {}, {"error": {"code": -32000, "message": "Bad Request: No valid session ID"}}
         if key is None:
             return 202, {}, None
         if method == "tools/list":

@@ -34,8 +34,10 @@ async def test_a_server_elsewhere_is_asked_with_our_headers() -> None:
         assert server.requests[-1][0] == "DELETE"
 
 
-async def test_a_session_that_is_forgotten_is_begun_again_and_the_call_made_once_more() -> None:
+@pytest.mark.parametrize("status", [404, 410, 400])
+async def test_a_session_that_is_forgotten_is_begun_again_and_the_call_made_once_more(status: int) -> None:
     async with HttpServer().running() as server, connect_mcp(server.url) as web:
+        server.forgotten = status
         assert said(await web.call("echo", {"text": "1"})) == "1"
         server.sessions.clear()
         assert said(await web.call("echo", {"text": "2"})) == "2"

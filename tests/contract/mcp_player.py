@@ -1,0 +1,66 @@
+"""Plays the server's side of a recorded transcript: each request gets what the real server said to it, and what came before that."""
+
+import json
+import sys
+
+
+def essence(message):
+    """What tells requests apart: the method, and what it is about."""
+    params = message.get("params") or {}
+    about = {k: params[k] for k in ("name", "arguments", "uri") if k in params}
+    return json.dumps([message.get("method"), about], sort_keys=True)
+
+
+def recorded(path):
+    """For each request the server's messages up to its answer, by the request's essence."""
+    with open(path, encoding="utf-8") as file:
+        transcript = json.load(file)["transcript"]
+    parsed = []
+    for step in transcript:
+        try:
+            parsed.append((step["dir"], json.loads(step["line"])))
+        except ValueError:
+            continue
+    found = {}
+    for i, (side, message) in enumerate(parsed):
+        if (
+            not side.startswith("client")
+            or not isinstance(message, dict)
+            or "method" not in message
+            or "id" not in message
+        ):
+            continue
+        told = []
+        for other, answer in parsed[i + 1 :]:
+            if other.startswith("server"):
+                told.append(answer)
+                if "method" not in answer and answer.get("id") == message["id"]:
+                    found.setdefault(essence(message), (message["id"], told))
+                    break
+    return found
+
+
+def main():
+    known = recorded(sys.argv[1])
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "method" not in asked or "id" not in asked:
+            continue
+        key = essence({"method": "initialize"}) if asked["method"] == "initialize" else essence(asked)
+        if key not in known:
+            print(
+                json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "not recorded"}}),
+                flush=True,
+            )
+            continue
+        old, told = known[key]
+        for message in told:
+            if "method" not in message and message.get("id") == old:
+                message = {**message, "id": asked["id"]}
+            elif message.get("method") == "notifications/progress":
+                token = (asked["params"].get("_meta") or {}).get("progressToken")
+                message = {**message, "params": {**message["params"], "progressToken": token}}
+            print(json.dumps(message), flush=True)
+
+
+main()
