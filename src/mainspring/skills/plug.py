@@ -30,6 +30,7 @@ from mainspring.skills.activator import Activator, Usage
 from mainspring.skills.active import Activation, ActiveSkills
 from mainspring.skills.catalog import SkillCatalog
 from mainspring.skills.delivery import Delivery
+from mainspring.skills.envelope import line
 from mainspring.skills.gate import ALIAS, SKILL_TOOLS, Gate, read_allowance
 from mainspring.skills.locks import LoopLock
 from mainspring.skills.prompt import breadcrumb, catalog, registry
@@ -170,10 +171,11 @@ class Skills(Plug):
 
     def unknown(self, name: str) -> str:
         """What is said of a skill that is not there."""
+        name = line(name[:100], 100)
         names = [s.name for s in self.catalog.skills if s.model_invocable]
         near = difflib.get_close_matches(name, names, 3)
         rest = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:20]) or 'none'}."
-        return f"Skill not found: {name[:100]}. {rest}"
+        return f"Skill not found: {name}. {rest}"
 
     def keeps(self, message: AgentMessage) -> bool:
         """Whether a message holds the text of an active skill, so that no summary may take its place."""

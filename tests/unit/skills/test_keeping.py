@@ -291,3 +291,25 @@ async def test_what_the_host_lets_go_in_between_stays_so(tmp_path: Path) -> None
 
     assert results(agent)[1].is_error
     assert skills.active.names == ()
+
+
+@pytest.mark.covers("SKL-29")
+async def test_a_summary_does_not_take_the_text_of_a_skill_for_words_of_the_user(tmp_path: Path) -> None:
+    write_skill(tmp_path, "pdf", BODY, "triggers:\n  keywords: [rotate]")
+    summed = ScriptedModel("A summary of all that came before.", loop=True)
+    compaction = Compaction(threshold=3000, keep_recent=500, model=summed)
+    agent, model, _ = agent_with(
+        tmp_path,
+        *("one", Call("big", {"size": 9000}), Call("big", {"size": 9000}), "two"),
+        tools=[big],
+        behavior=Behavior(compaction=compaction),
+    )
+
+    await agent.run("rotate it")
+    await agent.run("now something long")
+
+    assert is_summary(agent.messages[0])
+    assert isinstance(agent.messages[0], Message)
+    assert "- rotate it" in agent.messages[0].text
+    assert "ninety degrees" not in agent.messages[0].text
+    assert bodies(model.requests[-1]) == 0

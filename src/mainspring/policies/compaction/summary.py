@@ -266,6 +266,7 @@ def _spoke(message: Message) -> bool:
         and not message.tool_results
         and bool(message.text.strip())
         and not wording.is_summary(message)
+        and not wording.is_put_in(message)
     )
 
 

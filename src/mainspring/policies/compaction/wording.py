@@ -58,6 +58,7 @@ _READERS = {"read_file", "grep", "glob", "list_files"}
 _WRITERS = {"write_file", "edit", "multi_edit", "apply_patch"}
 _MARKS = lazy_re(r"<(?=/?conversation-summary)", re.IGNORECASE)
 _PATCHED = lazy_re(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_PUT_IN = ("<skill_content ", "<available_skills>", "<hook-context>")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -110,6 +111,11 @@ def is_summary(message: AgentMessage) -> bool:
     return isinstance(message, Message) and message.role == "user" and message.text.startswith(_BEGIN)
 
 
+def is_put_in(message: Message) -> bool:
+    """Whether a message of the user is one that nobody said: the text of a skill, or what a hook added."""
+    return message.text.startswith(_PUT_IN)
+
+
 def parse_summary(message: Message) -> tuple[str, Files, list[str]]:
     """What `summary_message` was made of."""
     body = message.text.removeprefix(_OPEN).removesuffix(_CLOSE).strip().removeprefix(_INTRODUCTION)
@@ -141,7 +147,7 @@ def transcript(messages: Iterable[AgentMessage]) -> list[str]:
 def _line(block: object) -> str:
     match block:
         case TextBlock(text=text):
-            return text
+            return _clipped(text, _CLIP) if text.startswith(_PUT_IN) else text
         case ThinkingBlock():
             return ""
         case ImageBlock(media_type=media_type):
