@@ -1,0 +1,125 @@
+"""All skills of public repositories: what becomes of each, and whether the reference validator would say the same."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.skills.body import read_body
+from mainspring.skills.skill import Skill, SkillsConfig
+from mainspring.skills.sources import find_skills
+from mainspring.skills.validate import Verdict, validate
+
+RULES = {
+    "Unexpected fields": "unknown-fields",
+    "SKILL.md must start": "head-missing",
+    "not properly closed": "head-open",
+    "Invalid YAML": "yaml",
+    "must be a YAML mapping": "no-map",
+    "Missing required file": "file-missing",
+    "frontmatter: name": "name-missing",
+    "frontmatter: description": "description-missing",
+    "Field 'name'": "name-empty",
+    "Field 'description'": "description-empty",
+    "Field 'compatibility'": "compatibility-text",
+    "must be lowercase": "name-case",
+    "start or end with a hyphen": "name-hyphen-outside",
+    "consecutive hyphens": "name-hyphens",
+    "contains invalid characters": "name-characters",
+    "Directory name": "name-folder",
+    "Description exceeds": "description-long",
+    "Compatibility exceeds": "compatibility-long",
+    "character limit": "name-long",
+}
+"""What the reference validator's messages begin with or hold, and our names of the rules."""
+
+REFUSED = {"no_frontmatter": ("no head", "checked out as a file"), "missing_description": ("no description",)}
+"""The only odd things for which a skill is not loaded, and what is said then; broken YAML counts as missing here, and is mended."""
+
+
+@pytest.fixture
+def skill_folder(material: Path) -> Path:
+    return material / "skills"
+
+
+@pytest.fixture
+def rows(skill_folder: Path) -> list[dict[str, Any]]:
+    return json.loads((skill_folder / "INDEX.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def verdicts(rows: list[dict[str, Any]], skill_folder: Path) -> dict[str, Verdict]:
+    return _verdicts(skill_folder, tuple(row["dir"] for row in rows))
+
+
+@cache
+def _verdicts(folder: Path, names: tuple[str, ...]) -> dict[str, Verdict]:
+    return {name: validate(folder / name)[0] for name in names}
+
+
+@pytest.mark.covers("SKL-21")
+def test_the_verdict_by_the_letter_is_that_of_the_reference(
+    rows: list[dict[str, Any]], verdicts: dict[str, Verdict]
+) -> None:
+    for row in rows:
+        theirs = [next(rule for text, rule in RULES.items() if text in error) for error in row["skills_ref_errors"]]
+        assert [fault.rule for fault in verdicts[row["dir"]].faults] == theirs, row["dir"]
+        assert verdicts[row["dir"]].valid == (not row["skills_ref_errors"])
+    assert len(rows) >= 189
+
+
+@pytest.mark.covers("SKL-01", "BYD-07")
+def test_every_skill_loads_or_says_why_not(rows: list[dict[str, Any]], verdicts: dict[str, Verdict]) -> None:
+    for row in rows:
+        verdict, features = verdicts[row["dir"]], row["features"]
+        broken = "invalid_yaml" in features  # our reading mends it, so nothing is missing
+        reasons = [text for kind, texts in REFUSED.items() if kind in features and not broken for text in texts]
+        assert verdict.loads == (not reasons), (row["dir"], verdict.reason)
+        assert verdict.loads or any(text in verdict.reason for text in reasons), verdict.reason
+
+
+@pytest.mark.covers("SKL-21")
+def test_what_the_reference_takes_without_a_word_loads_unchanged(
+    rows: list[dict[str, Any]], verdicts: dict[str, Verdict], skill_folder: Path
+) -> None:
+    skills = {s.path: s for s in _all(skill_folder)}
+    for row in rows:
+        if row["skills_ref_errors"]:
+            continue
+        skill = skills[str(skill_folder / row["dir"] / "SKILL.md")]
+        assert skill.name == Path(row["dir"]).name
+        assert not [w for w in skill.warnings if "characters; every prompt" not in w], row["dir"]
+
+
+@pytest.mark.covers("SKL-01", "SKL-03", "SKL-06", "SKL-07", "SKL-37")
+def test_what_is_loaded_keeps_to_the_limits(skill_folder: Path) -> None:
+    every = _all(skill_folder)
+    for skill in every:
+        assert 0 < len(skill.name) <= 64
+        assert 0 < len(skill.description) <= 1024
+        assert 0 < len(skill.brief) <= 200
+        assert "\n" not in skill.description
+        assert skill.allowed_tools is None or all(r.count("(") == r.count(")") for r in skill.allowed_tools)
+        msgspec.json.encode(skill)
+    listed = {s.name: s.allowed_tools for s in every}
+    assert listed["analyze-crash"] == ("Bash", "Read", "Grep", "Glob", "TodoWrite", "WebSearch")
+    assert listed["testing-skill"] is not None
+    assert listed["testing-skill"][0] == "Bash(uv run pytest *)"
+    assert listed["valid-skill"] == ("web-search", "file-read")
+
+
+def test_bodies_are_the_text_behind_the_head(skill_folder: Path) -> None:
+    for skill in _all(skill_folder):
+        body = read_body(skill)
+        raw = Path(skill.path or "").read_text(encoding="utf-8")
+        assert "\r" not in body
+        assert not body.startswith("---")
+        assert len(body) > 0.99 * len(raw.split("\n---", 1)[1].strip().removeprefix("---")) - 400
+
+
+def _all(folder: Path) -> tuple[Skill, ...]:
+    catalog = find_skills(SkillsConfig(user=(str(folder),), builtin=False))
+    return (*catalog.skills, *catalog.off, *catalog.shadowed)
