@@ -12,6 +12,8 @@ from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.policies.permissions import Permissions, PlanMode
 from mainspring.presets import Preset, compose_presets
+from mainspring.runtime.context_outputs import ContextOutputs
+from mainspring.sessions.context import MemoryContext
 from mainspring.skills import Skill, Skills, SkillsConfig
 from mainspring.skills.body import read_body
 from mainspring.skills.delivery import delivered_name, wrapped
@@ -231,3 +233,14 @@ async def test_a_sub_agent_that_gets_other_tools_is_told_nothing(tmp_path: Path)
     assert "pdf: d" not in child.request.system
     assert [t.name for t in child.request.tools] == ["read_file"]
     assert len(child.messages) == 1
+
+
+async def test_outputs_are_brought_back_for_what_the_user_said_not_for_a_skill(tmp_path: Path) -> None:
+    skill_file(tmp_path, "zip", "---\nname: zip\ndescription: d\ntriggers:\n  keywords: [archive]\n---\nZip it.")
+    outputs = ContextOutputs(MemoryContext(), select="off")
+    agent = Agent(ScriptedModel("done"), skills=tmp_path, execution=MemoryEnv(), plugs=[outputs])
+
+    await agent.run("an archive, please")
+
+    assert len(agent.messages) == 3
+    assert outputs._prompt is agent.messages[0]

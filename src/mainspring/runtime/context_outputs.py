@@ -18,6 +18,7 @@ from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
 from mainspring.models import ModelRequest
+from mainspring.policies.compaction.wording import is_put_in
 from mainspring.sessions.context import ContextStore, OutputRecord, Pointer, arguments_in_short
 from mainspring.sessions.relevance import rank
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
@@ -138,7 +139,7 @@ class ContextOutputs(Plug):
     def _asked(self, hook: SessionTurns) -> None:
         prompts = [m for m in hook.messages if isinstance(m, Message) and m.role == "user"]
         if hook.source == "prompt" and prompts:
-            self._prompt = prompts[-1]
+            self._prompt = next((m for m in reversed(prompts) if not is_put_in(m)), prompts[-1])
 
     async def _put_aside(self, hook: ToolTransform) -> None:
         output = hook.result.output
