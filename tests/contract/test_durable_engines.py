@@ -5,14 +5,18 @@ kills of real processes are in tests/e2e.
 """
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dbos import DBOS
 
 from mainspring import Agent, Behavior, RetryConfig
 from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableSteps, Engine, MemoryEngine
+from mainspring.durable.dbos import DbosEngine
 from mainspring.errors import RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.loop import CoreAgent
@@ -77,7 +81,29 @@ async def in_memory(folder: Path) -> AsyncIterator[Reopen]:
     await engine.aclose()
 
 
-ENGINES = [in_memory]
+@cache
+def empty_database() -> bytes:
+    """A file with all tables: making them anew for each test takes most of its time."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/runs.db"
+        DBOS.migrate(url)
+        return Path(folder, "runs.db").read_bytes()
+
+
+async def on_sqlite(folder: Path) -> AsyncIterator[Reopen]:
+    made: list[Engine] = []
+    (folder / "runs.db").write_bytes(await asyncio.to_thread(empty_database))
+
+    async def reopen() -> Engine:
+        made.append(DbosEngine(f"sqlite:///{folder / 'runs.db'}", worker="w", poll=0.02, heartbeat=0.5))
+        return made[-1]
+
+    yield reopen
+    for engine in made:
+        await engine.aclose()
+
+
+ENGINES = [in_memory, on_sqlite]
 
 
 @pytest.fixture(params=ENGINES, ids=lambda make: make.__name__)
