@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from functools import cache
+from typing import Any
 
 from msgspec import Struct
 
@@ -56,8 +57,10 @@ async def guidance(
         return Permissions(rules=permissions.engine.rules, root=str(reader.root))  # the repository is the project, too
 
     async def is_allowed(path: str) -> bool:
-        decision = await rules().decide("read_file", {"path": path}, env=env, definition=read_file)
-        return decision.outcome == "allow"
+        call: dict[str, Any] = {"path": path}
+        here = await permissions.decide("read_file", call, env=env, definition=read_file)
+        there = await rules().decide("read_file", call, env=env, definition=read_file)
+        return here.outcome != "deny" and there.outcome == "allow"
 
     reader = InstructionReader(
         config.instructions,

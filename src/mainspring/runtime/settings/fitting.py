@@ -89,9 +89,9 @@ def _listed(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, ...]:
         except msgspec.ValidationError as error:
             raise FitError(*_reason(str(error))) from None
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    wrong = next((item for item in items if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise FitError(f"must be a list of texts, but {wrong!r} is none")
+    for item in items:
+        if not isinstance(item, str):
+            raise FitError(f"must be a list of texts, but {item!r} is none")
     texts = tuple([item.strip() for item in items if item.strip()])
     return tuple([_chosen(text, choices) for text in texts]) if choices else texts
 

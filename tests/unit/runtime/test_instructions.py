@@ -1,0 +1,132 @@
+"""Instruction files: which are read, in which order, with what they bring in, and how much of them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.runtime.home import Home
+from mainspring.runtime.instructions import InstructionReader
+from mainspring.runtime.settings import InstructionSettings
+
+pytestmark = [pytest.mark.covers("BYD-06", "OPT-01"), pytest.mark.usefixtures("no_blocking")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def reader(cwd: Path, home: Path | None = None, **options: Any) -> InstructionReader:
+    settings = InstructionSettings(**options.pop("settings", {}))
+    return InstructionReader(settings, str(cwd), Home(home) if home else None, **options)
+
+
+async def test_the_users_then_the_repositorys_then_the_folders(project: Path, home: Path) -> None:
+    write(home / "AGENTS.md", "user")
+    write(project.parent / "AGENTS.md", "outside of the repository")
+    write(project / "AGENTS.md", "root")
+    write(project / "sub" / "AGENTS.md", "sub")
+    write(project / "other" / "AGENTS.md", "other")
+
+    found = await reader(project / "sub", home).at_start()
+
+    assert [f.text for f in found.files] == ["user", "root", "sub"]
+    part = found.part()
+    assert part.index("user") < part.index("root") < part.index("\nsub")
+    assert "they cannot allow a call" in part
+    assert f'<instructions path="{project}/AGENTS.md">' in part
+
+
+async def test_without_a_repository_only_the_folders_own(tmp_path: Path) -> None:
+    write(tmp_path / "AGENTS.md", "above")
+    write(tmp_path / "a" / "AGENTS.md", "own")
+
+    assert [f.text for f in (await reader(tmp_path / "a").at_start()).files] == ["own"]
+
+
+async def test_other_names_count_where_the_first_is_missing_and_links_count_once(project: Path) -> None:
+    write(project / "CLAUDE.md", "claude")
+    assert [f.text for f in (await reader(project).at_start()).files] == ["claude"]
+
+    write(project / "AGENTS.md", "agents")
+    assert [f.text for f in (await reader(project).at_start()).files] == ["agents"]
+
+    (project / "sub").mkdir()
+    (project / "sub" / "AGENTS.md").symlink_to(project / "AGENTS.md")
+    assert [f.text for f in (await reader(project / "sub").at_start()).files] == ["agents"]
+
+    assert not (await reader(project, settings={"enabled": False}).at_start()).files
+
+
+async def test_what_is_cut_is_said(project: Path) -> None:
+    write(project / "AGENTS.md", "line of the root\n" * 100)
+    write(project / "sub" / "AGENTS.md", "near\n" * 20)
+
+    found = await reader(project / "sub", settings={"max_bytes": 500}).at_start()
+
+    far, near = found.files
+    assert (near.cut, far.cut) == (False, True)
+    assert far.text.endswith("line of the root")
+    assert len(far.text.encode()) + len(near.text.encode()) <= 500
+    assert "[cut here: 1699 bytes in all; read_file shows the rest]" in found.part()
+    [note] = found.notes
+    assert "of 1699 bytes are read (instructions.maxBytes is 500)" in note
+
+
+async def test_imports_are_attached_once_and_may_not_leave_the_project(project: Path) -> None:
+    write(project.parent / "secret.md", "not theirs")
+    write(project / "a.md", "a, and @b.md")
+    write(project / "b.md", "b, and back to @a.md and @AGENTS.md")
+    (project / "out.md").symlink_to(project.parent / "secret.md")
+    text = "See @a.md and @../secret.md and @out.md, write to me@b.md, ask @nobody.\n`@b.md`\n```\n@c.md\n```\n"
+    write(project / "AGENTS.md", text)
+    write(project / "c.md", "in a fence")
+    write(project / "pic.md", "x\0y")
+
+    found = await reader(project).at_start()
+
+    assert [Path(f.path).name for f in found.files] == ["AGENTS.md", "a.md", "b.md"]
+    assert len([n for n in found.notes if "lies outside of" in n]) == 2
+    trusted = await reader(project, trusted=True).at_start()
+    assert "not theirs" in trusted.part()
+
+
+async def test_imports_are_text_and_not_without_end(project: Path) -> None:
+    write(project / "AGENTS.md", "@bin.md @0.md")
+    write(project / "bin.md", "x\0y")
+    for i in range(12):
+        write(project / f"{i}.md", f"number {i} @{i + 1}.md")
+
+    found = await reader(project).at_start()
+
+    assert not any("number 6" in f.text for f in found.files)
+    assert any("it is no text" in n for n in found.notes)
+    assert any("files deep already" in n for n in found.notes)
+
+    write(project / "AGENTS.md", " ".join(f"@many{i}.md" for i in range(40)))
+    for i in range(40):
+        write(project / f"many{i}.md", f"x{i}")
+    found = await reader(project).at_start()
+    assert any("more than 20 files" in n for n in found.notes)
+
+
+async def test_rules_keep_a_file_from_being_read(project: Path) -> None:
+    write(project / "AGENTS.md", "@keys.md")
+    write(project / "keys.md", "k")
+
+    async def allowed(path: str) -> bool:
+        return "keys" not in path
+
+    found = await reader(project, allowed=allowed).at_start()
+
+    assert [f.text for f in found.files] == ["@keys.md"]
+    assert found.notes == (f"{project}/keys.md is not read: the rules do not let it be read",)

@@ -1,0 +1,97 @@
+"""Keys that do not stand in the settings."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+
+from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.models import HttpModel
+from mainspring.runtime.key_sources import StoredKey, from_file, from_keyring, keep_in_keyring, key_of
+from mainspring.runtime.model_choice import make, registry_of
+from mainspring.runtime.settings import AppConfig, ProviderSettings
+from mainspring.runtime.settings.model import Providers
+
+
+def stored(**given: Any) -> StoredKey:
+    key = key_of("openai", ProviderSettings(**given))
+    assert isinstance(key, StoredKey)
+    return key
+
+
+async def test_a_command_prints_the_key_and_is_asked_again_when_it_is_refused(tmp_path: Path) -> None:
+    counter = tmp_path / "n"
+    key = stored(api_key_command=f"echo x >> {counter}; wc -l < {counter} | tr -d ' '")
+
+    assert (await key(), await key()) == ("1", "1")
+    key.reject("1")
+    assert await key() == "2"
+    key.reject("another")
+    assert await key() == "2"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("exit 3", "exit code 3"), ("true", "gave none"), ("echo no >&2; false", "no")]
+)
+async def test_a_command_that_gives_none(command: str, told: str) -> None:
+    with pytest.raises(ProviderConfigError, match=told):
+        await stored(api_key_command=command)()
+
+
+def test_a_file_must_be_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("sk-1\n", encoding="utf-8")
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        from_file(str(file))
+
+    file.chmod(0o600)
+    assert from_file(str(file)) == "sk-1"
+
+    file.write_text("a\nb\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="only line"):
+        from_file(str(file))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        from_file(str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="from / or ~/ on"):
+        from_file("key")
+
+
+class Held(KeyringBackend):
+    """A keyring in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+
+def test_the_keyring_keeps_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = keyring.get_keyring()
+    keyring.set_keyring(Held())
+    try:
+        with pytest.raises(ConfigError, match="config init openai --keyring"):
+            from_keyring("openai")
+        keep_in_keyring("openai", "sk-9")
+        assert from_keyring("openai") == "sk-9"
+    finally:
+        keyring.set_keyring(before)
+
+
+async def test_a_model_asks_for_its_key_when_it_is_needed(tmp_path: Path) -> None:
+    section = ProviderSettings(api_key_command="echo sk-from-command", model="m")
+    config = AppConfig(providers=Providers(sections={"openai": section}))
+
+    model = make("openai:", config, registry_of(config))
+
+    assert isinstance(model, HttpModel)
+    assert os.environ.get("OPENAI_API_KEY") is None
+    assert "sk-from-command" not in repr(config)
