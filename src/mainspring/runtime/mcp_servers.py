@@ -23,6 +23,8 @@ FILE = "mcp.json"
 """In the user's and the project's folder."""
 SHARED_FILE = ".mcp.json"
 """In the project itself, as other programs read it too."""
+ALONE_SECONDS = 10.0
+"""How long a prompt waits for servers where it is the only one: without their tools it may be answered wrongly."""
 _LARGEST = 1 << 20
 _SECRET = frozenset({"env", "headers", "clientSecret", "client_secret"})
 
@@ -57,7 +59,7 @@ def find_servers(cwd: str, settings: Settings) -> FoundServers:
             _read(file, sources, notices)
         else:
             notices.append(
-                f"{file}: its MCP servers are not started until you trust the folder: mainspring trust add {_root(file)}"
+                f"{file}: its MCP servers are not started until you trust the folder: mainspring trust {_root(file)}"
             )
     sources += [(place, data) for place, data in settings.mcp_servers if place != user]
     if not sources:
@@ -66,8 +68,15 @@ def find_servers(cwd: str, settings: Settings) -> FoundServers:
     return FoundServers(found.servers, (*notices, *found.problems, *found.warnings))
 
 
-def mcp_of(cwd: str, settings: Settings, report: Reporter) -> Mcp | None:
-    """The servers of the command's agent; ``None`` where there are none. Blocks."""
+def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False) -> Mcp | None:
+    """The servers of the command's agent; ``None`` where there are none. Blocks.
+
+    Args:
+        cwd: The folder.
+        settings: The settings.
+        report: Is told what people should know.
+        alone: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
+    """
     if not settings.config.mcp.enabled:
         return None
     found = find_servers(cwd, settings)
@@ -75,7 +84,8 @@ def mcp_of(cwd: str, settings: Settings, report: Reporter) -> Mcp | None:
         report(Notice(notice))
     if not any(s.enabled for s in found.servers):
         return None
-    grace = settings.config.mcp.grace_seconds
+    given = settings.config.mcp.grace_seconds
+    grace = given if given is not None else ALONE_SECONDS if alone else None
     options: dict[str, Any] = {} if grace is None else {"grace": grace}
     return mcp.Mcp(found.servers, home=settings.home.root if settings.home else None, **options)
 

@@ -48,6 +48,7 @@ EPILOG = """commands (mainspring COMMAND --help says more):
     tools             list, call NAME 'JSON'
     commands          the Markdown commands that `-p "/NAME ARGUMENTS"` runs
     skills            list, show, validate, install, enable, disable, update, remove, new
+    mcp               list, add, remove, test, tools, login, logs: MCP servers, and what their tools cost
     extensions        what extends the agent, and what is wrong with it
     hooks             list, test EVENT: commands that are asked as hooks
   what it did

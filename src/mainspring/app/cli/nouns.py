@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Sequence
 
 from mainspring.app.cli.parser import Parser, add_place, add_rules, whole
 from mainspring.app.cli.reports import cost_parser, telemetry_parser
@@ -206,6 +207,53 @@ def _hooks() -> Parser:
     return parser
 
 
+class _McpParser(Parser):
+    """Options of ``mcp``; behind ``--`` stands a server's command, whose options are its own."""
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse what stands before ``--``."""
+        at = arguments.index("--") if "--" in arguments else len(arguments)
+        options = super().read(arguments[:at])
+        options.command = list(arguments[at + 1 :])
+        return options
+
+
+def _mcp() -> Parser:
+    parser = _McpParser(
+        "mainspring mcp",
+        description="Servers of the Model Context Protocol: what they offer, what that costs, and whether they work. See docs/mcp-command.md.",
+        epilog="""examples:
+  mainspring mcp                                        all servers, connected to, with what their tools cost
+  mainspring mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
+  mainspring mcp add docs https://example.org/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
+  mainspring mcp add tracker --project --disclosure lazy --env 'KEY=${TRACKER_KEY}' -- tracker-server
+  mainspring mcp test files
+  mainspring mcp login docs""",
+    )
+    actions = ("list", "add", "remove", "test", "tools", "login", "logout", "logs")
+    parser.add_argument("action", nargs="?", choices=actions, default="list", help="list (default), ...")
+    parser.add_argument("name", nargs="?", help="the server; list and tools: only this one")
+    parser.add_argument("target", nargs="?", metavar="URL", help="add: its address; for a program: -- COMMAND ARGS...")
+    parser.add_argument(
+        "--project", action="store_true", help="add, remove: in the project's .agent/mcp.json, not your own"
+    )
+    parser.add_argument("--force", action="store_true", help="add: replace one of this name")
+    parser.add_argument("--transport", choices=("stdio", "http", "sse"), help="add: if it cannot be told from the rest")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="add: a variable; ${VAR} is put in"
+    )
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="add: a header; likewise"
+    )
+    parser.add_argument("--disclosure", choices=("eager", "lazy"), help="add: offer its tools at once, or by search")
+    parser.add_argument("--no-connect", action="store_true", help="list: start and ask none")
+    parser.add_argument("--no-browser", action="store_true", help="login: only show the address")
+    parser.add_argument("--lines", type=whole, default=50, metavar="N", help="logs: how many (default 50)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_place(parser)
+    return parser
+
+
 def _replay() -> Parser:
     parser = _noun("replay", "Decode recorded exchanges with models: replay traffic PATH...")
     parser.add_argument("action", choices=("traffic",), help="what to replay")
@@ -334,6 +382,7 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "permissions": _permissions,
     "extensions": _extensions,
     "hooks": _hooks,
+    "mcp": _mcp,
     "telemetry": telemetry_parser,
     "cost": cost_parser,
     "login": _login,
