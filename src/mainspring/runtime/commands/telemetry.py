@@ -187,7 +187,9 @@ def _start_viewer(home: Home, port: int | None, place: Place, environ: Mapping[s
     wanted = PORT if port is None else port
     if port is None and not _is_free(PORT):
         wanted = 0
-    command = [sys.executable, "-m", "mainspring", "telemetry", "serve", "--json", "--port", str(wanted)]
+    command = [sys.executable, "-m", "mainspring", "telemetry", "serve", "--json"]
+    if wanted:
+        command += ["--port", str(wanted)]
     if place.cwd is not None:
         command += ["--cwd", place.cwd]
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)

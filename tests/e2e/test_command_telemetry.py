@@ -1,0 +1,289 @@
+"""The command with telemetry: the dashboard, what leaves the machine and what does not, and the cost report."""
+
+import csv
+import io
+import json
+import os
+import stat
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply, call
+from tests.needs import on_posix
+from tests.unit.telemetry.receiver import Receiver
+
+__all__ = ["command"]
+
+pytestmark = [pytest.mark.timeout(120), on_posix]
+
+DOCKER = """#!/bin/sh
+echo "$*" >>"$0.log"
+case $1 in
+    version) [ -e "$0.down" ] && { echo "Cannot connect to the Docker daemon" >&2; exit 1; }; echo 1.0 ;;
+    image) exit 0 ;;
+    run) [ -e "$0.broken" ] && { echo "port is already allocated" >&2; exit 125; }; touch "$0.up"; echo 0123456789abcdef ;;
+    inspect) [ -e "$0.up" ] && echo true ;;
+    rm) rm -f "$0.up" ;;
+esac
+"""
+
+
+@pytest.fixture
+def page(command: Command) -> Iterator[dict[str, Any]]:
+    """Our viewer, started by the command and stopped in the end."""
+    command.variables["NO_PROXY"] = "127.0.0.1"
+    done = command.run("telemetry", "start", "--viewer", "--json")
+    assert done.code == 0, done.err
+    yield json.loads(done.out)
+    command.run("telemetry", "stop")
+
+
+def get(url: str) -> Any:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=5) as answer:
+        return json.load(answer)
+
+
+def traced(command: Command, endpoint: str, **more: Any) -> None:
+    command.settings({"telemetry": {"enabled": True, "endpoint": endpoint, **more}})
+
+
+@pytest.mark.covers("CLI-17", "TEL-05")
+def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, Any]) -> None:
+    state = command.home / ".agent" / "telemetry.json"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o600
+    assert command.run("telemetry", "url").out == page["url"] + "\n"
+    assert command.run("telemetry", "start", "--viewer").out == page["url"] + "\n", "a second one was started"
+    told = command.run("telemetry", "status")
+    assert (told.code, told.out.splitlines()[0]) == (0, f"running: the viewer, process {page['pid']}")
+
+    (command.folder / "a.txt").write_text("the content")
+    command.server.script += [call("read_file", path="a.txt"), "It says: the content", "untraced"]
+    traced(command, page["endpoint"])
+    assert command.run("-p", "What is in a.txt?").code == 0
+    command.settings({})
+    assert command.run("-p", "And without telemetry?").code == 0
+
+    listed = {r["title"]: r for r in get(page["url"] + "api/runs")["runs"]}
+    assert listed.keys() == {"What is in a.txt?", "And without telemetry?"}
+    assert {r["id"].partition("-")[0] for r in listed.values()} == {"otlp", "session"}
+    first = get(f"{page['url']}api/runs/{listed['What is in a.txt?']['id']}")
+    kinds = [s.get("kind") for s in first["spans"]]
+    assert kinds == ["agent", "model", "tool", "model"]
+    assert "the content" in first["spans"][2]["output"]
+    assert first["messages"][0]["text"] == "What is in a.txt?"
+
+    assert command.run("telemetry", "stop").code == 0
+    assert not state.exists()
+    told = command.run("telemetry", "status")
+    assert (told.code, told.out.startswith("not running: no dashboard was started")) == (1, True)
+    with pytest.raises(urllib.error.URLError):
+        get(page["url"] + "api/health")
+    assert command.run("telemetry", "url").code == 1
+
+
+@pytest.mark.covers("CLI-17")
+def test_a_viewer_that_was_killed_is_not_said_to_run(command: Command, page: dict[str, Any]) -> None:
+    os.kill(page["pid"], 9)
+    _wait_for_end(page["url"])
+
+    told = command.run("telemetry", "status", "--json")
+    assert told.code == 1
+    assert told.result["running"] is False
+    assert "not there any more" in told.result["note"]
+    again = command.run("telemetry", "start", "--viewer", "--json").result
+    assert again["url"] != page["url"]
+    assert get(again["url"] + "api/health")["viewer"] == "mainspring"
+
+
+def _wait_for_end(url: str) -> None:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            get(url + "api/health")
+        except OSError:
+            return
+
+
+@pytest.fixture
+def docker(command: Command, tmp_path: Path) -> Path:
+    """The only engine on the path; it starts nothing."""
+    folder = tmp_path / "engines"
+    folder.mkdir()
+    for name in ("docker", "podman"):
+        (folder / name).write_text(DOCKER if name == "docker" else "#!/bin/sh\nexit 1\n")
+        (folder / name).chmod(0o755)
+    command.variables["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return folder / "docker"
+
+
+@pytest.mark.covers("CLI-17")
+def test_with_an_engine_it_is_the_aspire_dashboard(command: Command, docker: Path) -> None:
+    made = command.run("telemetry", "start", "--json")
+
+    assert made.code == 0, made.err
+    assert made.result["kind"] == "aspire"
+    assert made.result["url"].startswith("http://127.0.0.1:18888/login?t=")
+    asked = Path(f"{docker}.log").read_text()
+    assert "127.0.0.1:18888:18888" in asked
+    assert "127.0.0.1:4318:18890" in asked
+    assert made.result["url"].partition("t=")[2] in asked
+    assert command.run("telemetry", "status").out.startswith("running: the Aspire dashboard, container 0123456789ab")
+
+    Path(f"{docker}.up").unlink()
+    assert command.run("telemetry", "status").code == 1
+    command.run("telemetry", "start")
+    assert command.run("telemetry", "stop").code == 0
+    assert not Path(f"{docker}.up").exists()
+
+
+@pytest.mark.covers("CLI-17")
+def test_without_a_working_engine_it_is_our_viewer(command: Command, docker: Path) -> None:
+    Path(f"{docker}.down").touch()
+
+    made = command.run("telemetry", "start", "--json")
+    try:
+        assert made.result["kind"] == "viewer"
+        assert "Cannot connect to the Docker daemon" in made.err
+    finally:
+        command.run("telemetry", "stop")
+    asked = command.run("telemetry", "start", "--aspire")
+    assert asked.code == 2
+    assert "Cannot connect to the Docker daemon" in asked.err
+
+
+def test_a_container_that_does_not_start_is_told(command: Command, docker: Path) -> None:
+    Path(f"{docker}.broken").touch()
+
+    made = command.run("telemetry", "start")
+
+    assert made.code == 1
+    assert "port is already allocated" in made.err
+    assert not (command.home / ".agent" / "telemetry.json").exists()
+
+
+AUDIT = """
+import os, sys
+def hook(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        with open(os.environ["AUDIT_FILE"], "a") as file:
+            file.write(repr(args[1] if event != "socket.getaddrinfo" else args[:2]) + chr(10))
+sys.addaudithook(hook)
+"""
+
+
+@pytest.mark.covers("TEL-01", "BYD-30")
+@pytest.mark.parametrize("variables", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}])
+def test_nothing_leaves_but_to_the_model(command: Command, tmp_path: Path, variables: dict[str, str]) -> None:
+    """TL-01: off unless it is switched on; the only address that is connected to is the model's."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(AUDIT)
+    seen = tmp_path / "seen"
+    command.variables |= {"PYTHONPATH": str(tmp_path / "site"), "AUDIT_FILE": str(seen), **variables}
+    command.server.script.append("fine")
+
+    assert command.run("-p", "go").code == 0
+
+    port = command.server.base_url.rpartition(":")[2].partition("/")[0]
+    assert seen.read_text()
+    assert [line for line in seen.read_text().splitlines() if port not in line] == []
+
+
+@pytest.mark.covers("BYD-30")
+def test_do_not_track_and_a_broken_endpoint_are_told_and_the_run_goes_on(command: Command) -> None:
+    command.server.script += ["fine", "fine"]
+    traced(command, "http://127.0.0.1:9")
+    command.variables["DO_NOT_TRACK"] = "1"
+    done = command.run("-p", "go")
+    assert (done.code, done.out) == (0, "fine\n")
+    assert "nothing is sent: DO_NOT_TRACK is set" in done.err
+
+    del command.variables["DO_NOT_TRACK"]
+    traced(command, "localhost:4318")
+    done = command.run("-p", "go")
+    assert (done.code, done.out) == (0, "fine\n")
+    assert "no http:// or https:// address" in done.err
+
+
+@pytest.mark.covers("TEL-12")
+def test_a_collector_that_is_not_there_neither_slows_nor_speaks(command: Command) -> None:
+    command.server.script += ["fine", "fine"]
+    bare = command.run("-p", "go")
+    traced(command, "http://127.0.0.1:9")
+    started = time.monotonic()
+
+    done = command.run("-p", "go")
+
+    assert (done.code, done.out, done.err) == (0, "fine\n", bare.err)
+    assert time.monotonic() - started < 15
+
+
+@pytest.mark.covers("TEL-09")
+def test_content_leaves_only_where_the_settings_say_so(command: Command) -> None:
+    command.variables["NO_PROXY"] = "127.0.0.1"
+    command.server.script += ["the answer", "the answer"]
+    with Receiver() as quiet, Receiver() as telling:
+        traced(command, quiet.endpoint)
+        command.run("-p", "the prompt")
+        traced(command, telling.endpoint, enableSensitiveData=True, spanNames="classic")
+        command.run("-p", "the prompt")
+
+    assert {s["name"] for s in quiet.spans} == {"invoke_agent mainspring", "chat gpt-5-mini"}
+    assert {s["name"] for s in telling.spans} == {"agent.run", "gen_ai.chat"}
+    for word in ("the prompt", "the answer"):
+        assert word not in str(quiet.requests)
+        assert word in str(telling.requests)
+
+
+def test_a_folder_that_is_not_trusted_switches_nothing_on(command: Command) -> None:
+    command.variables["NO_PROXY"] = "127.0.0.1"
+    command.server.script.append("fine")
+    with Receiver() as receiver:
+        own = command.folder / ".agent" / "settings.json"
+        own.parent.mkdir()
+        own.write_text(json.dumps({"telemetry": {"enabled": True, "endpoint": receiver.endpoint}}))
+        assert command.run("-p", "go").code == 0
+
+    assert not receiver.spans
+
+
+def test_an_aborted_run_is_sent_too(command: Command) -> None:
+    import signal
+
+    command.variables["NO_PROXY"] = "127.0.0.1"
+    command.server.script.append(Reply("slow", stall=True))
+    with Receiver() as receiver:
+        traced(command, receiver.endpoint)
+        with command.start("-p", "go") as process:
+            assert command.server.stalled.wait(20)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+            assert process.returncode == 130
+
+    assert {s["name"] for s in receiver.spans} == {"invoke_agent mainspring", "chat gpt-5-mini"}
+    assert {s["status"]["code"] for s in receiver.spans} == {"STATUS_CODE_ERROR"}
+
+
+def test_the_cost_report(command: Command) -> None:
+    command.server.script += ["one", "two"]
+    command.run("-p", "go")
+    command.run("-p", "go", "--model", "openai:gpt-unheard-of")
+
+    table = command.run("cost")
+    assert table.code == 0
+    assert "unknown" in table.out
+    assert "no known price" in table.err
+    report = command.run("cost", "--by", "model", "--json").result
+    assert report["total"]["calls"] == 2
+    assert report["total"]["unpricedCalls"] == 1
+    assert report["total"]["cost"] > 0
+    sheet = list(csv.DictReader(io.StringIO(command.run("cost", "--by", "session", "--csv", "--since", "1h").out)))
+    assert len(sheet) == 2
+    assert sum(int(row["calls"]) for row in sheet) == 2

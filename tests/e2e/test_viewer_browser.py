@@ -1,0 +1,132 @@
+"""The viewer in a real browser: runs appear while they go on, and can be looked into."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.telemetry.viewer import Viewer
+from mainspring.telemetry.viewer.otlp import decode
+from tests.e2e.devtools import opened
+from tests.unit.telemetry.viewer.test_otlp import request
+
+pytestmark = pytest.mark.timeout(120)
+
+TRACE = "a" * 32
+BEGAN = 1_795_852_000_000
+
+
+def span(number: int, name: str, operation: str, parent: int, start: int, end: int, **facts: Any) -> dict[str, Any]:
+    kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
+    given = {"gen_ai.operation.name": operation, **{k.replace("__", "."): v for k, v in facts.items() if k != "status"}}
+    return {
+        "traceId": TRACE,
+        "spanId": f"{number:016x}",
+        "parentSpanId": f"{parent:016x}" if parent else "",
+        "name": name,
+        "startTimeUnixNano": str((BEGAN + start) * 1_000_000),
+        "endTimeUnixNano": str((BEGAN + end) * 1_000_000),
+        "attributes": [{"key": k, "value": {kinds[type(v)]: v}} for k, v in given.items()],
+        "status": facts.get("status", {}),
+    }
+
+
+USED = {"gen_ai__usage__input_tokens": 1200, "gen_ai__usage__output_tokens": 80, "mainspring__usage__cost": 0.0049}
+FIRST = [
+    span(2, "chat gpt-5-mini", "chat", 1, 0, 900, gen_ai__request__model="gpt-5-mini", **USED),
+    span(
+        3,
+        "execute_tool look",
+        "execute_tool",
+        1,
+        900,
+        1400,
+        gen_ai__tool__call__arguments='{"key": "<img src=x onerror=alert(1)>"}',
+        gen_ai__tool__call__result="nothing there",
+        status={"code": 2, "message": "NOT_FOUND"},
+    ),
+]
+REST = [
+    span(4, "chat gpt-5-mini", "chat", 1, 1400, 2000, gen_ai__request__model="gpt-5-mini", **USED),
+    span(
+        1,
+        "invoke_agent main",
+        "invoke_agent",
+        0,
+        0,
+        2000,
+        gen_ai__agent__name="main",
+        mainspring__run__status="completed",
+    ),
+]
+
+
+@pytest.mark.covers("CLI-17")
+async def test_a_run_appears_grows_and_can_be_looked_into(tmp_path: Path) -> None:
+    viewer = Viewer()
+    await viewer.start()
+    try:
+        async with opened(viewer.url, tmp_path / "profile") as page:
+            await page.until("document.querySelector('#empty') && !document.querySelector('#empty').hidden")
+            viewer.store.add(decode(request(*FIRST), "application/json"))
+
+            await page.until("document.querySelectorAll('.row').length === 2")
+            assert await page.js("document.querySelector('#runs .dot').className") == "dot running"
+
+            viewer.store.add(decode(request(*REST), "application/json"))
+            await page.until("document.querySelectorAll('.row').length === 4")
+            names = await page.js("[...document.querySelectorAll('.row .text')].map((node) => node.textContent)")
+            assert names == ["invoke_agent main", "chat gpt-5-mini", "execute_tool look", "chat gpt-5-mini"]
+            levels = await page.js("[...document.querySelectorAll('.row')].map((node) => node.ariaLevel)")
+            assert levels == ["1", "2", "2", "2"]
+            figures = await page.js("document.querySelector('#figures').innerText")
+            assert "2400" in figures
+            assert "$0.0098" in figures
+            assert await page.js("document.querySelector('#runs .dot').className.trim()") == "dot"
+            lefts = await page.js(
+                "[...document.querySelectorAll('.bar')].map((bar) => Math.round(parseFloat(bar.style.left)))"
+            )
+            assert lefts == [0, 0, 45, 70]
+
+            await page.js("document.querySelectorAll('.row')[2].click()")
+            detail = await page.until("document.querySelector('#detail').innerText")
+            assert "nothing there" in detail
+            assert "NOT_FOUND" in detail
+            assert "<img src=x onerror=alert(1)>" in detail
+            assert await page.js("document.querySelectorAll('#detail img').length") == 0
+            await page.js(
+                "document.querySelector('#waterfall').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}))"
+            )
+            assert "tokens in" in await page.js("document.querySelector('#detail').innerText")
+
+            await page.js(
+                "document.querySelector('#filter').value = 'nope'; document.querySelector('#filter').dispatchEvent(new Event('input'))"
+            )
+            assert await page.js("document.querySelectorAll('#runs li').length") == 0
+
+            light = await page.js("getComputedStyle(document.body).backgroundColor")
+            await page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+            dark = await page.js("getComputedStyle(document.body).backgroundColor")
+            assert light == "rgb(251, 251, 250)"
+            assert dark == "rgb(22, 22, 21)"
+
+            await viewer.aclose()
+            await page.until("document.querySelector('#state').textContent === 'not reachable'")
+            assert all("ERR_CONNECTION_REFUSED" in said for said in page.said), page.said
+    finally:
+        await viewer.aclose()
+
+
+@pytest.mark.soak
+async def test_three_thousand_spans_are_shown(tmp_path: Path) -> None:
+    viewer = Viewer()
+    await viewer.start()
+    spans = [span(n, f"execute_tool t{n}", "execute_tool", 1, n, n + 1) for n in range(2, 3000)]
+    viewer.store.add(await asyncio.to_thread(decode, request(*spans, REST[1]), "application/json"))
+    try:
+        async with opened(viewer.url, tmp_path / "profile") as page:
+            assert await page.until("document.querySelectorAll('.row').length") == 2999
+            assert page.said == []
+    finally:
+        await viewer.aclose()
