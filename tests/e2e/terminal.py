@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.command import KEY
 from tests.e2e.servers.chat import ChatServer, Step
 
-LONGEST = 12.0
+LONGEST = 15.0
 """Seconds to wait for something to appear."""
 
 
@@ -56,7 +56,7 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type a text, and wait until it is to be seen."""
         self.run("send-keys", "-l", text)
-        end = text.split("\n")[-1][-20:]
+        end = text.split("\n")[-1][-20:].rstrip()
         self.wait(end)
 
     def send(self, text: str) -> None:
@@ -163,13 +163,13 @@ class Chatting:
     def __init__(self, terminal: Terminal, server: ChatServer, command: str) -> None:
         self.terminal = terminal
         self.server = server
-        self._command = command
+        self.command = command
 
     def begin(self, *arguments: str, script: "list[Step] | None" = None) -> Terminal:
         """Start the command, and wait until it can be talked to."""
         self.server.script = [*(script or [])]
         terminal = self.terminal
-        terminal.keys("C-u", f"clear; {self._command} {' '.join(arguments)}", "Enter")
+        terminal.keys("C-u", f"clear; {self.command} {' '.join(arguments)}", "Enter")
         terminal.wait(lambda screen: "test-model" in screen.split("\n")[-1] and "$ " not in screen)
         return terminal
 

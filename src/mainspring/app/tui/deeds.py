@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from prompt_toolkit.application import run_in_terminal
 
@@ -29,6 +30,8 @@ from mainspring.runtime.chat.lines import command_of
 
 if TYPE_CHECKING:
     from mainspring.app.tui.session import Session
+
+T = TypeVar("T")
 
 _TWICE_SECONDS = 2.0
 _LEAVING = ("/quit", "/exit", "/q")
@@ -153,10 +156,21 @@ class Deeds:
         self._session.start(self._suspended())
 
     async def _suspended(self) -> None:
-        output = self._session.screen.output
+        await self._elsewhere(lambda: os.kill(0, signal.SIGTSTP), in_executor=False)
+
+    async def _elsewhere(self, work: Callable[[], T], *, in_executor: bool = True) -> T:
+        """Do something while the terminal belongs to others."""
+        output, restore = self._session.screen.output, self._session.restore
+
+        def do() -> T:
+            restore()
+            return work()
+
         output.report_focus(False)
-        await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
-        output.report_focus(True)
+        try:
+            return await run_in_terminal(do, in_executor=in_executor)
+        finally:
+            output.report_focus(True)
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -218,19 +232,13 @@ class Deeds:
         self._session.start(self._edited())
 
     async def _edited(self) -> None:
-        screen, output = self._session.screen, self._session.screen.output
+        screen = self._session.screen
         dialog = screen.dialog
         wants = dialog.wants if dialog is not None else None
         buffer = screen.answer if wants is not None else screen.buffer
         before = screen.pastes.expand(buffer.text)
         suffix = wants.suffix if wants is not None else ".md"
-        output.report_focus(False)
-        try:
-            text = await run_in_terminal(
-                lambda: edit_text(before.text, self._session.environ, suffix), in_executor=True
-            )
-        finally:
-            output.report_focus(True)
+        text = await self._elsewhere(lambda: edit_text(before.text, self._session.environ, suffix))
         if text != before.text:
             buffer.reset()
             buffer.insert_text(text if wants is not None else screen.pastes.text(text))

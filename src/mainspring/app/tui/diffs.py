@@ -10,7 +10,7 @@ from mainspring.app.tui.plain import cut, plain, steady, untabbed
 from mainspring.lazy import lazy_re
 from mainspring.runtime.chat.words import FileDiff, Hunk
 
-_PLACE = lazy_re(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+_PLACE = lazy_re(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
 _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (renamed)"}
 _STYLES = {"+": "added", "-": "removed"}
 
@@ -43,10 +43,11 @@ def hunk_rows(hunk: Hunk, columns: int) -> list[Row]:
     place = _PLACE.match(hunk.header)
     if place is None or is_narrow(columns):
         return [row(("hunk", plain(hunk.header))), *(_line(line, "") for line in hunk.lines)]
-    size = max(len(str(int(place[1]) + len(hunk.lines))), len(str(int(place[2]) + len(hunk.lines))))
-    where = plain(place[3]).strip()
+    old, new = int(place[2]), int(place[3])
+    size = len(str(max(old, new) + len(hunk.lines)))
+    where = plain(f"{place[1]}{place[4]}").strip()
     head = [row(("hunk", f"  {' ' * size} {cut(where, columns - size - 4)}"))] if where else []
-    return head + [_line(line, f"{number:>{size}} ") for number, line in _numbered(hunk, int(place[1]), int(place[2]))]
+    return head + [_line(line, f"{number:>{size}} ") for number, line in _numbered(hunk, old, new)]
 
 
 def _numbered(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:

@@ -66,12 +66,13 @@ class TerminalGuard:
             keep = sorted({reading, self._tty})
             low = 0
             for number in keep:
-                os.closerange(low, number)
+                if low < number:  # an empty range is taken for all of them
+                    os.closerange(low, number)
                 low = number + 1
             os.closerange(low, 4096)
             if not os.read(reading, 1):
-                self._drain()
                 self.restore()
+                self.write("\x1b[J")  # what was drawn below the cursor
         finally:
             os._exit(0)
 
@@ -93,11 +94,6 @@ class TerminalGuard:
         if self._before is not None:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._tty, termios.TCSANOW, self._before)  # pyright: ignore[reportArgumentType]
-
-    def _drain(self) -> None:
-        """Drop what the terminal still reports, which a shell would take for typing."""
-        with contextlib.suppress(termios.error):
-            termios.tcflush(self._tty, termios.TCIFLUSH)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -76,7 +76,7 @@ class Opening:
     def _new_session(self, look: Look) -> Session:
         home = user_home(os.environ)
         history = history_of(home.root, Path(self._cwd)) if home else HistoryFile(Path(os.devnull))
-        return Session(self._chat, look, sys.stdout, create_input(sys.stdin), history, os.environ)
+        return Session(self._chat, look, sys.stdout, create_input(sys.stdin), history, os.environ, self._guard.restore)
 
     def _chat(self) -> AbstractAsyncContextManager[ChatPort]:
         session = self._session

@@ -57,6 +57,10 @@ class FrameOutput(Vt100_Output):
         """Write text, in characters that the terminal has."""
         super().write(data if self._look.utf8 else ascii_like(data, _encodable(self.stdout)))
 
+    def erase_down(self) -> None:
+        """Erase what is below, in a way that terminals do not take for clearing the window, which some keep a copy of."""
+        self.write_raw("\x1b7\x1b[X\x1b[C\x1b[J\x1b8")
+
     def flush(self) -> None:
         """Write what is there, unless it is part of a frame."""
         if self._framing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TextIO
 
@@ -51,6 +51,7 @@ class Session:
         keyboard: Where keys come from.
         history: Where earlier inputs are kept.
         environ: The environment: terminal, editor, desktop.
+        restore: Brings the terminal to how it was found, before others get it for a while.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class Session:
         keyboard: Input,
         history: HistoryFile,
         environ: Mapping[str, str],
+        restore: Callable[[], object] = lambda: None,
     ) -> None:
         self._open = open_chat
+        self.restore = restore
         self.environ = environ
         self.history = history
         self.screen = Screen(self, look, terminal, keyboard, history, self._complete, environ)

@@ -11,6 +11,9 @@ from mainspring.app.tui.plain import cut, one_row, width
 from mainspring.runtime.chat.shown import Changes, Fields, Picker, Shown, Table, Text
 
 _GAP = 2
+_LEAST_LAST = 24
+_LEAST_CUT = 12
+"""Columns of a cell that may be cut where it is narrow."""
 
 
 def shown_rows(shown: Shown, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
@@ -56,8 +59,11 @@ def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: i
     texts = [tuple(one_row(cell, 400) for cell in each) for each in rows]
     count = max(map(len, [heads, *texts]))
     sizes = [max(width(each[i]) for each in [heads, *texts] if i < len(each)) for i in range(count)]
+    room = columns - _GAP * (count - 1) - min(_LEAST_LAST, sizes[-1])
+    while sum(sizes[:-1]) > room and (widest := max(sizes[:-1], default=0)) > _LEAST_CUT:
+        sizes[sizes.index(widest)] -= 1
     fixed = sum(sizes[:-1]) + _GAP * (count - 1)
-    if count > 1 and columns - fixed < min(20, sizes[-1]):
+    if count > 1 and columns - fixed < min(_LEAST_LAST, sizes[-1]):
         return _stacked(heads, texts, columns)
     room = columns - fixed - 1
     shown = [_line(heads, sizes, room, "faint", "faint")] if heads else []
@@ -68,7 +74,8 @@ def _line(cells: tuple[str, ...], sizes: list[int], room: int, first: str, rest:
     parts: Row = []
     for i, cell in enumerate(cells):
         last = i == len(sizes) - 1
-        text = cut(cell, room) if last else cell + " " * (sizes[i] - width(cell) + _GAP)
+        kept = cut(cell, room if last else sizes[i])
+        text = kept if last else kept + " " * (sizes[i] - width(kept) + _GAP)
         style = rest if i else first
         parts += row((style, text)) if style else row(text)
     return parts

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FIRST_FRAME = "\r> \r\nstarting ...\x1b[A\r\x1b[2C"
 """What stands there while the screen itself is loaded, which takes its place. Keys are kept meanwhile."""
 
-_CLEARED = "\r\x1b[J"
+_CLEARED = "\r\x1b[K\x1b7\x1b[C\x1b[J\x1b8"
 """Takes away what is drawn below."""
 
 

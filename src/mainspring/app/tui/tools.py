@@ -17,6 +17,8 @@ _OUTPUT_ROWS = 5
 _ERROR_ROWS = 8
 _DIFF_ROWS = 40
 _SLOW = 1.0
+_TOLD_BY_SUMMARY = {"read_file"}
+"""Tools whose output people know, or can look up: it is at hand, but not shown."""
 
 
 class Running(Struct):
@@ -74,6 +76,9 @@ class Tools:
         rows = output_rows(event.output, "bad" if event.is_error and not event.denied else "faint")
         if event.hidden_lines:
             rows.append(row(("faint", f"    ({event.hidden_lines} lines are left out of what the model sees)")))
+        if event.name in _TOLD_BY_SUMMARY and not event.is_error:
+            self._folds.keep(f"{event.display} {event.summary}", rows)
+            return []
         most = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
         return self._folds.fold(f"{event.display} {event.summary}", rows, most, at_end=event.name == "shell")
 

@@ -1,0 +1,114 @@
+"""However it ends, the terminal is as it was."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.servers.chat import Reply, call
+from tests.e2e.terminal import Chatting, Terminal, chat, chatting
+from tests.needs import on_linux, on_posix, on_tmux
+
+pytestmark = [on_posix, on_tmux, on_linux]
+
+__all__ = ["chat"]
+
+
+def as_before(terminal: Terminal, stty: str, modes: str) -> None:
+    """Check that the shell has its terminal back."""
+    terminal.wait(lambda screen: screen.split("\n")[-1].startswith("ready$"))
+    assert terminal.stty() == stty
+    assert terminal.modes == modes
+    assert terminal.cursor_visible
+    terminal.paste("echo pasted")  # bracketed paste is off: no ~ and no brackets
+    terminal.wait("ready$ echo pasted")
+    terminal.keys("C-u")
+
+
+@pytest.mark.covers("CLI-19")
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGHUP, marks=pytest.mark.soak)]
+)
+def test_killed_in_the_middle_of_an_answer(chat: Chatting, number: signal.Signals) -> None:
+    terminal = chat.terminal
+    stty, modes = terminal.stty(), terminal.modes
+    chat.begin(script=[Reply(text="It goes on\n\nand on", stall=True)])
+    terminal.send("Go")
+    terminal.wait("and on")
+    os.kill(terminal.pid_of("-m mainspring"), number)
+    as_before(terminal, stty, modes)
+
+
+@pytest.mark.covers("CLI-19")
+def test_left_suspended_edited_and_failed(chat: Chatting) -> None:
+    terminal = chat.terminal
+    stty, modes = terminal.stty(), terminal.modes
+    editor = terminal.folder / "editor"
+    editor.write_text('#!/bin/sh\ncat "$1" > seen.txt\nprintf "from the editor\\nin two lines" > "$1"\n')
+    editor.chmod(0o755)
+    terminal.send(f"export EDITOR={editor}; set -m")
+    chat.begin(script=["Thanks."])
+    terminal.type("a draft")
+    terminal.keys("C-g")
+    terminal.wait("> from the editor\n  in two lines")
+    assert (terminal.folder / "seen.txt").read_text() == "a draft"
+
+    terminal.keys("C-z")
+    terminal.wait(lambda screen: screen.rstrip().endswith("ready$"))
+    assert terminal.stty() == stty
+    terminal.send("fg")
+    terminal.wait("> from the editor\n  in two lines")
+    terminal.keys("Enter")
+    terminal.wait("Thanks.")
+    terminal.keys("C-d")
+    as_before(terminal, stty, modes)
+
+    settings = Path(terminal.folder.parent) / "broken"
+    settings.mkdir()
+    (settings / "settings.json").write_text("{ broken")
+    terminal.keys(f"MAINSPRING_HOME={settings} {chat.command}; echo code $?", "Enter")
+    terminal.wait("code 2")
+    assert "settings.json" in terminal.everything()
+    as_before(terminal, stty, modes)
+
+
+@pytest.fixture
+def narrow(tmp_path: Path, home: Path) -> Iterator[Chatting]:
+    yield from chatting(tmp_path, home, 24, 12, NO_COLOR="1", LC_ALL="C")
+
+
+@pytest.mark.covers("CLI-01")
+def test_narrow_without_colours_and_without_utf8(narrow: Chatting) -> None:
+    terminal = narrow.begin(
+        script=[Reply(text="Caf\u00e9 \u2014 \u201cquoted\u201d \u65e5\n\n- \x1b]0;evil\x07item\x1b[31m red", pieces=9)]
+    )
+    terminal.send("Go")
+    screen = terminal.wait("red")
+    assert 'Caf? - "quoted" ?' in screen
+    assert "- item red" in screen
+    assert not re.search(r"\x1b\[(?:3[0-8]|9[0-7]|4[0-8])", terminal.styled())
+    assert "evil" not in terminal.run("display-message", "-p", "#{pane_title}")
+    narrow.end()
+
+
+@pytest.fixture
+def dumb(tmp_path: Path, home: Path) -> Iterator[Chatting]:
+    yield from chatting(tmp_path, home, TERM="dumb")
+
+
+@pytest.mark.covers("CLI-01")
+def test_a_terminal_that_only_writes_lines(dumb: Chatting) -> None:
+    terminal = dumb.terminal
+    dumb.server.script = [call("shell", command="echo done-$((1+1))"), "It is done."]
+    terminal.keys("C-u", f"clear; {dumb.command}", "Enter")
+    terminal.wait(lambda screen: screen.split("\n")[-1] == ">")
+    terminal.keys("Do it", "Enter")
+    terminal.wait("your choice")
+    terminal.keys("y", "Enter")
+    screen = terminal.wait("It is done.")
+    assert "done-2" in screen
+    terminal.keys("/quit", "Enter")
+    terminal.wait("ready$")

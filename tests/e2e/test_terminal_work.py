@@ -1,0 +1,207 @@
+"""A whole piece of work in a real terminal."""
+
+import pytest
+
+from tests.e2e.servers.chat import Reply, call
+from tests.e2e.terminal import Chatting, chat
+from tests.needs import on_posix, on_tmux
+
+pytestmark = [on_posix, on_tmux]
+
+__all__ = ["chat"]
+
+ANSWER = """# Plan
+
+The file needs **two** changes:
+
+1. the first line
+2. the last line
+
+```python
+def main():
+    return 1
+```
+
+| what | where |
+|------|-------|
+| one  | top   |
+| two  | end   |
+
+That is all."""
+
+SHOWN = """Plan
+
+The file needs two changes:
+
+ 1 the first line
+ 2 the last line
+
+  def main():
+      return 1
+
+ what  where
+ -----------
+ one   top
+ two   end
+
+That is all."""
+
+LINES = "".join(f"{'twice' if i in {1, 39} else 'line'} {i}\n" for i in range(40))
+
+
+@pytest.mark.covers("CLI-01", "CLI-06", "CLI-07", "CLI-11", "CLI-16")
+def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
+    file = chat.terminal.folder / "code.txt"
+    file.write_text(LINES)
+    edits = [{"old_string": f"twice {i}\n", "new_string": f"once {i}\n"} for i in (1, 39)]
+    script = [
+        Reply(text=ANSWER, pieces=60, delay=0.01),
+        call("shell", command="for i in 1 2 3 4 5 6 7 8 9; do echo row-$i; done"),
+        call("read_file", path="code.txt"),
+        call("multi_edit", path="code.txt", edits=edits),
+        "Both are made.",
+    ]
+    terminal = chat.begin(script=script)
+
+    terminal.send("What is to be done?")
+    screen = terminal.wait("That is all.")
+    assert f"> What is to be done?\n\n{SHOWN}" in screen
+    terminal.wait_gone("Esc stops")
+    assert terminal.everything().count("def main():") == 1
+
+    terminal.send("Do it")
+    screen = terminal.wait("Shell: may it run?")
+    assert "> y  yes, this time\n  s  yes, for this session\n  a  yes, always" in screen
+    terminal.keys("y")
+    screen = terminal.wait(": may it write?")
+    assert "... 6 more lines (Ctrl-O shows them)" in terminal.everything()
+    for row in ("  1   line 0", "  2 - twice 1", "  2 + once 1", "  40 - twice 39", "  40 + once 39"):
+        assert row in terminal.everything(), terminal.everything()
+    terminal.keys("h")
+    terminal.wait("change 1 of 2: >[x] [x]")
+    terminal.keys("n")
+    terminal.wait("change 2 of 2: [ ] >[x]")
+    terminal.keys("Enter")
+    terminal.wait("Both are made.")
+    terminal.wait_gone("Esc stops")
+    assert file.read_text() == LINES.replace("twice 39", "once 39")
+    assert "1 of 2 changes applied" in terminal.everything()
+
+    terminal.keys("C-o")
+    terminal.wait("--- Read")
+    terminal.keys("C-o")
+    terminal.wait("row-1\n")
+    chat.end()
+
+
+@pytest.mark.covers("BYD-04", "CLI-02", "OPT-03")
+def test_steering_queueing_stopping_and_going_on(chat: Chatting) -> None:
+    script = [
+        call("shell", command="sleep 30 & wait"),
+        "I went to the left.",
+        "And the sum is 3.",
+        Reply(text="This never ends ...", stall=True),
+        "Where were we?",
+    ]
+    terminal = chat.begin("--allow", "'shell(*)'", script=script)
+    terminal.send("Go")
+    terminal.wait("running Shell")
+    terminal.send("to the left")
+    terminal.wait("steers: to the left")
+    terminal.type("what is the difference")
+    terminal.keys("Tab")
+    terminal.wait("queued: what is the difference")
+    terminal.keys("M-Up")
+    terminal.wait("e what is the difference")
+    terminal.keys("C-w")
+    terminal.send("sum")
+    terminal.wait("queued: what is the sum")
+
+    terminal.keys("Escape")
+    screen = terminal.wait("stopped")
+    assert "it waits: Enter sends the first" in terminal.wait("it waits")
+    terminal.keys("Enter")
+    screen = terminal.wait("I went to the left.")
+    chat.server.asked.clear()
+    terminal.wait("And the sum is 3." if "And the sum" in screen else "I went to the left.")
+
+    terminal.send("never mind")
+    terminal.wait("This never ends ...")
+    terminal.keys("C-c")
+    terminal.wait("stopped")
+    terminal.wait_gone("Esc stops")
+    chat.end()
+
+    terminal = chat.begin("--continue", script=["Here we are again."])
+    screen = terminal.screen()
+    assert "> Go" in terminal.everything()
+    assert "This never ends ..." in screen
+    terminal.send("go on")
+    terminal.wait("Here we are again.")
+    said = [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "user"]
+    assert "never mind" in str(said)
+    terminal.keys("C-c")
+    terminal.wait("Ctrl-C again leaves")
+    terminal.keys("C-c")
+    terminal.wait("ready$")
+
+
+@pytest.mark.covers("CLI-02", "CLI-11")
+def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
+    terminal = chat.begin(script=["Read it all.", Reply(text=ANSWER, pieces=80, delay=0.02), "narrow"])
+    text = "\n".join(f"row {i}" for i in range(5000))
+    terminal.type("look at ")
+    terminal.paste(text)
+    terminal.wait("> look at [pasted 5000 lines]")
+    terminal.keys("Enter")
+    terminal.wait("Read it all.")
+    said = chat.server.requests[-1]["messages"][-1]["content"]
+    assert (said if isinstance(said, str) else said[0]["text"]) == f"look at {text}"
+    assert "row 4999" not in terminal.screen()
+
+    terminal.paste("one\ntwo\nthree", bracketed=False)
+    terminal.wait("> one\n  two\n  three")
+    terminal.keys("C-c")
+    terminal.wait_gone("three")
+    terminal.send("again")
+    terminal.wait("The file needs")
+    terminal.resize(50, 16)
+    terminal.wait("That is all.")
+    terminal.resize(24, 10)
+    terminal.wait(lambda screen: "openai:test-model" in screen)
+    terminal.resize(100, 30)
+    terminal.wait_gone("Esc stops")
+    everything = terminal.everything()
+    assert everything.count("That is all.") == 1, everything
+    assert everything.count("openai:test-model") == 1, everything
+    terminal.keys("Up")
+    terminal.wait("> again")
+    terminal.keys("C-c")
+    chat.end()
+
+
+@pytest.mark.covers("CLI-02")
+def test_completion_of_commands_and_files(chat: Chatting) -> None:
+    folder = chat.terminal.folder
+    (folder / ".git").mkdir()
+    (folder / "src").mkdir()
+    (folder / "src" / "needle.py").write_text("x = 1\n")
+    (folder / "needle.secret").write_text("hidden")
+    (folder / ".gitignore").write_text("*.secret\n")
+    terminal = chat.begin(script=["I see."])
+    terminal.type("/hel")
+    terminal.wait(lambda screen: "/help" in screen.split("> /hel", 1)[-1])
+    terminal.keys("Tab")
+    terminal.wait("> /help")
+    terminal.keys("Enter", "Enter")
+    terminal.wait("attach a file")
+    assert "/model" in terminal.everything()
+    terminal.type("what is in @need")
+    screen = terminal.wait("needle.py")
+    assert "secret" not in screen.split("what is in")[-1]
+    terminal.keys("Tab")
+    terminal.wait("@src/needle.py")
+    terminal.keys("Enter", "Enter")
+    terminal.wait("I see.")
+    assert "x = 1" in str(chat.server.requests[-1]["messages"][-1])
+    chat.end()
