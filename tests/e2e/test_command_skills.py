@@ -1,0 +1,66 @@
+"""``mainspring skills`` as a process: what a shell, a script and a person at a terminal see."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.needs import on_posix
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def skill(folder: Path, body: str = "Do it.\n") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    head = f"---\nname: {folder.name}\ndescription: Does {folder.name}. Use it often.\n---\n"
+    (folder / "SKILL.md").write_text(head + body, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.covers("SKL-38", "OPT-06")
+def test_from_a_repository_to_a_listed_skill(command: Command) -> None:
+    source = skill(command.folder.parent / "pdf")
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "-m", "x"],
+    ):
+        subprocess.run(["git", *words], cwd=source, check=True, capture_output=True)
+
+    asked = command.run("skills", "install", f"file://{source}")  # nobody is there to say yes
+    assert (asked.code, asked.out) == (1, "")
+    assert "nobody to ask" in asked.err
+    done = command.run("skills", "install", f"file://{source}", "--yes")
+    assert done.code == 0, done.err
+    assert done.out.startswith("pdf: installed ")
+    assert "Does pdf." in command.run("skills").out
+
+
+@pytest.mark.covers("SKL-21", "SKL-38")
+def test_validate_exits_as_the_reference_does(command: Command) -> None:
+    skill(command.folder / "good")
+    (command.folder / "bad").mkdir()
+    (command.folder / "bad" / "SKILL.md").write_text("no head\n")
+    assert command.run("skills", "validate", "good").code == 0
+    assert command.run("skills", "validate", "bad").code == 1
+    assert command.run("skills", "validate", "nowhere").code == 2
+
+
+@pytest.mark.covers("SKL-38")
+@on_posix
+@pytest.mark.parametrize(("said", "there"), [("n", False), ("y", True)])
+def test_the_question_is_asked_on_a_terminal(command: Command, said: str, there: bool) -> None:
+    skill(command.folder / "a" / "pdf")
+    leader, follower = os.openpty()
+    try:
+        os.write(leader, f"{said}\n".encode())
+        done = command.run("skills", "install", "a", stdin=follower)
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert "install pdf? [y/N]" in done.err
+    assert (done.code == 0, (command.home / ".agent" / "skills" / "pdf").exists()) == (there, there)

@@ -1,0 +1,322 @@
+"""``mainspring skills``, in this process."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.app.cli.main import main
+from mainspring.skills.sources import SAMPLES
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def value(self) -> Any:
+        """What stdout says as JSON."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Command:
+    """The command, called in a folder."""
+
+    folder: Path
+    home: Path
+    capture: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str) -> Done:
+        code = main([*arguments, "--cwd", str(self.folder)] if "--cwd" not in arguments else arguments)
+        told = self.capture.readouterr()
+        return Done(code, told.out, told.err)
+
+    def settings(self, value: object) -> None:
+        file = self.home / ".agent" / "settings.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(value), encoding="utf-8")
+
+
+@pytest.fixture
+def command(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return Command(folder, home, capsys)
+
+
+def skill(folder: Path, name: str = "", more: str = "", body: str = "Do it.\n") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = (
+        f"---\nname: {name or folder.name}\ndescription: Does {name or folder.name}. Use it often.\n{more}---\n{body}"
+    )
+    (folder / "SKILL.md").write_text(text, encoding="utf-8")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    me = (
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+        "-c",
+        "commit.gpgsign=false",
+    )
+    done = subprocess.run(["git", *me, *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8")
+    return done.stdout.strip()
+
+
+def names(command: Command) -> dict[str, str]:
+    return {s["name"]: s["state"] for s in command.run("skills", "--json").value["skills"] if s["source"] != "builtin"}
+
+
+@pytest.mark.covers("SKL-38", "SKL-33")
+def test_list_and_show(command: Command) -> None:
+    skill(command.home / ".agent" / "skills" / "mine", more="version: 1.10\nallowed-tools: Read\n")
+    skill(command.home / ".agents" / "skills" / "shared")
+    skill(command.home / ".agent" / "skills" / "broken", more="").joinpath("SKILL.md").write_text("no head\n")
+
+    done = command.run("skills")
+    lines = {line.split()[0]: line for line in done.out.splitlines()}
+    assert done.code == 0
+    assert set(lines) >= {"mine", "shared", "hello-extended"}
+    assert "Does mine." in lines["mine"]
+    assert lines["hello-extended"].endswith("(off)")
+    assert "not loaded:" in done.err
+    assert "broken/SKILL.md:1: it has no head" in done.err
+
+    listed = command.run("skills", "list", "--json").value
+    assert {s["name"]: s["source"] for s in listed["skills"]}["mine"] == "user"
+    assert [p["level"] for p in listed["problems"]] == ["error"]
+
+    shown = command.run("skills", "show", "mine")
+    assert shown.out == "Do it.\n"
+    assert "version: 1.10" in shown.err
+    assert "limits tools to: Read" in shown.err
+    assert command.run("skills", "show", "hello-extended", "--json").value["skill"]["toolsets"] == [
+        "toolset.py:HelloToolset"
+    ]
+    gone = command.run("skills", "show", "mien")
+    assert (gone.code, gone.out) == (2, "")
+    assert "did you mean 'mine'?" in gone.err
+    assert "no head" in command.run("skills", "show", "broken").err
+
+
+@pytest.mark.covers("SKL-38", "SKL-21")
+def test_validate_exits_as_the_reference_does(command: Command) -> None:
+    skill(command.folder / "good")
+    skill(command.folder / "odd", more="version: 1\n")
+    (command.folder / "bad").mkdir()
+    (command.folder / "bad" / "SKILL.md").write_text("no head\n")
+
+    assert command.run("skills", "validate", "good").out.endswith("good/SKILL.md: valid\n")
+    odd = command.run("skills", "validate", "odd")
+    assert odd.code == 1
+    assert "error: the format has no version" in odd.out
+    everything = command.run("skills", "validate", "--json")
+    assert everything.code == 1
+    assert {Path(v["path"]).parent.name: (v["valid"], v["loads"]) for v in everything.value} == {
+        "good": (True, True),
+        "odd": (False, True),
+        "bad": (False, False),
+    }
+    assert "3 skills: 1 are valid by the letter, 2 can be used here" in command.run("skills", "validate", ".").err
+    assert command.run("skills", "validate", "nowhere").code == 2
+    assert command.run("skills", "validate", "good", "good/SKILL.md").code == 0
+
+
+@pytest.mark.covers("SKL-20", "BYD-07")
+def test_skills_of_a_project_count_once_it_is_trusted(command: Command) -> None:
+    (command.folder / ".git").mkdir()
+    skill(command.folder / ".agents" / "skills" / "theirs")
+    inner = command.folder / "src"
+    inner.mkdir()
+    before = command.run("skills", "--cwd", str(inner))
+    assert "theirs" not in before.out
+    assert "theirs/SKILL.md: the project is not trusted" in before.err
+    assert command.run("trust").code == 0
+    assert "theirs" in command.run("skills", "--cwd", str(inner)).out
+    command.settings({"skills": {"trustProjectSkills": False}})
+    assert "theirs" not in command.run("skills").out
+
+
+@pytest.mark.covers("SKL-35")
+def test_settings_say_where_skills_are_and_whether(command: Command) -> None:
+    skill(command.folder.parent / "plugins" / "extra")
+    skill(command.home / "more" / "own")
+    command.settings({"skills": {"pluginDir": [str(command.folder.parent / "plugins"), "~/more"]}})
+    assert names(command) == {"extra": "on", "own": "on"}
+    command.settings({"skills": {"pluginDir": str(command.folder.parent / "plugins"), "disabled": ["extra"]}})
+    assert names(command) == {"extra": "off"}
+    refused = command.run("skills", "enable", "extra")
+    assert refused.code == 2
+    assert "skills.disabled" in refused.err
+    command.settings({"skills": {"enabled": False, "pluginDir": str(command.folder.parent / "plugins")}})
+    assert command.run("skills", "--json").value["skills"] == []
+
+
+@pytest.mark.covers("SKL-38", "OPT-06", "SKL-36", "SKL-37")
+def test_install_asks_pins_updates_and_removes(command: Command) -> None:
+    source = command.folder.parent / "source"
+    skill(source / "pdf", more="requires: [no-such-x]\nallowed-tools: Read\n", body="Run !`git status` first.\n")
+    (source / "pdf" / "scripts").mkdir()
+    (source / "pdf" / "scripts" / "run.py").write_text("raise SystemExit")
+    skill(source / "doc")
+    git(source, "init", "-q")
+    git(source, "add", "-A")
+    git(source, "commit", "-q", "-m", "x")
+    first = git(source, "rev-parse", "HEAD")
+    url = f"file://{source}"
+
+    several = command.run("skills", "install", url)
+    assert several.code == 2
+    assert "doc, pdf; name some with --skill, or give --all" in several.err
+
+    asked = command.run("skills", "install", url, "--skill", "pdf")  # nobody is there to say yes
+    assert (asked.code, asked.out) == (1, "")
+    for told in (
+        "scripts/run.py",
+        "git status",
+        "limits the conversation",
+        "no-such-x is not on PATH",
+        "nobody to ask",
+    ):
+        assert told in asked.err
+    assert names(command) == {}
+    assert [p.name for p in (command.home / ".agent" / "skills").iterdir()] == []
+
+    done = command.run("skills", "install", url, "--skill", "pdf", "--yes")
+    assert done.code == 0
+    assert f"pdf: installed {first[:12]}" in done.out
+    shown = command.run("skills", "--json").value["skills"]
+    mine = next(s for s in shown if s["name"] == "pdf")
+    assert (mine["origin"], mine["commit"]) == (url, first)
+
+    assert command.run("skills", "update", "--json").value[0]["what"] == "unchanged"
+    skill(source / "pdf", body="Changed.\n")
+    git(source, "commit", "-q", "-a", "-m", "y")
+    second = git(source, "rev-parse", "HEAD")
+    looked = command.run("skills", "update", "pdf")
+    assert looked.code == 1
+    assert "+Changed." in looked.err
+    assert "Run !`git status` first." in command.run("skills", "show", "pdf").out
+    assert f"pdf: updated {second[:12]}" in command.run("skills", "update", "--yes").out
+    assert command.run("skills", "show", "pdf").out == "Changed.\n"
+
+    skill(source / "pdf", body="Changed again.\n")
+    git(source, "commit", "-q", "-a", "-m", "z")
+    own = command.home / ".agent" / "skills" / "pdf" / "SKILL.md"
+    own.write_text(own.read_text() + "By hand.\n")
+    by_hand = command.run("skills", "update", "--yes")
+    assert by_hand.code == 1
+    assert "changed by hand" in by_hand.err
+    assert "By hand." in own.read_text()
+    assert command.run("skills", "update", "--yes", "--force").code == 0
+    assert command.run("skills", "show", "pdf").out == "Changed again.\n"
+
+
+@pytest.mark.covers("SKL-38", "SKL-36")
+def test_switching_and_removing(command: Command) -> None:
+    skill(command.folder / "pdf")
+    assert command.run("skills", "install", "pdf", "--yes").code == 0
+    assert command.run("skills", "disable", "pdf").code == 0
+    assert names(command) == {"pdf": "off"}
+    assert command.run("skills", "enable", "pdf").code == 0
+    assert names(command) == {"pdf": "on"}
+    assert command.run("skills", "remove", "pdf").code == 1
+    assert names(command) == {"pdf": "on"}
+    assert command.run("skills", "remove", "pdf", "--yes").code == 0
+    assert names(command) == {}
+    assert json.loads((command.home / ".agent" / "skills" / ".registry.json").read_text())["skills"] == {}
+
+
+@pytest.mark.covers("OPT-06")
+def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
+    source = skill(command.folder.parent / "source", "pdf")
+    git(source, "init", "-q")
+    git(source, "add", "-A")
+    git(source, "commit", "-q", "-m", "x")
+    first = git(source, "rev-parse", "HEAD")
+    assert command.run("skills", "install", f"file://{source}#{first}", "--yes").code == 0
+    skill(source, "pdf", body="Newer.\n")
+    git(source, "commit", "-q", "-a", "-m", "y")
+    told = command.run("skills", "update", "--yes")
+    assert (told.code, "it is pinned to a commit" in told.err) == (0, True)
+    assert command.run("skills", "show", "pdf").out == "Do it.\n"
+    assert command.run("skills", "update", "other").code == 2
+
+
+@pytest.mark.covers("OPT-06", "SKL-37")
+@pytest.mark.parametrize(
+    ("source", "code", "why"),
+    [
+        ("ext::sh -c true", 2, "no address"),
+        ("http://127.0.0.1:1/x", 2, "not encrypted"),
+        ("https://me:hunter2@127.0.0.1/x", 2, "may not hold a password"),
+        ("https://127.0.0.1:1/x.git", 2, "git fetch failed"),
+        ("./nothing", 2, "there is no folder"),
+        (".", 2, "there is no skill in"),
+    ],
+)
+def test_install_says_why_not(command: Command, source: str, code: int, why: str) -> None:
+    done = command.run("skills", "install", source, "--yes")
+    assert (done.code, done.out) == (code, "")
+    assert why in done.err
+    assert "hunter2" not in done.err
+    assert names(command) == {}
+
+
+@pytest.mark.covers("OPT-06")
+def test_offline_fetches_nothing(command: Command) -> None:
+    done = command.run("skills", "install", "https://127.0.0.1:1/x.git", "--offline", "--yes")
+    assert done.code == 2
+    assert "--offline" in done.err
+
+
+@pytest.mark.covers("SKL-38")
+def test_new_skills_of_the_user_and_of_the_project(command: Command) -> None:
+    mine = command.run("skills", "new", "notes", "--description", "Writes notes. Use it: always.", "--scripts")
+    assert mine.out.strip() == str(command.home / ".agent" / "skills" / "notes" / "SKILL.md")
+    assert command.run("skills", "validate", mine.out.strip()).code == 0
+    theirs = command.run("skills", "new", "team", "--project")
+    assert theirs.out.strip() == str(command.folder / ".agent" / "skills" / "team" / "SKILL.md")
+    assert command.run("skills", "new", "notes").code == 2
+    assert command.run("skills", "new", "Bad Name").code == 2
+
+
+@pytest.mark.covers("SKL-38")
+def test_only_the_users_own_are_removed(command: Command) -> None:
+    skill(command.home / ".agents" / "skills" / "shared")
+    for name, told in (
+        ("hello-extended", "disable switches it off"),
+        ("shared", ".agents/skills/shared"),
+        ("nothing", "no skill"),
+    ):
+        done = command.run("skills", "remove", name, "--yes")
+        assert done.code == 2
+        assert told in done.err
+    assert SAMPLES.joinpath("hello-extended", "SKILL.md").is_file()
+    assert names(command) == {"shared": "on"}
+
+
+@pytest.mark.parametrize("words", [["show"], ["install", "a", "b"], ["remove"], ["list", "x"], ["frobnicate"]])
+def test_wrong_words_are_usage(command: Command, words: list[str]) -> None:
+    assert command.run("skills", *words).code == 2
+
+
+@pytest.mark.covers("SKL-36")
+def test_a_broken_registry_is_told_by_its_name(command: Command) -> None:
+    folder = command.home / ".agent" / "skills"
+    folder.mkdir(parents=True)
+    (folder / ".registry.json").write_text("{")
+    done = command.run("skills")
+    assert done.code == 2
+    assert ".registry.json" in done.err
