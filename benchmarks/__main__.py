@@ -15,7 +15,7 @@ import time
 import urllib.request
 from importlib.util import find_spec
 
-from benchmarks import sessions, wire
+from benchmarks import sessions, telemetry, wire
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -26,7 +26,11 @@ SCENARIOS = {
     "growth": "400 tool turns in one run",
     "first": "start of the process to the first request at the server",
 }
-APART = {"wire": wire.measure, "sessions": sessions.measure}  # without a loop: the model layer, and saved sessions
+APART = {
+    "wire": wire.measure,
+    "sessions": sessions.measure,
+    "telemetry": telemetry.measure,
+}  # the model layer, saved sessions, and what tracing costs
 AIMS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
