@@ -40,6 +40,11 @@ def recorded(path):
     return found
 
 
+def send(message):
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
 def main():
     known = recorded(sys.argv[1])
     for line in sys.stdin:
@@ -48,10 +53,7 @@ def main():
             continue
         key = essence({"method": "initialize"}) if asked["method"] == "initialize" else essence(asked)
         if key not in known:
-            print(
-                json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "not recorded"}}),
-                flush=True,
-            )
+            send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "not recorded"}})
             continue
         old, told = known[key]
         for message in told:
@@ -60,7 +62,7 @@ def main():
             elif message.get("method") == "notifications/progress":
                 token = (asked["params"].get("_meta") or {}).get("progressToken")
                 message = {**message, "params": {**message["params"], "progressToken": token}}
-            print(json.dumps(message), flush=True)
+            send(message)
 
 
 main()

@@ -20,20 +20,21 @@ from mainspring.events import (
     McpConnect,
     McpError,
     SessionStart,
+    ToolUnknown,
 )
 from mainspring.loop import Plug
 from mainspring.mcp.asking import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.hooks import derive
 from mainspring.mcp.logs import OURS, ServerLog, log_file
-from mainspring.mcp.names import server_keys
+from mainspring.mcp.names import server_keys, server_of
 from mainspring.mcp.oauth import logins_folder
 from mainspring.mcp.port import McpConnector, McpFailure, ResourceInfo
 from mainspring.mcp.prompts import McpPrompt
 from mainspring.mcp.resources import RESOURCE_TOOLS, resource_tools
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
-from mainspring.tools import Tool
+from mainspring.tools import Tool, ToolErrorCode, ToolResult
 from mainspring.tools.builtin.talk.seam import INTERACTION
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Mcp(Plug):
         agent.on(SessionStart, self._begin, order=EARLY)
         agent.on(ContextTransform, self._turn, order=EARLY)
         agent.on(AgentDone, self._rest)
+        agent.on(ToolUnknown, self._unknown)
         derive(agent, agent.tools.get)
 
     def for_child(self) -> Plug | None:
@@ -231,6 +233,18 @@ class Mcp(Plug):
     def _rest(self, hook: AgentDone) -> None:
         if self._dirty:
             self._offer(between=True)
+
+    async def _unknown(self, hook: ToolUnknown) -> None:
+        """A tool of a server that is not there: it may be on its way, or there is a reason."""
+        name = server_of(hook.name, {s.name: s.key for s in self.servers})
+        if name is None or (server := self.get(name)).status == "ready":
+            return
+        await server.settled()
+        if server.status == "ready":
+            text = f"MCP server {name!r} was not connected yet; it is now, and its tools are offered from the next request on."
+        else:
+            text = str(server.error or f"MCP server {name!r} is {server.status}")
+        hook.result = ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
     def _offer(self, *, between: bool = False) -> None:
         """Bring the agent's tools up to date: by server in the order of the configuration, in a server by name.

@@ -177,7 +177,7 @@ async def converse(
             execution=env,
             permissions=permissions,
             skills=None if bare else await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None),
-            mcp_servers=None if bare else await asyncio.to_thread(mcp_of, cwd, settings, report),
+            mcp_servers=None if bare else await asyncio.to_thread(mcp_of, cwd, settings, report, front.ask is None),
             tool_disclosure=settings.config.mcp.disclosure,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[

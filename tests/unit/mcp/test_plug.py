@@ -161,6 +161,19 @@ async def test_a_late_server_holds_up_nothing_and_is_offered_between_turns() -> 
     assert agent.model.requests[1].request.tools is agent.model.requests[2].request.tools
 
 
+async def test_a_call_of_a_tool_that_is_not_there_yet_is_told_why() -> None:
+    gate = asyncio.Event()
+    servers = {"late": twin("echo", delay=gate), "bad": twin(refuse="it is broken")}
+    script = [Reply(calls=(Call("mcp__late__echo", {}), Call("mcp__bad__echo", {}), Call("mcp__no__x", {}))), "done"]
+    agent = agent_with(servers, *script, mcp={"grace": 0.0})
+    agent.on("tool:unknown", lambda hook: gate.set(), order=-1)
+    await agent.run("go")
+    late, bad, nobody = [r.text for r in results(agent)]
+    assert late.startswith("MCP server 'late' was not connected yet; it is now")
+    assert bad == "it is broken"
+    assert nobody.startswith("Unknown tool: mcp__no__x.")
+
+
 async def test_a_changed_list_counts_from_the_next_turn_on() -> None:
     server = twin("old", "same")
     agent = agent_with({"s": server}, Call("mcp__s__same", {}), "done", "again")
