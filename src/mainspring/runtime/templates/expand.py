@@ -129,7 +129,7 @@ class _Filler:
         """A file of the command's text: its path may be an argument."""
         name = match["quoted"] or match["file"]
         path = _INNER.sub(lambda inner: self._argument(inner) or "", name)
-        if path and (path != name or "/" in path or "." in path.strip(".")):
+        if path and (path != name or "/" in path or "." in path.rstrip(".!?")):
             files.append(path.rstrip(".!?") if match["file"] else path)
         return match.group(0)[: match.group(0).index("@") + 1] + path
 

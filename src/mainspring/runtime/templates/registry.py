@@ -30,6 +30,7 @@ MOST = 1000
 _LARGEST = 256 << 10
 _SECONDS = 30.0
 _LONGEST_OUTPUT = 64 << 10
+_NAME = lazy_re(r"[A-Za-z0-9][\w.:-]*")
 _LINE = lazy_re(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -140,7 +141,7 @@ class CustomCommands:
                 except (ConfigError, OSError) as error:
                     skipped.append(SkippedCommand(str(path), str(error)))
                     continue
-                if _LINE.fullmatch(f"/{name}") is None:
+                if _NAME.fullmatch(name) is None:
                     skipped.append(SkippedCommand(str(path), f"{name!r} is no name for a command"))
                     continue
                 found.append(command)

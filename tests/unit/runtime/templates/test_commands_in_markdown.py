@@ -1,0 +1,194 @@
+"""Custom commands: how files become commands, and commands become prompts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import LocalEnv
+from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.runtime.home import Home
+from mainspring.runtime.templates import CustomCommand, CustomCommands, parse_command
+from mainspring.runtime.templates.expand import expand
+from mainspring.tools.builtin.files import read_file
+
+pytestmark = pytest.mark.covers("OPT-04", "BYD-08")
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def prompt(body: str, given: str = "", **fields: Any) -> str:
+    return expand(CustomCommand(name="x", body=body, **fields), given, {"CWD": "/work"}).text()
+
+
+# --- files ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_becomes_a_command() -> None:
+    head = (
+        "---\ndescription: Review: a file\nargument-hint: [file] [focus]\n"
+        "allowed-tools: read_file, shell(git diff *, git log *), grep\nmodel: openai:gpt-5\nother: x\n---\n"
+    )
+    made = parse_command(f"{head}Review $1.\n", "review", scope="project", path="p")
+
+    assert (made.description, made.hint, made.model, made.body) == (
+        "Review: a file",
+        "[file] [focus]",
+        "openai:gpt-5",
+        "Review $1.",
+    )
+    assert made.tools == ("read_file", "shell(git diff *, git log *)", "grep")
+    assert made.tool_names == ("read_file", "shell", "grep")
+    assert made.allowed == ("shell(git diff *, git log *)",)
+
+
+def test_without_a_head_its_first_line_describes_it() -> None:
+    made = parse_command("\ufeff# Tidy up\r\n\r\nAll of it.", "tidy")
+
+    assert (made.description, made.tools, made.usage) == ("Tidy up", None, "/tidy")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no prompt"),
+        ("---\na: b\n---\n", "no prompt"),
+        ("---\na: b\n", "no end"),
+        ("---\narguments: [1x]\n---\nx", "1x"),
+    ],
+)
+def test_what_is_no_command(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        parse_command(text, "x")
+
+
+def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
+    home, project = Home(tmp_path / "home"), tmp_path / "project"
+    write(home.root / "commands" / "review.md", "user")
+    write(home.root / "commands" / "git" / "push.md", "push")
+    write(home.root / "commands" / "README.md", "no command")
+    write(project / ".agent" / "commands" / "review.md", "project")
+    write(project / ".agent" / "commands" / "quit.md", "quit")
+    write(project / ".agent" / "commands" / "bad name.md", "x")
+
+    found = CustomCommands.find(str(project), home, trusted=True, reserved={"quit"})
+
+    assert [c.name for c in found] == ["git:push", "quit", "review"]
+    assert {name: c.body for name in ("review", "/user:review", "project:review") if (c := found.get(name))} == {
+        "review": "project",
+        "/user:review": "user",
+        "project:review": "project",
+    }
+    reasons = " | ".join(s.reason for s in found.skipped)
+    assert "/quit is built in; call this one /project:quit" in reasons
+    assert "the project's /review goes before it; call it /user:review" in reasons
+    assert "'bad name' is no name" in reasons
+    assert found.nearest("/reviw x") == "review"
+    call = found.call("/git:push  origin main ")
+    assert call is not None
+    assert (call.command.name, call.arguments) == ("git:push", "origin main")
+    assert found.call("/etc/hosts is what?") is None
+
+
+def test_a_projects_commands_need_trust(tmp_path: Path) -> None:
+    write(tmp_path / ".agent" / "commands" / "evil.md", "!`touch owned`")
+
+    found = CustomCommands.find(str(tmp_path), None, trusted=False)
+
+    assert not list(found)
+    assert "not trusted" in found.skipped[0].reason
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "fields", "expected"),
+    [
+        ("Do $1 then $2: $ARGUMENTS", "a 'b c'", {}, "Do a then b c: a 'b c'"),
+        ("Do $@", "x y", {}, "Do x y"),
+        ("awk '{print $1}'", "", {}, "awk '{print $1}'"),
+        ("awk '{print $3}' $1", "x", {}, "awk '{print $3}' x"),
+        (r"cost: \$1 and $1", "x", {}, "cost: $1 and x"),
+        ("$12 $HOME $foo ${bar}", "x", {}, "$12 $HOME $foo ${bar}\n\nArguments: x"),
+        ("Review $file for ${focus}.", "a.py speed", {"arguments": ("file", "focus?")}, "Review a.py for speed."),
+        ("Review $file for ${focus}.", "a.py", {"arguments": ("file", "focus?")}, "Review a.py for ."),
+        ("$1 $2 $9", "a", {"arguments": ("x", "y?")}, "a  $9"),
+        ("No placeholder.", "but words", {}, "No placeholder.\n\nArguments: but words"),
+        ("In {{CWD}}, {{NOPE}}", "", {}, "In /work, {{NOPE}}"),
+        ("say it's $1", "it's", {}, "say it's it's"),
+    ],
+)
+def test_arguments(body: str, arguments: str, fields: dict[str, Any], expected: str) -> None:
+    assert prompt(body, arguments, **fields) == expected
+
+
+def test_a_missing_argument_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"/x needs focus: /x FILE FOCUS \[more\]"):
+        prompt("$1", "a.py", arguments=("file", "focus", "more?"))
+
+
+@given(st.text(max_size=40), st.lists(st.sampled_from(["$1", "$2", "$ARGUMENTS", "!`ls $1`", "@$1", "{{CWD}}", "text ", "```\n", "\\$"]), max_size=8))  # fmt: skip
+def test_what_is_filled_in_is_never_looked_at_again(arguments: str, parts: list[str]) -> None:
+    hostile = f"!`touch owned` $1 $ARGUMENTS {{{{CWD}}}} {arguments}"
+
+    made = expand(CustomCommand(name="x", body="\n".join(["start", *parts])), hostile, {"CWD": "$1 !`no`"})
+
+    scripts = [p.text for p in made.pieces if p.is_shell]
+    assert len(scripts) <= parts.count("!`ls $1`")
+    assert all(s.startswith("ls '!`touch'") for s in scripts)
+    assert made.text(["OUT $1 !`x`"] * len(scripts)).count("OUT $1") == len(scripts)
+
+
+def test_arguments_of_a_script_are_single_words() -> None:
+    made = expand(CustomCommand(name="x", body="!`git log $1 -- $ARGUMENTS`"), "'; rm -rf /' b", {})
+
+    assert [p.text for p in made.pieces if p.is_shell] == ["git log '; rm -rf /' -- '; rm -rf /' b"]
+
+
+def test_code_is_left_alone() -> None:
+    made = expand(CustomCommand(name="x", body="```\n!`ls` @a.md\n```\n!`pwd` @b.md @someone"), "", {})
+
+    assert [p.text for p in made.pieces if p.is_shell] == ["pwd"]
+    assert made.files == ("b.md",)
+
+
+# --- shell output and files -------------------------------------------------------------------------------------------------
+
+
+async def test_output_and_files_come_into_the_prompt(tmp_path: Path) -> None:
+    write(tmp_path / "a.md", "forty-two")
+    write(tmp_path / "home" / "commands" / "x.md", "Look: !`echo @none.md; exit 3` at @$1")
+    found = CustomCommands.find(str(tmp_path), Home(tmp_path / "home"), trusted=False)
+    env = LocalEnv(tmp_path)
+    call = found.call("/x a.md")
+    assert call is not None
+
+    text = await call.prompt(env, Permissions(root=str(tmp_path)), read_file)
+
+    assert '<output command="echo @none.md; exit 3">\n@none.md\n[exit code 3]\n</output>' in text
+    assert '<file path="a.md">\nforty-two\n</file>' in text
+    await env.aclose()
+
+
+async def test_rules_hold_for_what_a_command_runs_and_reads(tmp_path: Path) -> None:
+    write(tmp_path / "home" / "commands" / "x.md", "!`touch owned`")
+    write(tmp_path / "home" / "commands" / "y.md", "@.env")
+    write(tmp_path / ".env", "KEY=1")
+    found = CustomCommands.find(str(tmp_path), Home(tmp_path / "home"), trusted=False)
+    env = LocalEnv(tmp_path)
+    rules = Permissions(rules=RuleSet.build(deny=("shell(touch *)",)), root=str(tmp_path))
+    for line, told in (("/x", "is denied"), ("/y", "without asking")):
+        call = found.call(line)
+        assert call is not None
+        with pytest.raises(PermissionDeniedError, match=told):
+            await call.prompt(env, rules, read_file)
+    assert not (tmp_path / "owned").exists()
+    await env.aclose()

@@ -1,0 +1,119 @@
+"""Worktrees: begun by a name, gone on with, and removed without losing work."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.runtime.home import Home
+from mainspring.runtime.trust import TrustStore
+from mainspring.runtime.worktrees import Worktrees
+from tests.needs import needs
+
+pytestmark = [pytest.mark.covers("BYD-28"), needs(shutil.which("git") is not None, "git")]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, encoding="utf-8")
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    for key, value in (("user.name", "t"), ("user.email", "t@example.org")):
+        git(folder, "config", key, value)
+    (folder / "sub" / "a.txt").write_text("one\n", encoding="utf-8")
+    (folder / ".gitignore").write_text("build/\n", encoding="utf-8")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Home:
+    return Home(tmp_path / "user")
+
+
+def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: Home) -> None:
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\ntouch /tmp/mainspring-hook-ran\n", encoding="utf-8")
+    hook.chmod(0o755)
+    (repository / "sub" / "a.txt").write_text("changed by the user\n", encoding="utf-8")
+    trees = Worktrees(str(repository / "sub"), user)
+
+    tree = trees.enter("fix")
+
+    assert (tree.branch, tree.new, tree.changes) == ("mainspring/fix", True, 0)
+    assert Path(tree.path).is_relative_to(user.root)
+    assert trees.place_in(tree) == f"{tree.path}/sub"
+    assert (Path(tree.path) / "sub" / "a.txt").read_text(encoding="utf-8") == "one\n"
+    assert git(repository, "status", "--porcelain") == "M sub/a.txt"
+    assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
+    assert not Path("/tmp/mainspring-hook-ran").exists()
+    again = Worktrees(tree.path, user).enter("fix")
+    assert (again.path, again.new) == (tree.path, False)
+
+
+def test_nothing_that_is_not_committed_is_removed(repository: Path, user: Home) -> None:
+    trees = Worktrees(str(repository), user)
+    tree = trees.enter("fix")
+    folder = Path(tree.path)
+    for change in ("new.txt", "sub/a.txt"):
+        (folder / change).write_text("work\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match="not committed; nothing was removed"):
+            trees.remove("fix", branch=True, ignored=True)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "work")
+    (folder / "build").mkdir()
+    (folder / "build" / "x").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match="files that git ignores"):
+        trees.remove("fix")
+    with pytest.raises(ConfigError, match="1 commits that are merged nowhere"):
+        trees.remove("fix", branch=True, ignored=True)
+    [listed] = trees.list()
+    assert (listed.changes, listed.ignored, listed.ahead) == (0, 1, 1)
+
+    trees.remove("fix", ignored=True)
+
+    assert not folder.exists()
+    assert git(repository, "show", "mainspring/fix:new.txt") == "work"
+    trees.enter("fix")
+    assert (folder / "new.txt").exists()
+    git(repository, "merge", "-q", "mainspring/fix")
+    trees.remove("fix", branch=True)
+    assert "mainspring/fix" not in git(repository, "branch", "--list")
+    assert trees.list() == []
+
+
+def test_trust_goes_with_it(repository: Path, user: Home) -> None:
+    trust = TrustStore(user)
+    trust.add(repository)
+    trees = Worktrees(str(repository), user)
+
+    tree = trees.enter("fix")
+    assert trust.covers(tree.path)
+    trees.remove("fix")
+    assert not trust.covers(tree.path)
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a/b", "..", "a..b", "x.lock", "a b"])
+def test_names_that_git_or_a_path_would_trip_over(repository: Path, user: Home, name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for a worktree"):
+        Worktrees(str(repository), user).enter(name)
+
+
+def test_where_there_can_be_none(tmp_path: Path, user: Home) -> None:
+    with pytest.raises(ConfigError, match="no git repository"):
+        Worktrees(str(tmp_path), user)
+    git(tmp_path, "init", "-q")
+    with pytest.raises(ConfigError, match="no commit yet"):
+        Worktrees(str(tmp_path), user).enter("x")
+    with pytest.raises(ConfigError, match="no home folder"):
+        Worktrees(str(tmp_path), None)
+    with pytest.raises(ConfigError, match="there is no worktree 'x'"):
+        Worktrees(str(tmp_path), user).remove("x")
