@@ -45,7 +45,7 @@ async def exercise(url: str, context: Mapping[str, Any], tokens: Path) -> list[s
 
     Args:
         url: Where it is.
-        context: What is known beforehand: ``client_id`` and ``client_secret``.
+        context: What is known beforehand: ``client_id`` and ``client_secret``, ``toolCalls`` to make.
         tokens: The folder for logins.
 
     Returns:
@@ -61,7 +61,7 @@ async def exercise(url: str, context: Mapping[str, Any], tokens: Path) -> list[s
             async with connect_mcp(
                 config, elicit=_accept, allow_sampling=_agree, sampler=_answer, tokens=tokens
             ) as server:
-                told += await _use(server)
+                told += await _use(server, context)
                 return told
         except McpFailure as failure:
             if failure.reason != "login":
@@ -95,15 +95,33 @@ def _config(url: str, context: Mapping[str, Any]) -> McpServerConfig:
     return parse_mcp_config([{"name": "conformance", "url": url, "timeout": _SECONDS, **known}]).servers[0]
 
 
-async def _use(server: McpServer) -> list[str]:
+async def _use(server: McpServer, context: Mapping[str, Any]) -> list[str]:
     told = [f"connected to {server.facts.name} {server.facts.version}, protocol {server.facts.protocol}"]
     for kind, listing in (("resources", server.list_resources), ("prompts", server.list_prompts)):
         if kind in server.facts.capabilities:
             told.append(f"{kind}: {len(await listing())}")
-    for info in server.infos:
-        answer = await server.call(info.name, sample_arguments(info.input_schema))
-        told.append(f"{info.name}: {_short(answer.content)}{' (an error)' if answer.is_error else ''}")
+    schemas = [info.input_schema for info in server.infos]
+    calls = [
+        (info.name, {**sample_arguments(info.input_schema), **_echo(info.input_schema, schemas)})
+        for info in server.infos
+    ]
+    calls += [(c["name"], c.get("arguments") or {}) for c in context.get("toolCalls") or ()]
+    for name, arguments in calls:
+        try:
+            answer = await server.call(name, arguments)
+        except McpFailure as failure:
+            if failure.reason == "login":
+                raise
+            told.append(f"{name}: {failure.reason}: {failure}")
+        else:
+            told.append(f"{name}: {_short(answer.content)}{' (an error)' if answer.is_error else ''}")
     return told
+
+
+def _echo(schema: Mapping[str, Any], schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A tool that wants a schema gets the richest of those that it came with, as we received it."""
+    wanted = cast("dict[str, Any]", schema.get("properties") or {}).get("schema")
+    return {"schema": max(schemas, key=len)} if isinstance(wanted, dict) else {}
 
 
 def _short(content: Sequence[Mapping[str, Any]]) -> str:
