@@ -15,6 +15,8 @@ PLACES = {
     "runtime/commands/memory.py": "memory",
     "subagents/files.py": "definitions of sub-agents",
     "extensions/files.py": "extensions",
+    "skills/sources.py": "skills",
+    "runtime/skills.py": "skills, as far up as their folders are trusted",
 }
 """Files that read what a project brings and could act on it."""
 
@@ -36,6 +38,8 @@ HARMLESS = {
     "sessions/places.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
     "memory/files.py": "finds files; the plug asks",
+    "runtime/commands/skills.py": "begins new skills there; finding them asks",
+    "app/cli/skills.py": "names the folder in texts",
     "memory/plug.py": "is told whether it is trusted",
 }
 """Files that name the project's folder and let nothing in it act."""

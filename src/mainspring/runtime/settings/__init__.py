@@ -16,6 +16,7 @@ from mainspring.runtime.settings.sections import (
     LanguageServerSettings,
     NotificationSettings,
     SandboxSettings,
+    SkillSettings,
     TelemetrySettings,
     UiSettings,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "RetrySettings",
     "SandboxSettings",
     "Settings",
+    "SkillSettings",
     "TelemetrySettings",
     "UiSettings",
     "load_settings",

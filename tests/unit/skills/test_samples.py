@@ -1,0 +1,62 @@
+"""The bundled skills: each loads, and does what it says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.env import MemoryEnv
+from mainspring.skills.body import examples_of, read_body
+from mainspring.skills.scan import places_in
+from mainspring.skills.skill import SkillsConfig
+from mainspring.skills.sources import SAMPLES, find_skills
+from mainspring.skills.toolsets import Dependencies, load_toolset, tools_of
+from mainspring.skills.validate import validate
+
+EVERY = SkillsConfig(switched_on=("hello-extended",))
+
+
+@pytest.mark.covers("SKL-18", "SKL-33")
+def test_all_of_them_load_without_a_warning() -> None:
+    catalog = find_skills(EVERY)
+    assert len(catalog) == len(places_in(SAMPLES).found)
+    assert catalog.problems == ()
+    for skill in catalog:
+        assert (skill.source, skill.trusted) == ("builtin", True)
+    assert [(v.loads, [w for w in v.warnings if "PATH" not in w]) for v in validate(SAMPLES)] == [(True, [])] * len(
+        catalog
+    )
+    assert find_skills(SkillsConfig(builtin=False)).skills == ()
+
+
+@pytest.mark.covers("SKL-33", "SKL-04")
+def test_the_sample_shows_everything_that_a_skill_can_have() -> None:
+    assert find_skills().get("hello-extended") is None  # it costs nobody tokens who does not want it
+    skill = find_skills(EVERY).get("hello-extended")
+    assert skill is not None
+    assert skill.brief == "Greets people in several languages."
+    assert skill.triggers.keywords
+    assert skill.triggers.verbs
+    assert skill.triggers.patterns
+    assert examples_of(read_body(skill))
+    assert (Path(skill.directory or "") / "references" / "manners.md").is_file()
+
+    [script] = skill.scripts
+    done = subprocess.run(
+        [sys.executable, str(Path(skill.directory or "") / script.path), "Ada", "Zoë"], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout) == {"Ada": 3, "Zoë": 3}
+
+
+@pytest.mark.covers("SKL-33")
+async def test_the_toolset_of_the_sample_greets() -> None:
+    skill = find_skills(EVERY).get("hello-extended")
+    assert skill is not None
+    made = load_toolset(skill, skill.toolsets[0])
+    toolset, tools = tools_of(made, Dependencies(env=MemoryEnv({}), extra={}, agent="a", skill=skill))
+    assert {t.name for t in tools} == {"hello", "greeting_languages"}
+    assert await toolset.hello(" Ada ", "French") == "Bonjour, Ada !"
+    with pytest.raises(ValueError, match="there is no greeting in klingon"):
+        await toolset.hello("Ada", "klingon")
