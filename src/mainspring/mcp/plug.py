@@ -237,13 +237,13 @@ class Mcp(Plug):
     async def _unknown(self, hook: ToolUnknown) -> None:
         """A tool of a server that is not there: it may be on its way, or there is a reason."""
         name = server_of(hook.name, {s.name: s.key for s in self.servers})
-        if name is None or (server := self.get(name)).status == "ready":
+        server = next((s for s in self.servers if s.name == name and s.status != "ready"), None)
+        if server is None:
             return
         await server.settled()
-        if server.status == "ready":
+        text = str(server.error or f"MCP server {name!r} is {server.status}")
+        if server in self._ready():
             text = f"MCP server {name!r} was not connected yet; it is now, and its tools are offered from the next request on."
-        else:
-            text = str(server.error or f"MCP server {name!r} is {server.status}")
         hook.result = ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
     def _offer(self, *, between: bool = False) -> None:

@@ -79,6 +79,7 @@ class SdkConnector:
                 client = await stack.enter_async_context(_client(_Streams(streams, lost), config, callbacks))
                 await stack.enter_async_context(callbacks.listening(client))
                 stage = "lost"
+                end.settled()
                 yield SdkConnection(client, end, lost)
         except (
             Exception
@@ -216,7 +217,7 @@ class SdkConnection:
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
         """See `McpConnection.get_prompt`."""
-        got = await self._ask(lambda: self._client.get_prompt(name, dict(arguments)))
+        got = await self._ask(lambda: self._client.get_prompt(name, dict(arguments) or None))
         return [PromptMessage(role=m.role, content=(_plain(m.content),)) for m in got.messages]
 
     async def _pages(self, page: Callable[[str | None], Awaitable[Page[Any]]]) -> list[Any]:

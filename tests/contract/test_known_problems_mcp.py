@@ -1,0 +1,74 @@
+"""Known problems of MCP clients: each hung, broke or leaked somebody's session.
+
+Tested elsewhere: M-01, 02, 03, 04, 05, 06, 10, 15, 16 and 20 with a real program in ``tests/unit/mcp/test_stdio.py``; 09 and 18 in
+``test_http.py``; 13 in ``test_names.py``; 17 in ``test_config.py``; 21 in ``test_plug.py``; 11 in ``test_mcp_tool_schemas.py``.
+"""
+
+import asyncio
+from pathlib import Path
+
+from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.loop import Behavior
+from mainspring.mcp import TwinConnector, TwinServer, connect_mcp
+from mainspring.mcp.port import ToolInfo
+from mainspring.models.scripted import Call, ScriptedModel
+from mainspring.runtime.agent import Agent
+from mainspring.tools import ToolContext
+from tests.unit.mcp.stage import info, raw, results
+
+
+async def test_m07_no_pipe_is_ever_full_for_long() -> None:
+    async with connect_mcp(raw("flood", "noise")) as server:
+        # Both sides have more to say than a pipe holds, and the program reads nothing while it writes.
+        texts = [f"{i}" * 300_000 for i in range(4)]
+        answers = await asyncio.gather(*[server.call("echo", {"text": text}) for text in texts])
+        assert [a.content[0]["text"] for a in answers] == texts
+
+
+async def test_m08_connections_are_closed_in_any_order_and_from_any_task() -> None:
+    opened = [connect_mcp(raw(name=f"s{i}")) for i in range(3)]
+    servers = await asyncio.gather(*[o.__aenter__() for o in opened])
+    assert [s.status for s in servers] == ["ready"] * 3
+    await asyncio.gather(*[asyncio.ensure_future(opened[i].__aexit__(None, None, None)) for i in (1, 0)])
+    assert (await servers[2].call("echo", {"text": "still"})).content[0]["text"] == "still"
+    await opened[2].__aexit__(None, None, None)
+    assert [s.status for s in servers] == ["closed"] * 3
+
+
+async def test_m12_the_whole_schema_is_kept() -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"node": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}}},
+        "properties": {"root": {"$ref": "#/$defs/node"}, "kind": {"type": ["string", "null"]}},
+        "additionalProperties": False,
+        "x-own": {"kept": True},
+    }
+    server = TwinServer([(ToolInfo(name="tree", input_schema=schema), lambda root=None, kind=None: "ok")])
+    async with connect_mcp({"name": "s", "command": "-"}, connector=TwinConnector({"s": server})) as handle:
+        assert handle.tools[0].input_schema == schema
+        assert (await handle.tools[0](ToolContext(env=MemoryEnv()), root={"child": {}})).output == "ok"
+
+
+async def test_m14_a_huge_result_goes_to_a_file_and_it_is_said_what_was_cut(tmp_path: Path) -> None:
+    huge = "line of text\n" * 50_000
+    server = TwinServer([(info("dump"), lambda text="": huge)])
+    agent = Agent(
+        ScriptedModel(Call("mcp__s__dump", {}), "done"),
+        execution=LocalEnv(str(tmp_path)),
+        mcp_servers={"s": {"command": "-"}},
+        mcp_connector=TwinConnector({"s": server}),
+        behavior=Behavior(persist_dir=str(tmp_path / "kept"), persist_threshold=20_000),
+    )
+    await agent.run("go")
+    (result,) = results(agent)
+    assert len(result.text) < 4_000
+    assert f"These are the first bytes of {len(huge)}; the rest is in the file" in result.text
+    (file,) = (tmp_path / "kept").iterdir()
+    assert file.read_text() == huge
+    await agent.shutdown()
+
+
+async def test_m19_one_connection_serves_all_calls() -> None:
+    async with connect_mcp(raw()) as server:
+        pids = {(await server.call("pid", {})).content[0]["text"] for _ in range(3)}
+        assert len(pids) == 1
