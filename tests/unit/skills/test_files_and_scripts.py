@@ -212,7 +212,7 @@ async def test_a_script_is_stopped_at_its_limits_and_by_an_abort(tmp_path: Path)
         "pdf",
         head=head,
         scripts__slow_dot_sh="sleep 60 & sleep 60",
-        scripts__loud_dot_sh="head -c 3000000 /dev/zero | tr '\\0' a",
+        scripts__loud_dot_sh="head -c 9000000 /dev/zero | tr '\\0' a; touch after",
         scripts__mark_dot_sh='touch "$PROJECT_DIR/started"; sleep 60; touch "$PROJECT_DIR/ended"',
     )
     agent, _, _ = agent_with(
@@ -229,6 +229,7 @@ async def test_a_script_is_stopped_at_its_limits_and_by_an_abort(tmp_path: Path)
     assert slow["problem"] == "it was stopped after 0.3 seconds"
     assert loud["problem"] == "it was stopped, since it wrote more than 1048576 bytes"
     assert loud["cut"] == ["stdout"]
+    assert not (tmp_path / "after").exists()
     assert len(results(agent)[2].text) < 40_000
 
     signal = CancelToken()

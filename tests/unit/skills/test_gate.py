@@ -117,7 +117,9 @@ async def test_what_the_run_before_allowed_is_over_and_nobody_is_asked_in_vain(t
     )
     await agent.run("go")
     assert asked == []
-    assert "this call of write_file is not among what the active skill allows (one: Read)" in results(agent)[1].text
+    assert results(agent)[1].text.startswith(
+        "Blocked: this call of write_file is not among what the active skill allows (one: Read)"
+    )
 
     await agent.run("go")
     assert len(asked) == 1
@@ -160,6 +162,7 @@ async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Pa
 
     assert not (tmp_path / "x").exists()
     assert inner == [("read_file", True), ("skills_use", False)]
+    assert model.requests[3].messages[-1].tool_results[0].text.startswith("Blocked: this call of write_file")
     child = model.requests[2].request
     assert "- two: All about two." in child.system
     assert [t.name for t in child.tools].count("skills_use") == 1

@@ -9,7 +9,7 @@ from mainspring import Agent, Behavior
 from mainspring.errors import ContextExceededError
 from mainspring.events import SkillsActivate, SkillsDeactivate
 from mainspring.loop import LiveSteps
-from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.wording import is_summary
 from mainspring.sessions import Session
@@ -65,6 +65,10 @@ async def test_stubs_for_old_results_leave_it_where_it_stood(tmp_path: Path) -> 
 async def test_a_summary_does_not_take_its_place(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", BODY)
     calls = [Call("big", {"size": 4000}) for _ in range(6)]
+
+    def wanted(message: AgentMessage) -> bool:
+        return isinstance(message, Message) and message.text == "go"
+
     summed = ScriptedModel("A summary of all that came before.", loop=True)
     agent, model, _ = agent_with(
         tmp_path,
@@ -72,7 +76,7 @@ async def test_a_summary_does_not_take_its_place(tmp_path: Path) -> None:
         *calls,
         "done",
         tools=[big],
-        behavior=Behavior(compaction=Compaction(threshold=4000, keep_recent=1000, model=summed)),
+        behavior=Behavior(compaction=Compaction(threshold=4000, keep_recent=1000, model=summed, keep=wanted)),
     )
 
     await agent.run("go")
@@ -80,6 +84,7 @@ async def test_a_summary_does_not_take_its_place(tmp_path: Path) -> None:
     assert summed.requests
     assert [bodies(seen) for seen in model.requests[1:]] == [1] * 7
     assert is_summary(agent.messages[0])
+    assert wanted(agent.messages[1])  # what the application keeps stays, too
     assert any(b.name == "skills_use" for b in results(agent))  # it stays in the history, so that it comes back with it
 
 

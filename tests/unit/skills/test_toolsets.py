@@ -169,3 +169,16 @@ async def test_names_that_are_taken_stay_with_whoever_has_them(tmp_path: Path) -
     assert results(agent)[1].text == "ours"
     assert results(agent)[2].text.startswith("The skill shell is active already")
     assert len(skills.problems) == 3
+
+
+async def test_one_that_was_made_is_closed_where_the_text_cannot_be_read(tmp_path: Path) -> None:
+    own = write_skill(tmp_path, "hello", head='toolsets: ["tools.py:Greeter"]', tools_dot_py=_TOOLS)
+    client = Client()
+    agent, _, _ = agent_with(tmp_path, use(), "done", extra={"client": client})
+    await agent.warmup()
+    (own / "SKILL.md").unlink()
+
+    await agent.run("go")
+
+    assert results(agent)[0].is_error
+    assert client.closed
