@@ -66,7 +66,7 @@ async def login_mcp(
 
         async def wait() -> AuthorizationCodeResult:
             try:
-                return await asyncio.wait_for(callback.result, seconds)
+                return await asyncio.wait_for(callback.next(), seconds)
             except TimeoutError:
                 raise McpFailure(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
 
@@ -161,6 +161,14 @@ class _Callback:
             if self.result.done() and not self.result.cancelled():
                 self.result.exception()  # nobody may have waited for it
             self.result.cancel()
+
+    async def next(self) -> AuthorizationCodeResult:
+        """What the browser brings next: a server that moved its login asks twice."""
+        try:
+            return await asyncio.shield(self.result)
+        finally:
+            if self.result.done():
+                self.result = asyncio.get_running_loop().create_future()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
