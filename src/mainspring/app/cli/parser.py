@@ -47,14 +47,14 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse, with a hint for what is unknown."""
-        options, unknown = self.parse_known_args(arguments)
+        options, unknown = self.parse_known_intermixed_args(arguments)  # options may stand between what is named
         if unknown:
             first = unknown[0]
             known = [text for action in self._actions for text in action.option_strings]
             near = difflib.get_close_matches(first.partition("=")[0], known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             if not first.startswith("-"):
-                hint = "; put a prompt after -p, in quotes"
+                hint = "; put a prompt after -p, in quotes" if " " not in self.prog else f"; see {self.prog} --help"
             self.error(f"unknown argument {first!r}{hint}")
         return options
 

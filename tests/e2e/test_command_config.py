@@ -1,0 +1,183 @@
+"""Settings from the command: a provider is set up and tried, values are set, edited and checked, and each says where it comes from."""
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import KEY, Command, command
+from tests.e2e.servers.chat import error
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def user_file(command: Command) -> Path:
+    return command.home / ".agent" / "settings.json"
+
+
+@pytest.mark.covers("CFG-15", "OPT-03")
+def test_a_provider_is_set_up_by_flags_once_it_answers(command: Command) -> None:
+    command.variables |= {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    command.settings('{\n  // mine\n  "model": "anthropic:x",\n}\n')
+    command.server.script += ["hello", "4"]
+
+    done = command.run(
+        "config", "init", "mine", "--url", command.server.base_url, "--model", "m-1", "--key", "-", piped=f"{KEY}\n"
+    )
+
+    assert (done.code, done.out) == (0, "")
+    assert "it answers: hello" in done.err
+    assert "model (anthropic:x) was taken out" in done.err
+    assert KEY not in done.err
+    assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600
+    assert "// mine" in user_file(command).read_text(encoding="utf-8")
+    asked = command.run("-p", "2+2?", "--output", "json")
+    assert (asked.code, asked.result["model"]["spec"]) == (0, "mine:m-1")
+
+
+@pytest.mark.covers("CFG-15")
+def test_one_that_does_not_answer_changes_nothing(command: Command) -> None:
+    command.server.script.append(error(401, "bad key"))
+
+    done = command.run("config", "init", "openai", "--key", "sk-wrong-0123456789")
+
+    assert done.code == 5
+    assert "sk-wrong-0123456789" not in done.err
+    assert not user_file(command).exists()
+    missing = command.run("config", "init", "compatible", "--model", "m")
+    assert (missing.code, "needs address, up to /v1: --url" in missing.err) == (2, True)
+    nobody = command.run("config", "init")
+    assert (nobody.code, "needs the provider where nobody can be asked" in nobody.err) == (2, True)
+    saved = command.run("config", "init", "openai", "--key", "sk-later-0123456789", "--no-test")
+    assert (saved.code, "sk-later" in user_file(command).read_text(encoding="utf-8")) == (0, True)
+
+
+def test_a_key_from_a_command_or_a_file(command: Command) -> None:
+    command.variables["OPENAI_API_KEY"] = ""
+    command.server.script += ["hello", "1", "hello", "2"]
+
+    assert command.run("config", "init", "openai", "--key-command", f"echo {KEY}").code == 0
+    assert command.run("-p", "x").out == "1\n"
+    key = command.folder / "key"
+    key.write_text(KEY, encoding="utf-8")
+    open_to_all = command.run("config", "init", "openai", "--key-file", str(key))
+    assert (open_to_all.code, "chmod 600" in open_to_all.err) == (2, True)
+    key.chmod(0o600)
+    assert command.run("config", "init", "openai", "--key-file", str(key)).code == 0
+    assert command.run("-p", "x").out == "2\n"
+    providers = json.loads(user_file(command).read_text(encoding="utf-8"))["providers"]["openai"]
+    assert providers == {"apiKeyFile": str(key), "model": "gpt-5-mini"}
+    assert {h["authorization"] for h in command.server.headers} == {f"Bearer {KEY}"}
+
+
+@pytest.mark.covers("CFG-07")
+def test_providers_are_listed_and_removed(command: Command) -> None:
+    command.run("config", "provider", "add", "mine", "--url", "http://127.0.0.1:1/v1", "--model", "m", "--no-test")
+
+    listed = command.run("config", "provider", "list")
+    assert "* mine" in listed.out
+    views = {v["name"]: v for v in json.loads(command.run("config", "provider", "--json").out)}
+    assert (views["mine"]["state"], views["mine"]["default"], views["anthropic"]["state"]) == ("ready", True, "missing")
+    assert command.run("config", "provider", "remove", "mien").code == 2
+    assert command.run("config", "provider", "remove", "mine").code == 0
+    assert json.loads(user_file(command).read_text(encoding="utf-8")) == {"providers": {"mine": {}}}
+    assert command.run("config", "provider", "add").code == 2
+
+
+@pytest.mark.covers("CFG-13")
+def test_a_projects_file_is_set_and_takes_no_key(command: Command) -> None:
+    assert command.run("config", "set", "--project", "agent.maxTurns", "3").code == 0
+    assert command.run("config", "set", "--project", "permissions.deny", '["shell(rm *)"]').code == 0
+    refused = command.run("config", "set", "--project", "providers.openai.apiKey", "sk-1")
+
+    assert (refused.code, "does not belong into a project's file" in refused.err) == (2, True)
+    file = command.folder / ".agent" / "settings.json"
+    assert json.loads(file.read_text(encoding="utf-8")) == {
+        "agent": {"maxTurns": 3},
+        "permissions": {"deny": ["shell(rm *)"]},
+    }
+    assert not user_file(command).exists()
+    assert command.run("config", "unset", "--project", "agent.maxTurns").code == 0
+
+
+@pytest.mark.covers("CFG-03", "OPT-03")
+def test_show_says_where_each_value_comes_from(command: Command) -> None:
+    command.settings({"agent": {"maxTurns": 5}, "ui": {"theme": "dark"}})
+    command.variables |= {"AGENT_MODEL": "openai:m", "MAINSPRING_THINKING": "high"}
+    (command.folder / ".agent").mkdir()
+    (command.folder / ".agent" / "settings.json").write_text('{"agent": {"maxTurns": 3}}', encoding="utf-8")
+
+    lines = dict(line.split(" = ", 1) for line in command.run("config", "show").out.splitlines())
+
+    assert lines["model"].split("   # ")[1].strip() == "environment"
+    assert lines["agent.maxTurns"].startswith("3 ")
+    assert lines["agent.maxTurns"].endswith(f"# {command.folder}/.agent/settings.json")
+    assert lines["agent.thinking"].startswith('"high"')
+    assert lines["ui.theme"].endswith(f"# {user_file(command)}")
+    every = command.run("config", "show", "--all").out
+    assert 'instructions.files = ["AGENTS.md", "CLAUDE.md"]' in every
+    assert "# default" in every
+
+
+@pytest.mark.covers("CFG-05")
+def test_validate_tells_everything_that_is_wrong(command: Command) -> None:
+    assert command.run("config", "validate").code == 0
+    command.settings('{\n  "agent": {"maxTokens": "x", "temperature": 9},\n  "ui": {"theme": "drak"}\n}')
+
+    done = command.run("config", "validate")
+
+    assert done.code == 2
+    assert [line.split("settings.json")[1].split(": ")[0] for line in done.out.splitlines()] == [
+        ":2:26",
+        ":2:46",
+        ":3:18",
+    ]
+    command.settings({"agnet": {}})
+    assert command.run("config", "validate").code == 0
+    strict = command.run("config", "validate", "--strict", "--json")
+    assert (strict.code, json.loads(strict.out)[0]["level"]) == (2, "error")
+    command.settings({"providers": {"default": "nobody"}, "permissions": {"deny": ["edit("]}})
+    both = command.run("config", "validate")
+    assert (both.code, "edit(" in both.out, "nobody" in both.out) == (2, True, True)
+
+
+def editor(command: Command, code: str) -> None:
+    script = command.folder / "editor.py"
+    script.write_text(
+        f"import sys, pathlib\nfile = pathlib.Path(sys.argv[1])\ntext = file.read_text()\n{code}\n", encoding="utf-8"
+    )
+    command.variables["EDITOR"] = f"{sys.executable} {script}"
+
+
+def test_edit_changes_the_file_only_when_it_is_right(command: Command) -> None:
+    editor(command, "file.write_text(text.replace('{', '{ \"model\": \"a:b\",', 1))")
+    done = command.run("config", "edit")
+    assert (done.code, "was changed" in done.err) == (0, True)
+    before = user_file(command).read_text(encoding="utf-8")
+    assert '"model": "a:b"' in before
+    assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600
+
+    editor(command, 'file.write_text(\'{"agent": {"maxTokens": "x"}}\')')
+    broken = command.run("config", "edit")
+    assert (broken.code, ":1:25: agent.maxTokens must be a whole number" in broken.err) == (2, True)
+    assert user_file(command).read_text(encoding="utf-8") == before
+
+    editor(command, "sys.exit(3)")
+    assert command.run("config", "edit").code == 2
+    user_file(command).write_text("{ broken", encoding="utf-8")
+    editor(command, "file.write_text('{}')")
+    assert command.run("config", "edit").code == 0
+    assert user_file(command).read_text(encoding="utf-8") == "{}"
+
+
+def test_the_schema_is_printed(command: Command, repository: Path) -> None:
+    done = command.run("config", "schema")
+
+    assert json.loads(done.out) == json.loads(
+        (repository / "docs" / "settings.schema.json").read_text(encoding="utf-8")
+    )
