@@ -207,7 +207,7 @@ function showSpan(span) {
   const facts = [["kind", span.kind || "other"], ["took", span.end ? took(span.end - span.start) : "running"], ["model", span.model],
     ["tokens in", span.inputTokens], ["of which cached", span.cachedTokens], ["tokens out", span.outputTokens],
     ["cost", span.cost === undefined || span.cost === null ? "" : `$${span.cost.toFixed(6)}`]].filter(([, value]) => value || value === 0);
-  const table = (rows) => make("table", {}, ...rows.map(([name, value]) => make("tr", {}, make("td", { text: name }), make("td", { text: plain(value) }))));
+  const table = (rows) => make("table", {}, ...rows.map(([name, value]) => make("tr", {}, make("td", { text: name.replace(/([._])/g, "$1\u200b") }), make("td", { text: plain(value) }))));
   const parts = [make("h3", { text: span.name }), table(facts)];
   if (span.error) parts.push(make("h4", { text: "Error" }), make("pre", { text: span.error }));
   const names = span.kind === "tool" ? ["Arguments", "Result"] : ["Input", "Output"];
