@@ -88,7 +88,7 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     assert "1 of 2 changes applied" in terminal.everything()
 
     terminal.keys("C-o")
-    terminal.wait("--- Read")
+    terminal.wait("(end of file")
     terminal.keys("C-o")
     terminal.wait("row-1\n")
     chat.end()

@@ -84,6 +84,7 @@ class Session:
         self._dialogs: deque[Dialog] = deque()
         self._replay: deque[told.ChatEvent] | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
         self.set_keys({})
 
     def set_keys(self, changed: Mapping[str, str]) -> None:
@@ -127,6 +128,8 @@ class Session:
                 ticking.cancel()
                 await self._close(chatting)
                 self._group = None
+                for job in self._jobs:
+                    job.cancel()
 
     async def _close(self, chatting: asyncio.Task[None]) -> None:
         if self._chat is not None:
@@ -195,7 +198,9 @@ class Session:
         if self._group is None:
             work.close()
         else:
-            self._group.create_task(self._guarded(work))
+            job = self._group.create_task(self._guarded(work))
+            self._jobs.add(job)
+            job.add_done_callback(self._jobs.discard)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
