@@ -11,7 +11,7 @@ import pytest
 from mainspring.skills.body import read_body
 from mainspring.skills.skill import Skill, SkillsConfig
 from mainspring.skills.sources import find_skills
-from mainspring.skills.validate import Verdict, validate
+from mainspring.skills.validate import Verdict, check_skills
 
 RULES = {
     "Unexpected fields": "unknown-fields",
@@ -57,7 +57,7 @@ def verdicts(rows: list[dict[str, Any]], skill_folder: Path) -> dict[str, Verdic
 
 @cache
 def _verdicts(folder: Path, names: tuple[str, ...]) -> dict[str, Verdict]:
-    return {name: validate(folder / name)[0] for name in names}
+    return {name: check_skills(folder / name)[0] for name in names}
 
 
 @pytest.mark.covers("SKL-21")

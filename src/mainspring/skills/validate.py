@@ -43,7 +43,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def validate(path: Path) -> tuple[Verdict, ...]:
+def check_skills(path: Path) -> tuple[Verdict, ...]:
     """Look at a skill's folder or file, or at all skills in a folder. Blocks.
 
     Raises:

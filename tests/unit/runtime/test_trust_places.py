@@ -39,7 +39,6 @@ HARMLESS = {
     "models/providers/codex.py": "the user's own folder",
     "memory/files.py": "finds files; the plug asks",
     "runtime/commands/skills.py": "begins new skills there; finding them asks",
-    "app/cli/skills.py": "names the folder in texts",
     "memory/plug.py": "is told whether it is trusted",
 }
 """Files that name the project's folder and let nothing in it act."""

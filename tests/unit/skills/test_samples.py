@@ -13,7 +13,7 @@ from mainspring.skills.scan import places_in
 from mainspring.skills.skill import SkillsConfig
 from mainspring.skills.sources import SAMPLES, find_skills
 from mainspring.skills.toolsets import Dependencies, load_toolset, tools_of
-from mainspring.skills.validate import validate
+from mainspring.skills.validate import check_skills
 
 EVERY = SkillsConfig(switched_on=("hello-extended",))
 
@@ -25,7 +25,7 @@ def test_all_of_them_load_without_a_warning() -> None:
     assert catalog.problems == ()
     for skill in catalog:
         assert (skill.source, skill.trusted) == ("builtin", True)
-    assert [(v.loads, [w for w in v.warnings if "PATH" not in w]) for v in validate(SAMPLES)] == [(True, [])] * len(
+    assert [(v.loads, [w for w in v.warnings if "PATH" not in w]) for v in check_skills(SAMPLES)] == [(True, [])] * len(
         catalog
     )
     assert find_skills(SkillsConfig(builtin=False)).skills == ()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mainspring.skills.scaffold import scaffold
 from mainspring.skills.skill import SkillError
 from mainspring.skills.strict import strict_faults
-from mainspring.skills.validate import validate
+from mainspring.skills.validate import check_skills
 
 
 def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:
@@ -83,7 +83,7 @@ def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
     write(tmp_path / "bad", "no head")
     write(tmp_path, "---\nname: single\ndescription: d\n---\nText.", "single.skill.md")
 
-    verdicts = {v.name or Path(v.path).parent.name: v for v in validate(tmp_path)}
+    verdicts = {v.name or Path(v.path).parent.name: v for v in check_skills(tmp_path)}
 
     assert {n: (v.valid, v.loads) for n, v in verdicts.items()} == {
         "good": (True, True),
@@ -93,30 +93,30 @@ def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
     }
     assert verdicts["bad"].reason.startswith("line 1: it has no head")
     assert any("links to references/x.md" in w for w in verdicts["odd"].warnings)
-    assert validate(tmp_path / "good") == (verdicts["good"],)
-    assert validate(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
-    [none] = validate(write(tmp_path / "empty", "x", "README.md"))
+    assert check_skills(tmp_path / "good") == (verdicts["good"],)
+    assert check_skills(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
+    [none] = check_skills(write(tmp_path / "empty", "x", "README.md"))
     assert [f.rule for f in none.faults] == ["file-missing"]
     with pytest.raises(SkillError, match="there is no"):
-        validate(tmp_path / "nowhere")
+        check_skills(tmp_path / "nowhere")
 
 
 def test_what_else_is_odd_is_told(tmp_path: Path) -> None:
     latin = write(tmp_path / "latin", "")
     (latin / "SKILL.md").write_bytes("---\nname: latin\ndescription: é\n---\n".encode("latin-1"))
-    [verdict] = validate(latin)
+    [verdict] = check_skills(latin)
     assert ([f.rule for f in verdict.faults], verdict.loads) == (["text-encoding"], False)
 
-    [verdict] = validate(write(tmp_path / "cased", "---\nname: cased\ndescription: d\n---\nx", "Skill.md"))
+    [verdict] = check_skills(write(tmp_path / "cased", "---\nname: cased\ndescription: d\n---\nx", "Skill.md"))
     assert ([f.rule for f in verdict.faults], verdict.loads) == (["file-missing"], True)
 
-    [verdict] = validate(
+    [verdict] = check_skills(
         write(tmp_path / "bare", "---\nname: bare\ndescription: d\nrequires: [no-such-program-x]\n---\n")
     )
     assert verdict.warnings[0] == "it has no instructions behind its head"
     assert "no-such-program-x is not on PATH" in verdict.warnings[1]
 
-    [verdict] = validate(write(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))
+    [verdict] = check_skills(write(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))
     assert "its text has 600 lines" in verdict.warnings[0]
 
 
@@ -124,7 +124,7 @@ def test_what_else_is_odd_is_told(tmp_path: Path) -> None:
 def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
     for number, description in enumerate(("", 'Writes "notes": use it when\nasked. #1 \\o/', "[x]", "yes")):
         made = scaffold(tmp_path / "skills", f"notes-{number}", description=description, scripts=number == 1)
-        [verdict] = validate(made)
+        [verdict] = check_skills(made)
         assert (verdict.valid, verdict.loads, verdict.warnings) == (True, True, ()), verdict
     assert (tmp_path / "skills" / "notes-1" / "scripts" / "example.py").is_file()
     assert not [p for p in (tmp_path / "skills").iterdir() if p.name.startswith(".")]

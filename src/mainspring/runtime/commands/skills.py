@@ -31,7 +31,7 @@ from mainspring.skills.skill import Skill, SkillProblem
 from mainspring.skills.sources import find_skills
 from mainspring.skills.spec import Spec, read_spec
 from mainspring.skills.validate import Verdict as Verdict
-from mainspring.skills.validate import validate
+from mainspring.skills.validate import check_skills
 
 
 class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -177,7 +177,7 @@ def validate_skills(paths: Sequence[str], place: Place, environ: Mapping[str, st
         ConfigError: If one is not there.
     """
     cwd, _ = load(place, {}, environ)
-    return tuple([v for path in paths or (".",) for v in validate(Path(cwd, os.path.expanduser(path)))])
+    return tuple([v for path in paths or (".",) for v in check_skills(Path(cwd, os.path.expanduser(path)))])
 
 
 async def fetch_skills(
