@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from functools import lru_cache
 
 from mainspring.env import ExecutionEnv
 from mainspring.policies.permissions.sensitive import SensitivePaths
@@ -13,7 +14,7 @@ MOST_LISTED = 60
 
 _DEPTH = 4
 _MOST_WALKED = 2_000
-_SENSITIVE = SensitivePaths.standard()
+_standard = lru_cache(1)(SensitivePaths.standard)
 
 
 class OutsideError(ValueError):
@@ -75,4 +76,4 @@ def _is_secret(parts: tuple[str, ...]) -> bool:
     """Whether a path may hold keys or passwords. A guide about them is none, whatever its name."""
     if parts and parts[-1].endswith((".md", ".markdown", ".rst")):
         parts = parts[:-1]
-    return bool(parts) and bool(_SENSITIVE.why(parts, parts, changes=False))
+    return bool(parts) and bool(_standard().why(parts, parts, changes=False))

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
 from mainspring.skills.active import AGAIN
 from mainspring.skills.delivery import delivered_name
@@ -15,7 +16,7 @@ from mainspring.skills.delivery import delivered_name
 USE_NAMES = frozenset(("skills_use", "load_skill"))
 """Names under which the call that takes up a skill may stand in a history."""
 
-_AGAIN = re.compile(re.escape(AGAIN).replace(re.escape("{name}"), r"([^\s\]]+)"))
+_AGAIN = lazy_re(re.escape(AGAIN).replace(re.escape("{name}"), r"([^\s\]]+)"))
 
 
 class Delivered(Struct):
