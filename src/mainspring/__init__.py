@@ -179,6 +179,9 @@ if TYPE_CHECKING:
     from mainspring.loop import (
         agent_loop as agent_loop,
     )
+    from mainspring.mcp import Mcp as Mcp
+    from mainspring.mcp import McpServerConfig as McpServerConfig
+    from mainspring.mcp import connect_mcp as connect_mcp
     from mainspring.memory import Memory as Memory
     from mainspring.messages import (
         AgentMessage as AgentMessage,
@@ -284,6 +287,7 @@ _HOMES = {
     "ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.budgets": "Budget Ledger ToolBudget",
+    "mcp": "Mcp McpServerConfig connect_mcp",
     "memory": "Memory",
     "policies.compaction": "Compaction Compactor",
     "policies.permissions": "Permissions",
