@@ -15,7 +15,7 @@ import time
 import urllib.request
 from importlib.util import find_spec
 
-from benchmarks import sessions, telemetry, wire
+from benchmarks import mcp, sessions, telemetry, wire
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -30,7 +30,8 @@ APART = {
     "wire": wire.measure,
     "sessions": sessions.measure,
     "telemetry": telemetry.measure,
-}  # the model layer, saved sessions, and what tracing costs
+    "mcp": mcp.measure,
+}  # the model layer, saved sessions, what tracing costs, and servers of tools
 AIMS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
