@@ -89,4 +89,4 @@ def cut(text: str, columns: int, ellipsis: str = "...") -> str:
 
 def one_row(text: str, columns: int, ellipsis: str = "...") -> str:
     """Foreign text on one row."""
-    return cut(steady(plain(" ".join(text.split()))), max(columns, 1), ellipsis)
+    return cut(steady(" ".join(plain(text).split())), max(columns, 1), ellipsis)

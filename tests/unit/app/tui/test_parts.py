@@ -1,0 +1,169 @@
+"""The smaller parts: figures, status, keys, lists, notifications, clipboard, editor, what commands give."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.tui.clipboard import clipboard_image, copy_sequence
+from mainspring.app.tui.editor import edit_text
+from mainspring.app.tui.figures import dollars, seconds, tokens
+from mainspring.app.tui.fragments import text_of
+from mainspring.app.tui.keys import KEYS, key_table, keys_of, sequence_of
+from mainspring.app.tui.menu import Item, Menu
+from mainspring.app.tui.notify import Happened, Notifications, Notifier
+from mainspring.app.tui.shown import shown_rows
+from mainspring.app.tui.status import status_row
+from mainspring.runtime.chat.shown import Changes, Choice, Fields, Picker, Shown, Table, Text
+from mainspring.runtime.chat.words import FileDiff, Status
+
+
+def test_figures() -> None:
+    assert [seconds(v) for v in (0.04, 9.94, 12.7, 185, 7800)] == ["0.0 s", "9.9 s", "12 s", "3 min 5 s", "2 h 10 min"]
+    assert [tokens(v) for v in (0, 999, 1000, 12_345, 123_456, 1_234_567)] == [
+        "0",
+        "999",
+        "1.0k",
+        "12.3k",
+        "123k",
+        "1.2M",
+    ]
+    assert [dollars(v) for v in (None, 0.0, 0.0042, 1.255)] == ["$?", "$0.00", "$0.0042", "$1.25"]
+
+
+STATUS = Status(
+    model="openai:gpt", model_label="GPT", thinking="high", mode="plan", context_used=90_000, context_window=100_000,
+    cost=0.5, max_cost=2.0, branch="main", queued=2, children=1, title="my work",
+)  # fmt: skip
+
+
+@pytest.mark.covers("CLI-01", "OPT-03")
+def test_the_status_line_leaves_out_what_matters_least() -> None:
+    assert text_of([status_row(STATUS, 200)]) == (
+        "GPT  thinking high  plan mode  ctx 90% of 100k  $0.50 of $2.00  main  1 sub-agent  2 queued  my work\n"
+    )
+    assert text_of([status_row(STATUS, 50)]) == "GPT  plan mode  ctx 90% of 100k  2 queued\n"
+    assert text_of([status_row(STATUS, 5)]) == "GPT\n"
+    assert text_of([status_row(None, 80)]) == "starting ...\n"
+
+
+@pytest.mark.covers("OPT-03")
+def test_keys_can_be_changed() -> None:
+    keys, wrong = keys_of({"unfold": "Ctrl-T", "stop": "nonsense", "fly": "F1", "editor": "ctrl-x ctrl-e"})
+    assert keys["unfold"] == (("c-t",),)
+    assert keys["editor"] == (("c-x", "c-e"),)
+    assert keys["stop"] == (("escape",),)
+    assert [line.split(":")[0] for line in wrong] == ["ui.keys.stop", "ui.keys.fly"]
+    written = {"Alt-Up": ("escape", "up"), "Shift-Tab": ("s-tab",), "F12": ("f12",), "ctrl+j": ("c-j",), "x": None}
+    assert {text: sequence_of(text) for text in written} == written
+    assert len({key.action for key in KEYS}) == len(KEYS)
+    assert ("Ctrl-Z", "suspend; fg comes back") in key_table()
+
+
+def test_lists_scroll_and_mark() -> None:
+    menu = Menu([Item(str(i), f"item {i}") for i in range(30)])
+    assert menu.press("up") is None
+    assert menu.at == 29
+    rows = menu.rows(80, 5)
+    assert len(rows) == 5
+    assert "30 of 30" in text_of(rows)
+    assert menu.press("enter") == ("29",)
+    assert menu.press("3") == ("2",)
+    several = Menu([Item("a", "a"), Item("b", "b")], multiple=True)
+    assert several.press("space") is None
+    assert "[x] 1  a" in text_of(several.rows(80, 5))
+    several.press("down")
+    several.press("space")
+    assert several.press("enter") == ("a", "b")
+
+
+class Told:
+    def __init__(self, how: Notifications) -> None:
+        self.written = ""
+        self.ran: list[tuple[str, str, str]] = []
+        self.notifier = Notifier(how, self.write, {"PATH": os.environ["PATH"]}, self.run)
+
+    def write(self, text: str) -> None:
+        self.written += text
+
+    async def run(self, command: str, environ: Mapping[str, str]) -> None:
+        self.ran.append((command, environ["MAINSPRING_EVENT"], environ["MAINSPRING_MESSAGE"]))
+
+
+@pytest.mark.covers("BYD-24")
+@pytest.mark.parametrize(
+    ("when", "focused", "idle", "took", "expected"),
+    [
+        ("unfocused", False, 0, None, True),
+        ("unfocused", True, 99, None, False),
+        ("unfocused", None, 99, None, True),
+        ("unfocused", None, 1, None, False),
+        ("unfocused", False, 0, 1.0, False),
+        ("unfocused", False, 0, 60.0, True),
+        ("always", True, 0, None, True),
+        ("never", False, 99, None, False),
+    ],
+)
+async def test_when_it_is_told(when, focused, idle, took, expected) -> None:
+    told = Told(Notifications(when=when, ways=("bell", "osc9", "osc777"), command="notify"))
+    told.notifier.focused = focused
+    assert await told.notifier.tell("asking", "may\x1b[31m it;\nrun?", idle=idle, took=took) is expected
+    sequences = "\a\x1b]9;may it; run?\a\x1b]777;notify;Mainspring;may it, run?\a"
+    assert told.written == (sequences if expected else "")
+    assert told.ran == ([("notify", "asking", "may it; run?")] if expected else [])
+
+
+@pytest.mark.covers("BYD-24")
+async def test_the_command_of_a_notification_runs(tmp_path: Path) -> None:
+    what: Happened = "done"
+    command = f'printf "%s %s" "$MAINSPRING_EVENT" "$MAINSPRING_MESSAGE" > {tmp_path}/told'
+    notifier = Notifier(
+        Notifications(when="always", ways=(), command=command), lambda _: None, {"PATH": os.environ["PATH"]}
+    )
+    assert await notifier.tell(what, "all $(rm x) good")
+    assert (tmp_path / "told").read_text() == "done all $(rm x) good"
+
+
+async def test_the_clipboard(tmp_path: Path) -> None:
+    assert copy_sequence("hi", {}) == "\x1b]52;c;aGk=\a"
+    assert copy_sequence("hi", {"STY": "1"}) == "\x1bP\x1b]52;c;aGk=\a\x1b\\"
+    assert copy_sequence("x" * 100_000, {}) is None
+    tool = tmp_path / "wl-paste"
+    tool.write_text('#!/bin/sh\nprintf "\\211PNG data"\n')
+    tool.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WAYLAND_DISPLAY": "w"}
+    assert await clipboard_image(environ) == b"\x89PNG data"
+    assert await clipboard_image({"PATH": str(tmp_path / "none")}) is None
+
+
+def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "ed"
+    script.write_text('#!/bin/sh\n[ "$1" = --wait ] || exit 3\ncase "$2" in *.json) printf "new\\n" > "$2";; esac\n')
+    script.chmod(0o755)
+    environ = {"VISUAL": f"{script} --wait", "PATH": os.environ["PATH"]}
+    assert edit_text("old", environ, ".json") == "new"
+    with pytest.raises(OSError, match="ended with 3"):
+        edit_text("old", {**environ, "VISUAL": str(script)})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (Text("a [b]\x1b[1m", "T"), "T\na [b]\n"),
+        (Text("**b**", markdown=True), "<**b**>\n"),
+        (Fields((("model", "x"), ("a", "y"))), "model  x\na      y\n"),
+        (Table(("id", "name"), (("1", "one\ntwo"),)), "id  name\n1   one two\n"),
+        (Table(("id",), (), empty="nothing yet"), "nothing yet\n"),
+        (Picker("Pick", (Choice("one", "/a"), Choice("two", "/b", current=True, depth=1))), "Pick\n  one  /a\n* two  /b\n"),
+        (Changes("undone", (FileDiff(path="a", added=1),)), "undone\n  a +1 -0\n"),
+    ],
+)  # fmt: skip
+def test_what_commands_give(given: Shown, text: str) -> None:
+    assert text_of(shown_rows(given, 60, lambda markdown: [[("", f"<{markdown}>")]])) == text
+
+
+def test_tables_in_narrow_windows() -> None:
+    table = Table(("name", "arguments", "does"), (("/model", "[NAME] " * 6, "which model answers " * 4),))
+    assert len(shown_rows(table, 60, lambda _: [])) == 2
+    assert text_of(shown_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: ")
