@@ -33,7 +33,7 @@ from mainspring.runtime.guidance import guidance
 from mainspring.runtime.home import Home, project_root, project_settings, user_home, working_folder
 from mainspring.runtime.mcp_servers import mcp_of
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
-from mainspring.runtime.offered_skills import skills_of
+from mainspring.runtime.offered_skills import NAMES_OF_SKILLS, skills_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
@@ -155,7 +155,8 @@ async def converse(
             report(
                 Notice(f"it may read here; to let it write or run: {' '.join(f'--allow {name}' for name in missing)}")
             )
-    for rule in rules_without_tool(permissions.engine.rules, [t.name for t in builtin_tools(every=True)]):
+    known = [*[t.name for t in builtin_tools(every=True)], *NAMES_OF_SKILLS]
+    for rule in rules_without_tool(permissions.engine.rules, known):
         if not (rule.tool or "").startswith("mcp__"):  # what servers have is not known yet
             report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from mainspring.runtime.settings import Settings
 from mainspring.runtime.skills import registry_of, skills_config
 from mainspring.skills.creating import Written
+from mainspring.skills.gate import SKILL_TOOLS
 from mainspring.skills.plug import Skills
+
+NAMES_OF_SKILLS = (*SKILL_TOOLS, "skills_create")
+"""Tools that rules may be about though no list of tools has them."""
 
 
 def skills_of(cwd: str, settings: Settings, *, asks: bool) -> Skills | None:
