@@ -94,7 +94,7 @@ def test_the_wheel_has_the_data_and_nothing_else(repository: Path, tmp_path: Pat
     expected = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and path.suffix in {".py", ".json", ".md", ".txt", ".typed", ".css", ".js"}
+        if path.is_file() and path.suffix in {".py", ".json", ".md", ".txt", ".typed", ".css", ".js", ".html"}
     }
     assert "mainspring/py.typed" in expected
     assert expected <= names

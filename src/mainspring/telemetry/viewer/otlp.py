@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.viewer.model import Kind, ViewEvent, ViewSpan
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 _CONTENT = {c.INPUT_MESSAGES, c.OUTPUT_MESSAGES, c.TOOL_ARGUMENTS, c.TOOL_RESULT}
 _KINDS: dict[str, Kind] = {
@@ -61,31 +65,62 @@ def decode(data: bytes, content_type: str) -> list[Received]:
         raise UnreadableError(f"this is no OTLP: {error}") from error
 
 
-def _of_protobuf(data: bytes) -> Any:
+def _of_protobuf(data: bytes) -> dict[str, Any]:
+    """The same as OTLP's own JSON has."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise UnreadableError("protobuf cannot be read here; install mainspring[otel], or send JSON")
-    from google.protobuf.json_format import MessageToDict
-    from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    request = ExportTraceServiceRequest()
     try:
-        request.ParseFromString(data)
-    except DecodeError as error:
+        request = ExportTraceServiceRequest.FromString(data)
+    except Exception as error:  # protobuf's own class, of a package that is not ours to import
         raise UnreadableError(f"this is no protobuf: {error}") from error
-    made: dict[str, Any] = MessageToDict(request)
-    for resource in made.get("resourceSpans", ()):
-        for scope in resource.get("scopeSpans", ()):
-            for span in scope.get("spans", ()):
-                for name in ("traceId", "spanId", "parentSpanId"):  # base64 here, hexadecimal in OTLP's own JSON
-                    span[name] = _hexadecimal(span.get(name, ""))
-    return made
+    resources = [
+        {
+            "resource": {"attributes": _pairs(resource.resource.attributes)},
+            "scopeSpans": [{"spans": [_plain(s) for s in scope.spans]} for scope in resource.scope_spans],
+        }
+        for resource in request.resource_spans
+    ]
+    return {"resourceSpans": resources}
 
 
-def _hexadecimal(text: str) -> str:
-    import base64
+def _plain(span: Span) -> dict[str, Any]:
+    return {
+        "traceId": span.trace_id.hex(),
+        "spanId": span.span_id.hex(),
+        "parentSpanId": span.parent_span_id.hex(),
+        "name": span.name,
+        "startTimeUnixNano": span.start_time_unix_nano,
+        "endTimeUnixNano": span.end_time_unix_nano,
+        "attributes": _pairs(span.attributes),
+        "events": [
+            {"name": e.name, "timeUnixNano": e.time_unix_nano, "attributes": _pairs(e.attributes)} for e in span.events
+        ],
+        "status": {"code": span.status.code, "message": span.status.message},
+    }
 
-    return base64.b64decode(text).hex()
+
+def _pairs(attributes: Iterable[KeyValue]) -> list[dict[str, Any]]:
+    return [{"key": a.key, "value": _any(a.value)} for a in attributes]
+
+
+def _any(value: AnyValue) -> dict[str, Any]:
+    match value.WhichOneof("value"):
+        case "array_value":
+            return {"arrayValue": {"values": [_any(v) for v in value.array_value.values]}}
+        case "kvlist_value":
+            return {"kvlistValue": {"values": _pairs(value.kvlist_value.values)}}
+        case "int_value":
+            return {"intValue": value.int_value}
+        case "double_value":
+            return {"doubleValue": value.double_value}
+        case "bool_value":
+            return {"boolValue": value.bool_value}
+        case "bytes_value":
+            return {"bytesValue": value.bytes_value.hex()}
+        case _:
+            return {"stringValue": value.string_value}
 
 
 def _spans(request: Mapping[str, Any]) -> Iterator[Received]:
