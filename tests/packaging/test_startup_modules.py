@@ -1,0 +1,103 @@
+"""What is loaded when: a heavy package that creeps into the start of something fails here, by name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.servers.chat import ChatServer
+
+_TELL = """
+import sys
+before = set(sys.modules)
+{work}
+for name in sorted(set(sys.modules) - before):
+    file = getattr(sys.modules[name], "__file__", None) or ""
+    if name.startswith("mainspring.") or ("site-packages" in file and "." not in name and not name.startswith("_")):
+        print("loaded", name)
+"""
+
+
+def loaded(work: str, cwd: Path | None = None, **variables: str) -> set[str]:
+    """The modules of ours, and the packages of others, that some work loads."""
+    done = subprocess.run(
+        [sys.executable, "-c", _TELL.format(work=work)],
+        env={**os.environ, **variables},
+        cwd=cwd,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return {line.split()[1] for line in done.stdout.splitlines() if line.startswith("loaded ")}
+
+
+def foreign(names: set[str]) -> set[str]:
+    """The packages of others."""
+    return {name for name in names if not name.startswith("mainspring")}
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_what_only_tells_loads_nothing_of_others(flag: str) -> None:
+    names = loaded(
+        f"from mainspring.app.cli.main import main\ntry:\n    main([{flag!r}])\nexcept SystemExit:\n    pass"
+    )
+    assert foreign(names) == set()
+    allowed = ("mainspring.app.cli.main",) if flag == "--version" else ("mainspring.app.cli",)
+    assert not [
+        name
+        for name in names - {"mainspring.app", "mainspring.app.cli", "mainspring.lazy"}
+        if not name.startswith(allowed)
+    ]
+
+
+def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tmp_path: Path) -> None:
+    with ChatServer("hello") as server:
+        work = (
+            "from mainspring.app.cli.main import main\nassert main(['-p', 'hi', '--model', 'openai:test-model']) == 0"
+        )
+        names = loaded(
+            work,
+            tmp_path,
+            OPENAI_BASE_URL=server.base_url,
+            OPENAI_API_KEY="sk-test-0123456789abcdefghij",
+            HOME=str(tmp_path),
+        )
+    assert "mainspring.loop" in names
+    assert not [name for name in names if name.startswith("mainspring.app.tui")]
+    # yaml and pathspec are loaded at the start since skills of the package are looked for; they belong here as well.
+    heavy = {
+        "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "tree_sitter", "tree_sitter_bash", "jsonschema",
+        "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
+        "xllamacpp", "pydantic", "langchain_core", "keyring", "numpy", "requests", "openai", "anthropic",
+    }  # fmt: skip
+    assert foreign(names) & heavy == set()
+
+
+def test_the_first_prompt_is_drawn_with_next_to_nothing() -> None:
+    names = loaded("import mainspring.app.tui.start")
+    assert foreign(names) <= {"msgspec", "typing_extensions"}
+    assert names <= {
+        "msgspec", "typing_extensions", "mainspring.lazy", "mainspring.app", "mainspring.app.tui", "mainspring.app.tui.start", "mainspring.app.tui.guard",
+        "mainspring.app.tui.look",
+    }  # fmt: skip
+
+
+@pytest.mark.covers("CLI-07")
+def test_typing_is_possible_before_the_agent_and_the_painter_are_loaded() -> None:
+    names = loaded("import mainspring.app.tui.opening")
+    assert foreign(names) <= {"msgspec", "prompt_toolkit", "wcwidth", "typing_extensions"}
+    assert "prompt_toolkit" in names
+    late = (
+        "mainspring.loop",
+        "mainspring.models",
+        "mainspring.tools",
+        "mainspring.runtime.build",
+        "mainspring.sessions",
+    )
+    assert not [name for name in names if name.startswith(late)]
+    assert "mainspring.app.tui.markdown" not in names
+    assert "mainspring.runtime.chat.engine" not in names
