@@ -86,7 +86,7 @@ class Opening:
         """The signal that ended the session, or 0."""
         loop = asyncio.get_running_loop()
         with Signals(lambda: loop.call_soon_threadsafe(session.leave), self._guard.restore) as signals:
-            await session.run()
+            await session.run(signals.hurry)
         return signals.number
 
 

@@ -113,8 +113,12 @@ class Session:
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Draw the screen, open the chat, and go on until the user leaves."""
+    async def run(self, left: Callable[[], object] = lambda: None) -> None:
+        """Draw the screen, open the chat, and go on until the user leaves.
+
+        Args:
+            left: Called when they do, before the chat is closed.
+        """
         asyncio.get_running_loop().set_exception_handler(self._failed)
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -124,6 +128,7 @@ class Session:
             try:
                 await self.screen.app.run_async(set_exception_handler=False, handle_sigint=False)
             finally:
+                left()
                 self.screen.output.report_focus(False)
                 ticking.cancel()
                 await self._close(chatting)

@@ -30,6 +30,7 @@ class Signals:
         self._leave = leave
         self._restore = restore
         self._before: dict[int, object] = {}
+        self._limit: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         for name in _NAMES:
@@ -41,6 +42,8 @@ class Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
@@ -48,13 +51,18 @@ class Signals:
         if self.number:
             self._now()
         self.number = number
-        limit = threading.Timer(_PATIENCE, self._now)
-        limit.daemon = True
-        limit.start()
+        self.hurry()
         self._leave()
+
+    def hurry(self, seconds: float = _PATIENCE) -> None:
+        """From now on the end may take so long, whatever hangs."""
+        if self._limit is None:
+            self._limit = threading.Timer(seconds, self._now)
+            self._limit.daemon = True
+            self._limit.start()
 
     def _now(self) -> None:
         try:
             self._restore()
         finally:
-            os._exit(128 + self.number)
+            os._exit(128 + self.number if self.number else 1)

@@ -1,0 +1,60 @@
+"""The terminal comes back, whoever ends the process; on a pseudo terminal, without a shell."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.tui.guard import RESTORE
+from tests.needs import on_posix
+
+pytestmark = [on_posix]
+
+_PROGRAM = """
+import os, sys, termios
+from mainspring.app.tui.guard import TerminalGuard
+with TerminalGuard(0) as guard:
+    guard.quiet()
+    os.write(1, b"\\x1b[?25lready")
+    {end}
+"""
+
+
+@pytest.mark.covers("CLI-19")
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(3)", 3),
+        ("os.kill(os.getpid(), 9)", -signal.SIGKILL),
+        ("os._exit(7)", 7),
+        ("os.abort()", -signal.SIGABRT),
+    ],
+)
+def test_it_is_restored(end: str, code: int, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    pause = threading.Event()
+    try:
+        before = termios.tcgetattr(theirs)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(end=end)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.DEVNULL,
+            cwd=tmp_path,
+        )
+        read = b""
+        while RESTORE.encode() not in read:
+            read += os.read(ours, 1000)
+        assert process.wait(10) == code
+        assert b"ready" in read
+        assert any(termios.tcgetattr(theirs) == before or pause.wait(0.02) for _ in range(250))
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -1,0 +1,57 @@
+import asyncio
+import io
+import os
+
+import pytest
+
+from mainspring.app.tui.line_mode import LineMode
+from mainspring.app.tui.look import Look
+from mainspring.runtime.chat import events as told
+from mainspring.runtime.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
+from mainspring.runtime.chat.shown import Screen
+from tests.unit.app.tui.double import ScriptedChat
+
+ASKED = told.ApprovalAsked("q1", "t1", "shell", "Run", "run", "ls", suggestions=("shell(ls)", "shell(*)"))
+
+
+@pytest.mark.covers("CLI-01", "CLI-02")
+async def test_a_chat_in_lines() -> None:
+    chat, out = ScriptedChat(), io.StringIO()
+    keyboard, typing = os.pipe()
+    mode = LineMode(chat.open, Look(utf8=False, colors="none", dumb=True), out)
+    running = asyncio.create_task(mode.run(keyboard))
+
+    async def after(line: str, command: ChatCommand) -> None:
+        os.write(typing, line.encode())
+        for _ in range(1000):
+            if command in chat.commands:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"{command} did not come: {chat.commands}\n{out.getvalue()}")
+
+    async def shows(text: str) -> None:
+        for _ in range(1000):
+            if text in out.getvalue():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(out.getvalue())
+
+    await after("hello\n", Prompt("hello"))
+    chat.tell(told.UserText("hello"), told.RunStarted("r"), told.AnswerText("**Well** \u2014 \x1b[2Jx"))
+    chat.tell(ASKED)
+    await shows("your choice")
+    assert "Well - x\n" in out.getvalue()
+    await after("a 2\n", Approve("q1", "always", rule="shell(*)"))
+    await after("to the left\n", Steer("to the left"))
+    mode.stop()
+    await after("", Abort("stopped by the user"))
+    chat.tell(told.RunFinished("aborted"), told.QuestionAsked("q2", "input", "Your name?"))
+    await shows("your answer: ")
+    await after("me\n", Answer("q2", (), "me"))
+    chat.tell(told.ApprovalSettled("q1", "always"), told.QuestionSettled("q2", "answered"))
+    await after("/quit now\n", Slash("/quit now"))
+    chat.tell(told.CommandDone("c", "quit", Screen("quit")))
+    assert await asyncio.wait_for(running, 5) == 0
+    assert out.getvalue().isascii()
+    os.close(keyboard)
+    os.close(typing)

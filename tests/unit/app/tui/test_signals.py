@@ -1,0 +1,52 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.needs import on_posix
+
+pytestmark = [on_posix]
+
+_PROGRAM = """
+import os, signal
+from mainspring.app.tui.signals import Signals
+with Signals(lambda: print("leave", flush=True), lambda: print("restored", flush=True)) as signals:
+    {work}
+print("number", signals.number)
+"""
+
+
+def run(work: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM.format(work=work)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=15,
+        check=False,
+    )
+
+
+@pytest.mark.covers("CLI-19")
+def test_an_end_that_hangs_is_cut_short_with_the_terminal_restored() -> None:
+    done = run("signals.hurry(0.2)\n    while True: pass")
+    assert (done.returncode, done.stdout) == (1, "restored\n")
+
+
+def test_the_first_signal_leaves_and_the_second_ends_at_once() -> None:
+    done = run("os.kill(os.getpid(), 15)")
+    assert (done.returncode, done.stdout) == (0, "leave\nnumber 15\n")
+    done = run("os.kill(os.getpid(), 15)\n    os.kill(os.getpid(), 15)")
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "leave\nrestored\n")
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"trap '' HUP; exec {sys.executable} -c \"$PROGRAM\""],
+        env={"PROGRAM": _PROGRAM.format(work="os.kill(os.getpid(), 1)")},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=15,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "number 0\n")
