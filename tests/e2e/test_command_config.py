@@ -135,7 +135,7 @@ def test_validate_tells_everything_that_is_wrong(command: Command) -> None:
     assert [line.split("settings.json")[1].split(": ")[0] for line in done.out.splitlines()] == [
         ":2:26",
         ":2:46",
-        ":3:18",
+        ":3:19",
     ]
     command.settings({"agnet": {}})
     assert command.run("config", "validate").code == 0

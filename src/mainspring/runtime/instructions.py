@@ -28,7 +28,6 @@ DEEPEST = 5
 """Levels of files that bring in files."""
 
 _LARGEST = 1 << 20
-_SMALLEST_PIECE = 200
 _FENCE = lazy_re(r"^\s*(```|~~~)")
 _CODE = lazy_re(r"(`+)[^`\n]*?\1")
 _IMPORT = lazy_re(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
@@ -214,17 +213,20 @@ def _imports(text: str, folder: Path) -> Iterator[Path]:
 
 
 def _within(found: Sequence[_Found], most: int) -> list[InstructionFile]:
-    """The files as far as there is room: what is nearer to the work comes first."""
-    kept: list[InstructionFile] = []
+    """The files as far as there is room: short ones are whole, and what is left is shared by the others."""
+    room: dict[int, int] = {}
     left = most
-    for file in reversed(found):
-        data = file.text.encode()
-        if len(data) <= left:
-            kept.append(InstructionFile(file.path, file.origin, file.text, len(data)))
-            left -= len(data)
-            continue
-        piece = data[:left].decode("utf-8", "ignore") if left >= _SMALLEST_PIECE else ""
-        piece = piece[: piece.rfind("\n") + 1] or piece
-        kept.append(InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True))
-        left = 0
-    return kept[::-1]
+    sizes = sorted((len(file.text.encode()), i) for i, file in enumerate(found))
+    for done, (size, i) in enumerate(sizes):
+        room[i] = min(size, left // (len(sizes) - done))
+        left -= room[i]
+    return [_cut(file, room[i]) for i, file in enumerate(found)]
+
+
+def _cut(file: _Found, room: int) -> InstructionFile:
+    data = file.text.encode()
+    if len(data) <= room:
+        return InstructionFile(file.path, file.origin, file.text, len(data))
+    piece = data[:room].decode("utf-8", "ignore")
+    piece = piece[: piece.rfind("\n") + 1] or piece
+    return InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -152,9 +153,11 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     default = config.providers.default
     if default is not None:
         if default not in registry:
+            near = difflib.get_close_matches(default, registry.names(), 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(registry.names())}."
             raise ConfigError(
-                f"providers.default is {default!r}, but there is no such provider; there are {', '.join(registry.names())}. "
-                f"A section providers.{default} with a baseUrl makes one of any OpenAI-compatible server"
+                f"there is no provider {default!r} (--provider, or providers.default); {hint} A section providers.{default} "
+                "with a baseUrl makes one of any OpenAI-compatible server"
             )
         registry.default = default
     return registry

@@ -106,6 +106,7 @@ class AskOptions(Struct, frozen=True, kw_only=True):
         """What of it has a place in the settings, by path."""
         given = {
             ("model",): self.spec,
+            ("providers", "default"): self.provider,
             ("agent", "systemPrompt"): self.system,
             ("agent", "maxTurns"): self.max_turns,
             ("agent", "maxSeconds"): self.max_seconds,

@@ -108,7 +108,7 @@ async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
 
 
 async def test_an_unknown_default_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"providers.default is 'nobody'"):
+    with pytest.raises(ConfigError, match=r"there is no provider 'nobody'"):
         await choose(AppConfig(providers=Providers(default="nobody")))
 
 

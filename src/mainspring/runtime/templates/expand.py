@@ -128,10 +128,18 @@ class _Filler:
     def _mention(self, match: re.Match[str], files: list[str]) -> str:
         """A file of the command's text: its path may be an argument."""
         name = match["quoted"] or match["file"]
-        path = _INNER.sub(lambda inner: self._argument(inner) or "", name)
+        path = _INNER.sub(self._needed, name)
         if path and (path != name or "/" in path or "." in path.rstrip(".!?")):
             files.append(path.rstrip(".!?") if match["file"] else path)
         return match.group(0)[: match.group(0).index("@") + 1] + path
+
+    def _needed(self, match: re.Match[str]) -> str:
+        value = self._argument(match)
+        if not value:
+            raise ConfigError(
+                f"/{self._command.name} needs {match.group(0)}, which names a file: {self._command.usage}"
+            )
+        return value
 
     def _script(self, script: str) -> str:
         """A script with its arguments as single words, so that no argument is a command."""

@@ -1,0 +1,244 @@
+"""Print mode with custom commands, schemas, worktrees, instruction files, and other ways of a run."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+
+
+def asked(command: Command, number: int = -1) -> str:
+    return json.dumps(command.server.requests[number]["messages"], ensure_ascii=False)
+
+
+def tools(request: dict[str, Any]) -> set[str]:
+    return {tool["function"]["name"] for tool in request.get("tools", [])}
+
+
+@pytest.mark.covers("OPT-04", "BYD-08")
+def test_a_custom_command_is_a_prompt(command: Command) -> None:
+    folder = command.home / ".agent" / "commands"
+    folder.mkdir(parents=True)
+    head = "---\ndescription: Review a file\nallowed-tools: read_file, shell(git status)\nmodel: openai:m-2\n---\n"
+    (folder / "review.md").write_text(f"{head}Review @$1 for $2. !`echo from the shell`", encoding="utf-8")
+    (command.folder / "a.md").write_text("forty-two\n", encoding="utf-8")
+    command.server.script += ["fine", "plain"]
+
+    done = command.run("-p", "/review a.md speed", "--output", "json")
+
+    assert (done.code, done.result["text"], done.result["model"]["id"]) == (0, "fine", "m-2")
+    request = command.server.requests[0]
+    assert tools(request) == {"read_file", "shell"}
+    text = asked(command)
+    assert all(part in text for part in ("Review @a.md for speed.", "from the shell", "forty-two"))
+    missing = command.run("-p", "/review")
+    assert (missing.code, "/review needs $1, which names a file" in missing.err) == (2, True)
+    near = command.run("-p", "/reveiw x")
+    assert (near.code, near.out) == (0, "plain\n")
+    assert "did you mean /review?" in near.err
+    listed = command.run("commands")
+    assert "/review" in listed.out
+    assert "Review a file" in listed.out
+    shown = command.run("commands", "show", "review", "a.md", "speed").out
+    assert shown == "Review @a.md for speed. !`echo from the shell`\n"
+    assert command.run("commands", "show", "reviw").code == 2
+
+
+@pytest.mark.covers("OPT-04", "BYD-08")
+def test_a_projects_command_waits_for_trust(command: Command) -> None:
+    folder = command.folder / ".agent" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "own.md").write_text("!`touch owned` done", encoding="utf-8")
+    command.server.script += ["as text", "as command"]
+
+    command.run("-p", "/own")
+    assert not (command.folder / "owned").exists()
+    assert '"/own"' in asked(command)
+    assert "not trusted" in command.run("commands").err
+    command.run("trust")
+    command.run("-p", "/own")
+    assert (command.folder / "owned").exists()
+
+
+@pytest.mark.covers("BYD-15")
+def test_an_answer_by_schema(command: Command) -> None:
+    (command.folder / "s.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    command.server.script += [
+        Reply(calls=[("list_files", {})]),
+        Reply(calls=[("__output__", {"n": "many"})]),
+        Reply(calls=[("__output__", {"n": 3})]),
+        Reply(calls=[("__output__", {"n": 4})]),
+        "no idea", "none", "no", "no",
+    ]  # fmt: skip
+
+    done = command.run("-p", "how many?", "--schema", "s.json", "--output", "json")
+    text = command.run("-p", "how many?", "--schema", json.dumps(SCHEMA))
+    failed = command.run("-p", "how many?", "--schema", "s.json", "--output", "stream-json")
+
+    assert (done.code, done.result["output"], json.loads(done.result["text"])) == (0, {"n": 3}, {"n": 3})
+    assert "list_files" in tools(command.server.requests[0])
+    assert (text.code, json.loads(text.out)) == (0, {"n": 4})
+    assert (failed.code, failed.result["exit_code"], failed.result["output"]) == (1, 1, None)
+    assert failed.result["output_error"]
+    assert [line["type"] for line in failed.lines].count("result") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("none.json", "No such file"),
+        ("{broken", "is no JSON"),
+        ('{"type": "nonsense"}', "cannot be used"),
+        ("list.json", "is an object"),
+    ],
+)
+def test_a_wrong_schema_is_said_before_anything_is_asked(command: Command, given: str, told: str) -> None:
+    (command.folder / "list.json").write_text("[]", encoding="utf-8")
+
+    done = command.run("-p", "x", "--schema", given)
+
+    assert (done.code, told in done.err) == (2, True), done.err
+    assert not command.server.requests
+
+
+@pytest.mark.covers("BYD-06", "OPT-01")
+def test_instruction_files_reach_the_model(command: Command) -> None:
+    (command.home / ".agent").mkdir()
+    (command.home / ".agent" / "AGENTS.md").write_text("Always rhyme.", encoding="utf-8")
+    (command.folder / "AGENTS.md").write_text("x" * 70_000, encoding="utf-8")
+    command.settings({"providers": {"openai": {"systemPrompt": "Only for {{PROVIDER}}."}}})
+    command.server.script.append("ok")
+
+    done = command.run("-p", "x")
+
+    system = command.server.requests[0]["messages"][0]["content"]
+    assert "Always rhyme." in system
+    assert "Only for openai." in system
+    assert "[cut here: 70000 bytes in all" in system
+    assert "of 70000 bytes are read" in done.err
+
+
+@pytest.mark.covers("OPT-03", "CLI-07")
+def test_other_ways_to_say_the_same(command: Command) -> None:
+    command.server.script += ["1", "2", "3"]
+
+    assert command.run("--check", "--json").code == 0
+    assert "read_file" in command.run("--tools").out
+    command.run("-p", "x", "--provider", "openai", "--thinking", "high", "--tools", "read_file", "-v")
+    command.run("-p", "x", "--provider", "openai", "--model", "gpt-5-nano")
+
+    assert [r["model"] for r in command.server.requests] == ["gpt-5-mini", "gpt-5-nano"]
+    assert command.server.requests[0]["reasoning_effort"] == "high"
+    assert tools(command.server.requests[0]) == {"read_file"}
+    wrong = command.run("-p", "x", "--provider", "opnai", "--model", "m")
+    assert (wrong.code, "did you mean 'openai'" in wrong.err) == (2, True)
+
+
+@pytest.mark.covers("BYD-12", "CLI-05")
+def test_sessions_are_gone_on_with_by_folder_id_and_title(command: Command) -> None:
+    command.server.script += ["one", "two", "three", "four", "five"]
+
+    first = command.run("-p", "I am Ada", "--output", "json").result["session_id"]
+    assert command.run("--continue", "-p", "a", "--output", "json").result["session_id"] == first
+    command.run("sessions", "name", first, "the trip")
+    assert command.run("--resume", "the trip", "-p", "b", "--output", "json").result["session_id"] == first
+    assert command.run("-r", first, "-p", "c", "--output", "json").result["session_id"] == first
+    assert "I am Ada" in asked(command)
+    own = command.run("--session-id", "my-own-id", "-p", "d", "--output", "json")
+    assert own.result["session_id"] == "my-own-id"
+    assert "the trip" in command.run("sessions").out
+
+
+@pytest.mark.covers("CLI-18")
+def test_it_works_without_home_terminal_and_network(command: Command) -> None:
+    command.server.script.append("fine")
+    command.variables |= {"HOME": "/dev/null/home", "MAINSPRING_HOME": "", "TERM": "", "MAINSPRING_OFFLINE": "1"}
+
+    done = command.run("-p", "x", "--offline")
+
+    assert (done.code, done.out) == (0, "fine\n"), done.err
+    assert "not saved" in done.err or "nothing is saved" in done.err
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.covers("BYD-28")
+def test_a_worktree_by_one_word(command: Command) -> None:
+    (command.folder / "a.txt").write_text("one\n", encoding="utf-8")
+    git(command.folder, "init", "-q", "-b", "main")
+    git(command.folder, "add", "-A")
+    git(command.folder, "commit", "-q", "-m", "first")
+    write = Reply(calls=[("write_file", {"path": "a.txt", "content": "two\n"})])
+    command.server.script += [write, "done", "again"]
+
+    done = command.run("--worktree", "fix", "-p", "x", "--allow", "write_file", "--output", "stream-json")
+    tree = Path(done.lines[0]["cwd"])
+
+    assert done.code == 0
+    assert (tree / "a.txt").read_text(encoding="utf-8") == "two\n"
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "one\n"
+    again = command.run("--worktree", "fix", "--continue", "-p", "y")
+    assert (again.out, "branch: mainspring/fix" in again.err) == ("again\n", True)
+    assert "1 changes not committed" in command.run("worktrees").out
+    assert command.run("worktrees", "remove", "fix").code == 2
+    git(tree, "checkout", "-q", "--", "a.txt")
+    assert command.run("worktrees", "remove", "fix", "--branch").code == 0
+    assert not tree.exists()
+    wrong = command.run("--worktree", "a/b", "-p", "x", "--output", "json")
+    assert (wrong.code, wrong.result["exit_code"]) == (2, 2)
+
+
+@pytest.mark.covers("BYD-14")
+def test_every_output_gives_the_same_code_and_one_result_at_the_end(command: Command, repository: Path) -> None:
+    validator = Draft202012Validator(json.loads((repository / "docs" / "stream-json.schema.json").read_text("utf-8")))
+    cases: list[tuple[int, list[Any], list[str]]] = [
+        (0, ["ok"], []),
+        (1, [""] * 9, []),
+        (2, [], ["--schema", "{"]),
+        (3, [Reply(calls=[("list_files", {})])] * 2, ["--max-turns", "1"]),
+        (4, [Reply(calls=[("write_file", {"path": "x", "content": "y"})])], ["--on-deny", "stop"]),
+        (5, [Reply(status=401, body={"error": {"message": "no"}})], []),
+    ]
+    for code, script, more in cases:
+        for form in ("text", "json", "stream-json"):
+            command.server.script[:] = script
+            done = command.run("-p", "x", "--no-session", "--output", form, *more)
+            assert done.code == code, (form, code, done.err)
+            if form != "text":
+                for line in done.lines:
+                    validator.validate(line)
+                assert [line["type"] for line in done.lines].count("result") == 1
+                assert done.result["exit_code"] == code
+
+
+def test_logging_in_and_out(command: Command) -> None:
+    out = command.run("logout")
+    assert (out.code, "there was no login" in out.err) == (0, True)
+    elsewhere = command.run("login", "github")
+    assert (elsewhere.code, "gh auth login" in elsewhere.err) == (2, True)
+    assert "one cannot log in at 'openia'" in command.run("login", "openia").err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete(command: Command, shell: str) -> None:
+    script = command.run("completion", shell).out
+
+    assert all(word in script for word in ("worktrees", "stream-json", "max-cost"))
+    if shell == "bash":
+        check = 'COMP_WORDS=(mainspring config v); COMP_CWORD=2; _mainspring; echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", f"{script}\n{check}"], capture_output=True, encoding="utf-8", check=True)
+        assert done.stdout == "validate\n"
