@@ -1,5 +1,7 @@
 """The text of an active skill stays before the model, whatever shortens the conversation, and comes back with it."""
 
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +9,13 @@ import pytest
 
 from mainspring import Agent, Behavior
 from mainspring.errors import ContextExceededError
-from mainspring.events import SkillsActivate, SkillsDeactivate
+from mainspring.events import SkillsActivate, SkillsDeactivate, TurnBefore
 from mainspring.loop import LiveSteps
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.wording import is_summary
 from mainspring.sessions import Session
-from mainspring.skills import Skills, SkillsConfig
+from mainspring.skills import SkillError, Skills, SkillsConfig
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import ToolResult, tool
 from tests.unit.skills.making import agent_with, results, write_skill
@@ -318,3 +320,53 @@ async def test_a_summary_does_not_take_the_text_of_a_skill_for_words_of_the_user
     assert "- rotate it" in agent.messages[0].text
     assert "ninety degrees" not in agent.messages[0].text
     assert bodies(model.requests[-1]) == 0
+
+
+@pytest.mark.covers("SKL-23", "SKL-29")
+@pytest.mark.parametrize("seed", range(12))
+async def test_in_every_request_the_text_of_each_active_skill_stands_once(tmp_path: Path, seed: int) -> None:
+    """Whatever is taken up, let go, stubbed and summed up in whatever order."""
+    chance = random.Random(seed)
+    names = ("a", "b", "c", "d")
+    for name in names:
+        head = chance.choice(["", "allowed-tools: big", "triggers:\n  keywords: [go]"])
+        write_skill(tmp_path, name, f"Body of {name}. " * 20, head)
+    calls: list[Any] = [
+        chance.choice(
+            [
+                use(chance.choice(names)),
+                [use(chance.choice(names)), use(chance.choice(names))],
+                Call("big", {"size": chance.choice([10, 5000])}),
+                "text",
+            ]
+        )
+        for _ in range(30)
+    ]
+    summed = ScriptedModel("A summary of all that came before.", loop=True)
+    compaction = Compaction(threshold=6000, keep_recent=1000, model=summed) if seed % 2 else None
+    behavior = Behavior(
+        compact_strategy="tail", compact_threshold=9000, compact_keep_turns=1, max_turns=12, compaction=compaction
+    )
+    agent, _, skills = agent_with(
+        tmp_path,
+        model=ScriptedModel(*calls, loop=True),
+        max_active=chance.choice([None, 2]),
+        tools=[big],
+        behavior=behavior,
+    )
+    wrong: list[str] = []
+
+    def look(hook: TurnBefore) -> None:
+        texts = [getattr(b, "text", "") for m in hook.request.messages for b in m.content]
+        wrong.extend(a.skill.name for a in skills.active if sum(t.count(a.text) for t in texts) != 1)
+
+    agent.on(TurnBefore, look)
+    for _ in range(4):
+        with suppress(SkillError):
+            if chance.random() < 0.5:
+                await agent.activate_skill(chance.choice(names))
+            elif chance.random() < 0.2:
+                agent.reset()
+        await agent.run(chance.choice(["go", "hello"]), raise_errors=False)
+
+    assert wrong == []
