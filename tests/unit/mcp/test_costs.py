@@ -1,0 +1,21 @@
+"""What tools cost."""
+
+import pytest
+
+from mainspring.mcp.costs import ServerCost, cost_of, search_cost
+from mainspring.messages import ToolSpec
+
+
+@pytest.mark.covers("BYD-11")
+def test_a_server_costs_its_schemas_or_its_names() -> None:
+    schema = {"type": "object", "properties": {"query": {"type": "string", "description": "x" * 400}}}
+    cost = cost_of([ToolSpec(f"mcp__docs__tool_{n}", "y" * 400, schema) for n in range(10)])
+
+    assert cost.tools == 10
+    assert 2000 <= cost.eager <= 2500  # some 900 characters each, four to a token
+    assert 40 <= cost.lazy <= 60
+    assert 100 < search_cost() < 400
+
+
+def test_nothing_costs_nothing() -> None:
+    assert cost_of([]) == ServerCost(tools=0, eager=0, lazy=0)

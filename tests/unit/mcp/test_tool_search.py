@@ -1,0 +1,198 @@
+"""What a search finds, in which order, and what it says."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.env import MemoryEnv
+from mainspring.mcp.ranking import ToolIndex
+from mainspring.mcp.tool_search import LIMIT, MOST, create_tool_search
+from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
+
+TOOLS = {
+    ("github", "create_issue"): "Open a new issue in a repository. Needs a title.",
+    ("github", "listIssues"): "List issues of a repository, newest first.",
+    ("github", "merge_pull_request"): "Merge a pull request once its checks are green.",
+    ("files", "read_text_file"): "Read a file of the disk as text.",
+    ("files", "move"): "Move or rename a file or a directory.",
+    ("mail", "send"): "Send an e-mail with a subject and attachments.",
+    ("Team Calendar", "add_event"): "Put an appointment into the calendar: when, where, with whom.",
+}
+
+
+def tool_of(server: str, name: str, description: str = "", **properties: Any) -> Tool:
+    async def execute(args: dict[str, Any], ctx: Any) -> str:
+        return ""
+
+    return define_tool(
+        f"mcp__{server.replace(' ', '_')}__{name}",
+        description=description or name,
+        parameters={"type": "object", "properties": properties},
+        execute=execute,
+        source=f"mcp:{server}",
+    )
+
+
+ALL = [tool_of(server, name, text) for (server, name), text in TOOLS.items()]
+
+
+async def search(
+    tools: Any = ALL, *, limit: int = LIMIT, wire_name: Any = str, **arguments: Any
+) -> tuple[ToolResult, list[str]]:
+    unlocked: list[str] = []
+    tool = create_tool_search(tools, unlocked.extend, limit=limit, wire_name=wire_name)
+    return await tool(ToolContext(env=MemoryEnv({})), **arguments), unlocked
+
+
+def found(result: ToolResult) -> list[dict[str, Any]]:
+    lines = result.text.split("\n")
+    assert lines[0] == "<tool_search_results>"
+    return [json.loads(line) for line in lines[1 : lines.index("</tool_search_results>")]]
+
+
+@pytest.mark.covers("DIS-05")
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("create an issue", "create_issue"),
+        ("list issue", "listIssues"),
+        ("pull requests", "merge_pull_request"),
+        ("e-mail", "send"),
+        ("rename directory", "move"),
+        ("appointment", "add_event"),
+        ("read files", "read_text_file"),
+        ("repo", "listIssues"),
+    ],
+)
+async def test_the_best_match_comes_first(query: str, first: str) -> None:
+    result, unlocked = await search(query=query)
+
+    assert unlocked[0].endswith(first), unlocked
+    assert found(result)[0]["name"] == unlocked[0]
+
+
+@pytest.mark.covers("DIS-05", "DIS-06")
+async def test_names_are_found_exactly_in_their_order_and_others_told() -> None:
+    result, unlocked = await search(
+        names=["mcp__mail__send", "MCP__files__MOVE", "mcp__files__moev", "mcp__mail__send"]
+    )
+
+    assert unlocked == ["mcp__mail__send", "mcp__files__move"]
+    assert "No locked tool is named mcp__files__moev; near it: mcp__files__move" in result.text
+
+
+@pytest.mark.covers("DIS-05")
+@pytest.mark.parametrize(
+    ("server", "count"), [("github", 3), ("GitHub", 3), ("Team Calendar", 1), ("team_calendar", 1), ("nothing", 0)]
+)
+async def test_a_server_is_found_by_its_name_or_by_what_stands_for_it(server: str, count: int) -> None:
+    _, unlocked = await search(server=server)
+
+    assert len(unlocked) == count
+
+
+@pytest.mark.covers("DIS-05")
+async def test_query_and_server_narrow_each_other_and_names_come_first() -> None:
+    _, unlocked = await search(names=["mcp__mail__send"], query="file", server="files")
+
+    assert unlocked[0] == "mcp__mail__send"
+    assert set(unlocked[1:]) == {"mcp__files__move", "mcp__files__read_text_file"}
+
+
+@pytest.mark.covers("DIS-05")
+async def test_the_limit_holds_and_what_is_left_is_named() -> None:
+    many = [tool_of("big", f"thing_{n:03}", "Does a thing.") for n in range(200)]
+
+    result, unlocked = await search(many, server="big")
+    assert len(unlocked) == LIMIT == 10
+    assert "190 more match; search for them by name, or raise limit: mcp__big__thing_010, " in result.text
+    assert "mcp__big__thing_199" not in result.text
+    assert len((await search(many, server="big", limit=3))[1]) == 3
+    tool = create_tool_search(many, list)
+    asked = await tool(ToolContext(env=MemoryEnv({})), server="big", limit=25)
+    assert len(found(asked)) == 25
+    assert tool.input_schema["properties"]["limit"]["maximum"] == MOST
+    assert len((await search(many, names=[t.name for t in many[:20]]))[1]) == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_error"), [({}, True), ({"query": " "}, True), ({"query": "zzzz"}, False), ({"names": []}, True)]
+)
+async def test_nothing_is_answered_with_the_servers_that_there_are(arguments: Any, is_error: bool) -> None:
+    result, unlocked = await search(**arguments)
+
+    assert (result.is_error, unlocked) == (is_error, [])
+    assert "Servers and how many tools they have: Team Calendar (1), files (2), github (3), mail (1)" in result.text
+
+
+@pytest.mark.covers("DIS-11")
+async def test_the_tools_may_be_those_of_the_moment_and_the_model_may_know_other_names() -> None:
+    tools: list[Tool] = []
+    unlocked: list[str] = []
+    tool = create_tool_search(
+        lambda: tools, unlocked.extend, name="find", wire_name=lambda name: name.removeprefix("mcp__")
+    )
+    context = ToolContext(env=MemoryEnv({}))
+
+    assert (tool.name, tool.source) == ("find", "builtin")
+    assert "No tool is locked" in (await tool(context, query="send")).text
+    tools += ALL
+    result = await tool(context, names=["mail__send"])
+    assert (unlocked, found(result)[0]["name"]) == (["mcp__mail__send"], "mail__send")
+
+
+@pytest.mark.covers("DIS-07", "SEC-13")
+async def test_what_is_huge_is_cut_and_says_so() -> None:
+    huge = [
+        tool_of("a", "long_text", "x" * 100_000),
+        tool_of(
+            "a", "long_schema", "y", **{f"p{n}": {"type": "string", "description": "z" * 100} for n in range(1000)}
+        ),
+    ]
+    result, unlocked = await search(huge, server="a")
+
+    assert len(unlocked) == 2
+    assert len(result.text) < 10_000
+    schema, text = found(result)
+    assert "too long to show" in schema["note"]
+    assert len(text["description"]) == 4001
+
+    many = [tool_of("a", f"t{n}", "y", **{f"p{i}": {"description": "z" * 100} for i in range(200)}) for n in range(50)]
+    whole, unlocked = await search(many, server="a", limit=50)
+    assert len(unlocked) == 50
+    assert len(whole.text) < 170_000
+
+
+def test_the_same_words_give_the_same_order_whatever_the_order_of_the_tools() -> None:
+    index = ToolIndex()
+    first = [t.name for t in index.rank(ALL, "file issue repository")]
+
+    assert first == [t.name for t in index.rank(list(reversed(ALL)), "repository issue FILES")]
+    assert first == [t.name for t in ToolIndex().rank(ALL, "file issue repository")]
+
+
+def test_other_scripts_are_found_too() -> None:
+    tools = [
+        tool_of("a", "x", "天気予報を調べる"),
+        tool_of("a", "y", "メールを送る"),
+        tool_of("a", "z", "Überweisung prüfen"),
+    ]
+    index = ToolIndex()
+
+    assert [t.name[-1] for t in index.rank(tools, "天気")] == ["x"]
+    assert [t.name[-1] for t in index.rank(tools, "überweisung")] == ["z"]
+
+
+def test_a_tool_that_changed_is_read_anew() -> None:
+    index = ToolIndex()
+    assert not index.rank([tool_of("a", "x", "old")], "new")
+    assert index.rank([tool_of("a", "x", "new")], "new")
+
+
+@given(st.text(max_size=80), st.lists(st.text(max_size=40), max_size=4))
+def test_any_words_are_taken(query: str, descriptions: list[str]) -> None:
+    tools = [tool_of("a", f"t{n}", text or "-") for n, text in enumerate(descriptions)]
+    assert set(ToolIndex().rank(tools, query)) <= set(tools)
