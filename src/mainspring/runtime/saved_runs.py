@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -52,18 +53,21 @@ class SavedRuns:
         self._environ = environ
         self._kept: dict[Path, tuple[tuple[int, int], list[_Group]]] = {}
         self._titles: dict[str, str] = {}
+        self._busy = threading.Lock()  # two pages may be open, and each is answered in a thread
 
     def runs(self) -> list[Summary]:
         """The runs of the sessions that were used last."""
-        return [self._summary(group) for groups in self._groups() for group in groups]
+        with self._busy:
+            return [self._summary(group) for groups in self._groups() for group in groups]
 
     def run(self, id: str) -> Detail | None:
         """One of them, with what was said."""
         wanted = id.removeprefix("session-")
-        group = next((g for groups in self._groups() for g in groups if g.first.run == wanted), None)
-        if group is None:
-            return None
-        summary, spans = self._summary(group), _spans(group)
+        with self._busy:
+            group = next((g for groups in self._groups() for g in groups if g.first.run == wanted), None)
+            if group is None:
+                return None
+            summary, spans = self._summary(group), _spans(group)
         transcript = self._transcript(group.first.session)
         if transcript is None:
             return Detail(summary=summary, spans=spans)

@@ -33,40 +33,33 @@ class Trace:
             return
         self.spans[received.span.id] = received.span
 
-    @property
-    def root(self) -> ViewSpan | None:
-        """The outermost agent, or else the outermost span, where it has come in: it comes last."""
-        tops = [s for s in self.spans.values() if s.parent not in self.spans]
-        agents = [s for s in tops if s.kind == "agent"]
-        whole = [s for s in tops if not s.parent]
-        return min(agents or whole, key=lambda s: s.start, default=None)
-
-    @property
-    def run(self) -> str:
-        """Id of the run, as far as a span tells it."""
-        known = self.root or next(iter(self.spans.values()), None)
-        return str(known.attributes.get(RUN_ID, "")) if known is not None else ""
-
     def summary(self) -> Summary:
-        """What the list shows."""
-        root = self.root
+        """What the list shows. Asked in a thread, so it looks at a copy of what comes in meanwhile."""
         spans = list(self.spans.values())
-        first = root or min(spans, key=lambda s: s.start)
-        facts = first.attributes
+        root = _root(spans)
+        known = root or spans[0]
         status = "running"
         if root is not None:
-            status = str(facts.get(RUN_STATUS) or ("error" if root.error else "completed"))
+            status = str(root.attributes.get(RUN_STATUS) or ("error" if root.error else "completed"))
         made = Summary(
             id=f"otlp-{self.id}",
-            run=self.run,
-            title=str(facts.get(AGENT_NAME) or first.name),
+            run=str(known.attributes.get(RUN_ID, "")),
+            title=str(known.attributes.get(AGENT_NAME) or min(spans, key=lambda s: s.start).name),
             place=self.service,
-            session=str(facts.get(CONVERSATION_ID) or ""),
+            session=str(known.attributes.get(CONVERSATION_ID) or ""),
             start=min(s.start for s in spans),
             end=root.end if root is not None else None,
             status=status,
         )
         return summed(made, spans)
+
+
+def _root(spans: list[ViewSpan]) -> ViewSpan | None:
+    """The outermost agent, or else the outermost span, where it has come in: it comes last."""
+    ids = {s.id for s in spans}
+    tops = [s for s in spans if s.parent not in ids]
+    agents = [s for s in tops if s.kind == "agent"]
+    return min(agents or [s for s in tops if not s.parent], key=lambda s: s.start, default=None)
 
 
 class SpanStore:
@@ -95,11 +88,11 @@ class SpanStore:
 
     def runs(self) -> list[Summary]:
         """All of them."""
-        return [t.summary() for t in self._traces.values() if t.spans]
+        return [t.summary() for t in list(self._traces.values()) if t.spans]
 
     def run(self, id: str) -> Detail | None:
         """One of them."""
         trace = self._traces.get(id.removeprefix("otlp-"))
         if trace is None or not trace.spans:
             return None
-        return Detail(summary=trace.summary(), spans=sorted(trace.spans.values(), key=lambda s: (s.start, s.id)))
+        return Detail(summary=trace.summary(), spans=sorted(list(trace.spans.values()), key=lambda s: (s.start, s.id)))
