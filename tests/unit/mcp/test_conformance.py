@@ -24,11 +24,20 @@ def test_sample_arguments_fit_the_schema(schema: dict[str, Any], expected: dict[
     assert sample_arguments(schema) == expected
 
 
+class Agreeing(HttpServer):
+    """A server whose login page sends everybody back."""
+
+    def _answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], Any]:
+        if path.startswith("/authorize?"):
+            return 302, {"Location": self.visit(path)}, None
+        return super()._answer(method, path, headers, body)
+
+
 @pytest.mark.parametrize("login", [False, True])
 async def test_a_server_is_used_after_a_login_where_it_wants_one(
     login: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with HttpServer(login=login).running() as server:
+    async with Agreeing(login=login).running() as server:
         assert await run(server.url, {}) == 0
 
     told = capsys.readouterr().err
