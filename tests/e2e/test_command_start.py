@@ -1,0 +1,76 @@
+"""What the command loads before it does something: each step by itself, so that a heavy module shows where it comes in."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.command import Command, command
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+
+NEVER = {
+    "rich", "prompt_toolkit", "opentelemetry", "mcp", "PIL", "pypdf", "keyring", "langchain_core",
+    "pydantic", "pygments", "xllamacpp", "azure", "websockets", "uvicorn",
+}  # fmt: skip
+"""What no run in print mode needs that does not ask for it."""
+
+
+def modules(command: Command, *arguments: str) -> set[str]:
+    """The modules that the command has loaded when it ends."""
+    code = (
+        "import sys, atexit; sys.modules['aiohttp'] = None\n"  # the default transport
+        "atexit.register(lambda: print('LOADED', *sorted(sys.modules), file=sys.stderr))\n"
+        "from mainspring.app.cli.main import main\n"
+        f"sys.argv = ['mainspring', *{list(arguments)!r}]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=command.folder,
+        env={**command.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("LOADED"), done.stderr
+    return set(last.split()[1:])
+
+
+def own(loaded: set[str]) -> list[str]:
+    return sorted(m for m in loaded if m.startswith("mainspring"))
+
+
+def third_party(loaded: set[str]) -> set[str]:
+    return {m.split(".")[0] for m in loaded} & {"msgspec", "httpx2", "anyio", "jsonschema", "asyncio", "ssl", *NEVER}
+
+
+def test_version_and_help_load_next_to_nothing(command: Command) -> None:
+    assert own(modules(command, "--version")) == [
+        "mainspring", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.main", "mainspring.lazy",
+    ]  # fmt: skip
+    helping = modules(command, "--help")
+    assert not third_party(helping)
+    assert len(own(helping)) < 12
+
+
+def test_a_run_loads_what_it_needs(command: Command) -> None:
+    command.server.script.append("hi")
+
+    loaded = modules(command, "-p", "x")
+
+    assert {m.split(".")[0] for m in loaded} & NEVER == set()
+    unused = ("env.sandbox.box", "env.container", "policies.permissions.commandjudge", "telemetry", "runtime.templates",
+              "tools.builtin.diagnostics.client", "sessions.sqlite", "models.wire.anthropic_messages.encode",
+              "models.wire.gemini.encode", "models.embedded.engine", "app.tui", "app.export", "durable")  # fmt: skip
+    assert [m for m in own(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
+
+
+@pytest.mark.parametrize("arguments", [("config", "show"), ("trust", "--list"), ("sessions",), ("completion", "bash")])
+def test_small_commands_load_no_http(command: Command, arguments: tuple[str, ...]) -> None:
+    assert not {m.split(".")[0] for m in modules(command, *arguments)} & {"httpx2", "ssl", *NEVER}
