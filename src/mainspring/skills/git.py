@@ -25,8 +25,6 @@ _SAFE = (
     *("-c", "submodule.recurse=false"),
     *("-c", "fetch.recurseSubmodules=false"),
     *("-c", "http.followRedirects=initial"),
-    *("-c", "transfer.fsckObjects=true"),
-    *("-c", "fetch.fsck.zeroPaddedFilemode=ignore"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "core.alternateRefsCommand="),
@@ -144,11 +142,10 @@ def _variables() -> dict[str, str]:
     """The user's variables without those that point git elsewhere; it must not ask for anything."""
     kept = {k: v for k, v in program_variables(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
     return {
-        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
         **kept,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
-        "SSH_ASKPASS": "",
+        "SSH_ASKPASS_REQUIRE": "never",
         "GIT_ALLOW_PROTOCOL": ":".join(_PROTOCOLS),
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_OPTIONAL_LOCKS": "0",

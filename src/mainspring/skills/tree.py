@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -72,14 +73,10 @@ class FolderTree:
 
     async def items(self) -> Sequence[Item]:
         """All files but those of version control."""
-        import asyncio
-
         return await asyncio.to_thread(self._list)
 
     async def read(self, items: Sequence[Item]) -> Mapping[str, bytes]:
         """What is in files."""
-        import asyncio
-
         return await asyncio.to_thread(self._read, items)
 
     def _list(self) -> list[Item]:

@@ -158,7 +158,7 @@ async def test_what_a_repository_offers(tmp_path: Path) -> None:
 
 @pytest.mark.covers("OPT-06", "SKL-37")
 @on_posix
-async def test_nothing_of_a_repository_runs(tmp_path: Path) -> None:
+async def test_nothing_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, home, proof = tmp_path / "source", tmp_path / "home", tmp_path / "proof"
     run = tmp_path / "run"
     run.write_text(f"#!/bin/sh\ntouch {proof}\ncat\n")
@@ -174,8 +174,12 @@ async def test_nothing_of_a_repository_runs(tmp_path: Path) -> None:
         (source / ".git" / "hooks" / hook).chmod(0o755)
     git(source, "config", "filter.evil.smudge", str(run))
     git(source, "config", "core.fsmonitor", str(run))
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):  # as in a hook of somebody's own repository
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(run))
     put(await take(Spec(url=f"file://{source}", git=True), home), home, SkillRegistry(home))
     put(await take(Spec(url=str(source), git=False), home), home, SkillRegistry(home))
+    assert not (tmp_path / "elsewhere").exists()
     assert not proof.exists()
     assert not (home / "pdf" / ".git").exists()
 
