@@ -39,7 +39,8 @@ class Chat:
         self._slashes = Slashes(room, self._runs, self._switching)
         self._completion = Completion(room, self._slashes)
         self._taking = Taking(room, self._runs, self._switching, self._slashes)
-        self._owned: list[asyncio.Task[None]] = []
+        self._lane: asyncio.Task[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._count = 0
 
     @classmethod
@@ -69,7 +70,8 @@ class Chat:
     async def _begin(self) -> None:
         room, ask = self._room, self._room.options.ask
         await self._switching.opened()
-        self._owned = [room.spawn(self._taking.lane.work()), room.spawn(self._save())]
+        self._lane = room.spawn(self._taking.lane.work())
+        self._saving = room.spawn(self._save())
         if ask.execute is not None:
             begin_plan(room, self._runs, ask.execute)
         elif ask.prompt.strip() or ask.piped.strip():
@@ -79,7 +81,7 @@ class Chat:
     async def _save(self) -> None:
         """Keep what waits with the session, whenever it changes."""
         room = self._room
-        while True:
+        while not room.closing:
             await room.waiting.changed_since()
             await room.waiting.save(room.conversation.session)
 
@@ -89,9 +91,12 @@ class Chat:
         self._runs.abort("the chat is closed")
         room.questions.drop_all()
         self._taking.stop_shells("the chat is closed")
-        for task in self._owned:
-            task.cancel()
+        if self._lane is not None:
+            self._lane.cancel()
         await self._runs.ended()
+        room.waiting.changed()  # so that the last state is stored, by whoever waits for changes
+        if self._saving is not None:
+            await asyncio.wait((self._saving,))
         await room.close()
 
     # --- what a front end uses --------------------------------------------------------------------------------------

@@ -78,17 +78,18 @@ class Lane:
         self._doing = task = asyncio.ensure_future(work.do())
         try:
             await asyncio.wait((task,))
+        except asyncio.CancelledError:  # the chat is being closed
+            task.cancel()
+            await asyncio.wait((task,))
+            raise
+        finally:
+            self._doing = None
+        try:
             shown = task.result()
         except asyncio.CancelledError:
-            if not task.done():  # the chat is being closed
-                task.cancel()
-                await asyncio.wait((task,))
-                raise
             error = "stopped"
         except Exception as failed:  # whatever a command raises, the chat goes on
             known = isinstance(failed, MainspringError | OSError | ValueError)
             error = str(failed) if known and str(failed) else f"{type(failed).__name__}: {failed}"
-        finally:
-            self._doing = None
         if work.name:
             self._tell(CommandDone(work.id, work.name, shown, error))

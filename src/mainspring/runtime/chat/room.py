@@ -79,8 +79,12 @@ class Room:
         assert self._conversation is not None, "the chat is not open"
         return self._conversation
 
-    async def enter(self, ask: AskOptions) -> None:
+    async def enter(self, ask: AskOptions, *, copy: bool = False) -> None:
         """Take up a conversation; the one before it is left. If the new one cannot be had, the old one stays.
+
+        Args:
+            ask: Which.
+            copy: Whether its session is a copy, in which nothing waits but what waits here.
 
         Raises:
             ConfigError: If something is wrong with options or settings.
@@ -110,11 +114,12 @@ class Room:
             self._quiet = False
             raise
         self._conversation, self._model = conversation, made[0]
+        await self._wire(conversation, copy=copy)
         if old is not None:
+            await self.waiting.save(conversation.session)  # before the other forgets it
             await self.leave(old, keep_model=True)
-        await self._wire(conversation)
 
-    async def _wire(self, conversation: Conversation) -> None:
+    async def _wire(self, conversation: Conversation, *, copy: bool) -> None:
         agent, session = conversation.agent, conversation.session
         self.approvals.permissions = conversation.permissions
         self.approvals.home = conversation.settings.home
@@ -133,7 +138,9 @@ class Room:
             CustomCommands.find, conversation.env.cwd, home, trusted=trusted, reserved=self._reserved
         )
         if session is not None:
-            await asyncio.to_thread(self.waiting.restore, session)
+            self.waiting.take_up(session, () if copy else await asyncio.to_thread(self.waiting.stored_in, session))
+            if copy:
+                self.waiting.elsewhere(session)
             for problem in session.problems:
                 self.tell(Notice(str(problem), "warn"))
         self._branch = await asyncio.to_thread(branch_of, conversation.env.cwd)
@@ -146,8 +153,8 @@ class Room:
             await self.conversation.agent.warmup()
 
     async def leave(self, conversation: Conversation, *, keep_model: bool = False) -> None:
-        """Give back what a conversation holds."""
-        await self.waiting.save(conversation.session)
+        """Give back what a conversation holds; with ``keep_model`` another one takes its place, and what waits waits there."""
+        await self.waiting.save(conversation.session, moved=keep_model)
         if keep_model:  # its connections serve the next one
             conversation.choice = Choice(BorrowedModel(conversation.choice.model), conversation.choice.why)
         await conversation.aclose()
@@ -257,6 +264,14 @@ class Room:
             if session is not None and session.writable:
                 session.custom(PLAN_ENTRY, {"active": active})
             self.status_changed()
+
+    def moved(self) -> None:
+        """The session goes on from another place: what holds for all of it is stored there, too."""
+        session = self.conversation.session
+        if session is not None and session.writable:
+            session.custom(PLAN_ENTRY, {"active": self._plan_active})
+            self.waiting.elsewhere(session)
+        self.measure()
 
     def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
         """Estimate how full the model's window is."""

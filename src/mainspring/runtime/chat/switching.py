@@ -82,7 +82,7 @@ class Switching:
                 made.save()
                 return made.place
 
-        await self._enter(session=await asyncio.to_thread(copy))
+        await self._enter(session=await asyncio.to_thread(copy), copy=True)
         await self._tell("forked", replay=True)
 
     async def rename(self, title: str) -> None:
@@ -145,8 +145,8 @@ class Switching:
             return Changes(f"Would go back: {text}", diffs)
         done = await rewind(session, env, plan, files=files, conversation=conversation, force=wanted.force)
         if done.conversation:
+            room.moved()
             await self._tell("rewound", replay=True, draft=draft)
-            room.measure()
         return Changes(f"Went back: {text}. /rewind undo takes it back.", diffs)
 
     async def transcript(self) -> Transcript:
@@ -189,7 +189,7 @@ class Switching:
         home = conversation.settings.home
         return list_sessions(conversation.env.cwd, home=home.root, everywhere=everywhere) if home else []
 
-    async def _enter(self, *, session: str | None) -> None:
+    async def _enter(self, *, session: str | None, copy: bool = False) -> None:
         room = self._room
         ask = replace(
             room.options.ask,
@@ -202,7 +202,7 @@ class Switching:
             plan=False,
             execute=None,
         )
-        await room.enter(ask)
+        await room.enter(ask, copy=copy)
 
     async def _tell(self, reason: Reason, *, replay: bool = False, draft: str = "") -> None:
         room = self._room
@@ -221,7 +221,7 @@ class Switching:
         room.status_changed()
         if replay:
             await self._replay(messages)
-        if room.waiting.held and reason in ("opened", "resumed"):
+        if room.waiting.held and reason != "renamed":
             room.waiting.changed()
         if conversation.agent.pending is not None:
             room.tell(Notice("calls of the last run wait for an answer; an empty prompt goes on with them", "warn"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
 from mainspring.runtime.chat import commands as asked
@@ -113,7 +115,7 @@ class Taking:
                 if self._room.running:
                     if found.kind == "queue":
                         waiting.take(found.id)
-                        self._runs.steer(said(found.text, found.attachments, "steer"))
+                        self._runs.steer(replace(found, kind="steer"))
                 else:
                     waiting.hold(False)
                     if not self.lane.busy:

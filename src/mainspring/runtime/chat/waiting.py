@@ -38,6 +38,9 @@ class Said(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
 
 
+_PAST = Said(id="", text="")
+
+
 class Waiting:
     """The texts that wait, oldest first.
 
@@ -51,7 +54,7 @@ class Waiting:
     def __init__(self, tell: Callable[[QueueChanged], None]) -> None:
         self._tell = tell
         self._items: list[Said] = []
-        self._saved: tuple[Said, ...] = ()
+        self._stored: dict[str, tuple[Said, ...]] = {}  # by session
         self._going: list[Said] = []
         self._dirty = asyncio.Event()
         self.held = False
@@ -133,30 +136,41 @@ class Waiting:
 
     # --- kept with the session --------------------------------------------------------------------------------------
 
-    def restore(self, session: Session) -> None:
-        """Take up what waited when the session was left; it is held. Blocks."""
+    def stored_in(self, session: Session) -> tuple[Said, ...]:
+        """What waits in a session since it was left. Blocks."""
         entries = [e for e in session.entries() if isinstance(e, CustomEntry) and e.custom_type == QUEUE_ENTRY]
         data: Any = entries[-1].data if entries else None
         try:
             found = msgspec.convert(data, tuple[Said, ...]) if data else ()
         except msgspec.ValidationError:  # written by another version
-            found = ()
+            return ()
         said = {message.id for message in session.messages}
-        self._items = [replace(each, kind="queue") for each in found if each.id not in said]
-        self._saved = tuple(found)
+        return tuple([replace(each, kind="queue") for each in found if each.id not in said])
+
+    def take_up(self, session: Session, stored: tuple[Said, ...]) -> None:
+        """Go on with what waits in a session, and with what waits here; it is held."""
+        known = {each.id for each in self._items}
+        self._stored[session.id] = stored
+        self._items = [*[each for each in stored if each.id not in known], *self._items]
         self.held = bool(self._items)
+        self._dirty.set()
+
+    def elsewhere(self, session: Session) -> None:
+        """The session goes on from another place: what is stored there is past, and what waits has to be stored anew."""
+        self._stored[session.id] = (_PAST,)
+        self._dirty.set()
 
     async def changed_since(self) -> None:
         """Wait until something has changed."""
         await self._dirty.wait()
         self._dirty.clear()
 
-    async def save(self, session: Session | None) -> None:
-        """Store what waits, if that is not what is stored."""
-        items = (*self._going, *self._items)
-        if session is None or not session.writable or items == self._saved:
+    async def save(self, session: Session | None, *, moved: bool = False) -> None:
+        """Store what waits, if that is not what is stored; ``moved``: it waits in another session from now on."""
+        items = () if moved else (*self._going, *self._items)
+        if session is None or not session.writable or items == self._stored.get(session.id, ()):
             return
-        self._saved = items
+        self._stored[session.id] = items
         size = sum(len(a.data) for each in items for a in each.attachments)
         kept = items if size <= _MOST_STORED else tuple([replace(each, attachments=()) for each in items])
         session.custom(QUEUE_ENTRY, msgspec.to_builtins(kept))

@@ -70,7 +70,8 @@ class Slashes:
         name = split(line)[0]
         names = self.names()
         if name not in names and not any(each.startswith(f"{name.split(':')[0]}:") for each in names if ":" in name):
-            near = difflib.get_close_matches(name, names, 1, 0.5)
+            near = difflib.get_close_matches(name, names, 5, 0.5)
+            near.sort(key=lambda each: sorted(each) != sorted(name))  # letters that changed places come first
             hint = f"did you mean /{near[0]}?" if near else "/help lists them"
             return f"there is no command /{name}; {hint} It was not sent to the model"
         command = COMMANDS.get(name)

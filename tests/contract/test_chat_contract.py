@@ -1,0 +1,207 @@
+"""What front ends rely on: every command can be sent, every event comes, and each of both is one JSON object."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import msgspec
+import pytest
+
+from mainspring.errors import ModelError, NetworkError
+from mainspring.models import ModelInfo
+from mainspring.runtime.chat import events as told
+from mainspring.runtime.chat.commands import (
+    Abort,
+    Answer,
+    Approve,
+    Attachment,
+    ChatCommand,
+    Compact,
+    EditQueued,
+    ExecutePlan,
+    Fork,
+    NewSession,
+    Prompt,
+    Queue,
+    RemoveQueued,
+    Rename,
+    Resume,
+    Rewind,
+    SendQueued,
+    SetMode,
+    SetModel,
+    SetThinking,
+    Shell,
+    Shortcut,
+    Slash,
+    Steer,
+    decode_command,
+)
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.runtime.chat.stage import Gate, Reader, WaitingModel, chatting
+
+KINDS = {kind.__struct_config__.tag: kind for kind in get_args(told.ChatEvent)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
+    return tmp_path
+
+
+def write(content: str = "x") -> Call:
+    return Call("write_file", {"path": "b.txt", "content": content})
+
+
+class Told(Reader):
+    """Sends commands through their JSON."""
+
+    sent: ClassVar[set[type]] = set()
+
+    async def send(self, command: ChatCommand) -> Any:
+        type(self).sent.add(type(command))
+        return await super().send(decode_command(msgspec.json.encode(command)))
+
+
+@pytest.mark.covers("CLI-10")
+async def test_every_command_and_every_event(folder: Path, home: Path) -> None:
+    Told.sent = set()
+    seen: list[Any] = []
+    for part in (_work, _plans, _sessions, _others):
+        seen += await part(folder, home)
+
+    assert {type(event) for event in seen} == set(KINDS.values())
+    assert Told.sent == set(get_args(ChatCommand))
+    for event in seen:
+        line = told.encode_event(event)
+        assert json.loads(line)["type"] == type(event).__struct_config__.tag
+        assert told.decode_event(line) == event
+
+
+async def _work(folder: Path, home: Path) -> list[Any]:
+    gate = Gate()
+    long = "word " * 30_000
+    model = WaitingModel(
+        Reply("I write.", thinking="hm", calls=[write()]),
+        Call("shell", {"command": "echo out"}),
+        Reply(calls=[Call("spawn", {"task": "look"})]),
+        "child",
+        "parent",
+        "queued answer",
+        Call("ask_user", {"question": "Why?"}),
+        long,
+        "## Summary\n\nwords",
+        gates={0: gate},
+    )
+    async with chatting(folder, home, model) as made:
+        chat = Told(made.chat, model)
+        await chat.send(Prompt("go", (Attachment(media_type="image/png", data=b"\x89PNG"),)))
+        await gate.reached.wait()
+        first = await chat.send(Queue("later"))
+        dropped = await chat.send(Queue("never"))
+        steered = await chat.send(Queue("now"))
+        await chat.send(EditQueued(first.id, "a little later"))
+        await chat.send(RemoveQueued(dropped.id))
+        await chat.send(SendQueued(steered.id))
+        await chat.send(Steer("and this"))
+        gate.open.set()
+        await _answered(chat, 2)
+        await chat.send(Prompt("again"))
+        await _answered(chat, 1)
+        await chat.send(Compact("words"))
+        await chat.until(told.Compacted)
+        await chat.send(Slash("/cost"))
+        await chat.until(told.CommandDone, lambda done: done.name == "cost")
+        await chat.send(Shell("echo mine"))
+        await chat.until(told.ShellFinished)
+        await chat.send(Abort())
+        return chat.seen
+
+
+async def _answered(chat: Reader, runs: int) -> None:
+    """Read on to the end of some runs, and answer what is asked."""
+    while runs:
+        event = await chat.next()
+        runs -= isinstance(event, told.RunFinished)
+        if isinstance(event, told.ApprovalAsked):
+            await chat.send(Approve(event.id, "once"))
+        if isinstance(event, told.QuestionAsked):
+            await chat.send(Answer(event.id, text="because"))
+
+
+async def _plans(folder: Path, home: Path) -> list[Any]:
+    model = ScriptedModel("# A plan", "done")
+    async with chatting(folder, home, model) as made:
+        chat = Told(made.chat, model)
+        await chat.send(SetMode("plan"))
+        await chat.send(SetThinking("low"))
+        await chat.until(told.CommandDone, lambda done: done.name == "set_thinking")
+        await chat.run("plan")
+        await chat.send(ExecutePlan())
+        await chat.until(told.RunFinished)
+        return chat.seen
+
+
+async def _sessions(folder: Path, home: Path) -> list[Any]:
+    model = ScriptedModel("one", "two")
+    async with chatting(folder, home, model, make_model=lambda _: model) as made:
+        chat = Told(made.chat, model)
+        await chat.run("first")
+        own = chat.chat.status.session_id
+        for command in (Rename("named"), Fork(), NewSession(), Resume(own), Rewind(preview=True), SetModel("x:y")):
+            receipt = await chat.send(command)
+            done = await chat.until(told.CommandDone, lambda done, id=receipt.id: done.id == id)
+            assert done.error == "", (command, done)
+        return chat.seen
+
+
+async def _others(folder: Path, home: Path) -> list[Any]:
+    again = NetworkError("busy", retryable=True, retry_after=0.01)
+    async with chatting(folder, home, Reply(error=again), "well") as made:
+        chat = Told(made.chat, made.model)
+        await chat.send(Shortcut("ctrl+k"))
+        await chat.until(told.Refused)
+        await chat.run("go @nowhere.txt")
+        return chat.seen
+
+
+def test_names_on_the_wire_are_told_apart() -> None:
+    assert len(KINDS) == len(get_args(told.ChatEvent))
+    assert "tool_started" in KINDS
+    for bad in (b'{"type": "nonsense"}', b'{"type": "prompt"}', b'{"type": "prompt", "text": 1}', b"[]"):
+        with pytest.raises(msgspec.ValidationError):
+            decode_command(bad)
+    with pytest.raises(msgspec.DecodeError):
+        decode_command(b"{")
+
+
+def test_the_contract_has_a_json_schema() -> None:
+    schemas = msgspec.json.schema_components((ChatCommand, told.ChatEvent))[1]
+
+    assert {"Prompt", "Approve", "ToolStarted", "ApprovalAsked"} <= set(schemas)
+
+
+def test_nothing_here_draws_or_is_global() -> None:
+    import mainspring.runtime.chat.engine as engine
+
+    folder = Path(engine.__file__).parent
+    for file in _sources(folder):
+        text = file.read_text(encoding="utf-8")
+        assert "print(" not in text, file
+        assert "sys.stdout" not in text, file
+        assert not any(name in text for name in ("import rich", "prompt_toolkit", "global ")), file
+    assert ModelInfo("m", "p").id == "m"
+    assert issubclass(NetworkError, ModelError)
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    yield from sorted(folder.rglob("*.py"))
+
+
+async def test_two_chats_beside_each_other_know_nothing_of_each_other(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "I am one") as one, chatting(folder, home, "I am two") as two:
+        first, second = await one.run("a"), await two.run("b")
+
+    assert (first.text, second.text) == ("I am one", "I am two")
+    assert one.of(told.SessionChanged)[0].id != two.of(told.SessionChanged)[0].id

@@ -1,0 +1,218 @@
+"""Random commands in random order: no deadlock, every question settled, every call ended, nothing typed lost."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mainspring.errors import NetworkError
+from mainspring.models import ModelInfo
+from mainspring.runtime.chat import events as told
+from mainspring.runtime.chat.commands import (
+    Abort,
+    Answer,
+    Approve,
+    ChatCommand,
+    Compact,
+    EditQueued,
+    NewSession,
+    Prompt,
+    Queue,
+    RemoveQueued,
+    Rewind,
+    SendQueued,
+    SetMode,
+    SetModel,
+    Shell,
+    Slash,
+    Steer,
+)
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.runtime.chat.stage import chatting
+
+SECONDS = 10.0
+
+REPLIES: tuple[Any, ...] = (
+    "an answer",
+    Reply("thinking aloud", thinking="hm", pieces=5),
+    Call("read_file", {"path": "a.txt"}),
+    Call("write_file", {"path": "b.txt", "content": "x"}),
+    [Call("write_file", {"path": "c.txt", "content": "x"}), Call("shell", {"command": "echo hi"})],
+    Call("ask_user", {"question": "Which?", "options": [{"label": "one"}]}),
+    Call("spawn", {"task": "look"}),
+    Call("multi_edit", {"path": "a.txt", "edits": [{"old_string": "one", "new_string": "1"}]}),
+    NetworkError("down", retryable=False),
+    Call("nonsense", {}),
+)
+
+Step = tuple[str, int]
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            "prompt steer queue edit remove send abort approve deny session answer decline wrong "
+            "slash unknown model mode new rewind compact shell wait wait wait".split()
+        ),
+        st.integers(0, 9),
+    ),
+    max_size=25,
+)
+LINES = ("/cost", "/help", "/context", "/tree", "/sessions", "/name x", "/copy", "/permissions", "/clear", "/rewind 1")
+
+
+class Player:
+    """Plays steps against a chat, and keeps account of what was typed."""
+
+    def __init__(self, chat: Any) -> None:
+        self.chat = chat
+        self.seen: list[told.ChatEvent] = []
+        self.typed: dict[str, str] = {}
+        self.count = 0
+
+    async def read(self) -> None:
+        async for event in self.chat.events():
+            self.seen.append(event)
+
+    def of(self, kind: Any) -> list[Any]:
+        return [e for e in self.seen if isinstance(e, kind)]
+
+    def open(self, asked: Any, settled: Any) -> list[Any]:
+        done = {e.id for e in self.of(settled)}
+        return [e for e in self.of(asked) if e.id not in done]
+
+    def queued(self) -> list[Any]:
+        changes = self.of(told.QueueChanged)
+        return list(changes[-1].items) if changes else []
+
+    def command(self, step: Step) -> ChatCommand | None:
+        what, n = step
+        approvals = self.open(told.ApprovalAsked, told.ApprovalSettled)
+        questions = self.open(told.QuestionAsked, told.QuestionSettled)
+        queued = self.queued()
+        approval = approvals[n % len(approvals)].id if approvals else "q0"
+        question = questions[n % len(questions)] if questions else None
+        waits = queued[n % len(queued)].id if queued else "said-0"
+        chosen = tuple(o.value for o in question.options[:1]) if question else ()
+        asked = question.id if question else "q0"
+        if what in ("prompt", "steer", "queue", "edit"):
+            self.count += 1
+        text = f"text-{self.count}."
+        made: dict[str, ChatCommand] = {
+            "prompt": Prompt(text),
+            "steer": Steer(text),
+            "queue": Queue(text),
+            "edit": EditQueued(waits, text),
+            "remove": RemoveQueued(waits),
+            "send": SendQueued(waits if n % 2 else ""),
+            "abort": Abort(),
+            "approve": Approve(approval, "once"),
+            "session": Approve(approval, "session"),
+            "deny": Approve(approval, "deny"),
+            "answer": Answer(asked, chosen),
+            "decline": Answer(asked, declined=True),
+            "wrong": Approve(asked, "once", hunks=(99,)),
+            "slash": Slash(LINES[n]),
+            "unknown": Slash("/nonsense"),
+            "model": SetModel("other:one"),
+            "mode": SetMode("plan" if n % 2 else "build"),
+            "new": NewSession(),
+            "rewind": Rewind(what="conversation"),
+            "compact": Compact(),
+            "shell": Shell("echo shell", tell=bool(n % 2)),
+        }
+        return made.get(what)
+
+    async def play(self, step: Step) -> None:
+        command = self.command(step)
+        if command is None:
+            for _ in range(step[1] * 5):
+                await asyncio.sleep(0)
+            return
+        receipt = await self.chat.send(command)
+        match command:
+            case Prompt(text=text) | Steer(text=text) | Queue(text=text) if receipt.accepted:
+                self.typed[receipt.id] = text
+            case EditQueued(id=id, text=text) if receipt.accepted:
+                self.typed[id] = text
+            case RemoveQueued(id=id) if receipt.accepted:
+                self.typed.pop(id, None)
+            case _:
+                pass
+
+    async def settle(self) -> None:
+        """Answer what is asked until nothing goes on."""
+        while self.chat.busy:
+            for asked in self.open(told.ApprovalAsked, told.ApprovalSettled):
+                await self.chat.send(Approve(asked.id, "deny"))
+            for asked in self.open(told.QuestionAsked, told.QuestionSettled):
+                await self.chat.send(Answer(asked.id, declined=True))
+            await asyncio.sleep(0.001)
+
+
+def model_of(replies: list[int]) -> ScriptedModel:
+    left = iter(replies)
+
+    def answer(_: object) -> Any:
+        number = next(left, 0)
+        return REPLIES[number % len(REPLIES)]
+
+    return ScriptedModel(answer, loop=True, info=ModelInfo("m", "p", 100_000))
+
+
+async def play(steps: list[Step], replies: list[int], ending: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, home = Path(name, "work"), Path(name, "home")
+        folder.mkdir()
+        home.mkdir()
+        (folder / "a.txt").write_text("one\n", encoding="utf-8")
+        model = model_of(replies)
+        async with asyncio.timeout(SECONDS):
+            async with chatting(folder, home, model, make_model=lambda _: model) as made:
+                player = Player(made.chat)
+                reading = asyncio.ensure_future(player.read())
+                for step in steps:
+                    await player.play(step)
+                if ending == "settle":
+                    await player.settle()
+                session = made.chat.status.session_id
+            await reading
+            check(player)
+            if player.queued():
+                async with chatting(folder, home, "x", ask={"session": session}) as again:
+                    restored = await again.until(told.QueueChanged)
+                waiting = {q.text for q in restored.items}
+                assert {q.text for q in player.queued()} <= waiting
+
+
+def check(player: Player) -> None:
+    for asked, settled in ((told.ApprovalAsked, told.ApprovalSettled), (told.QuestionAsked, told.QuestionSettled)):
+        assert sorted(e.id for e in player.of(asked)) == sorted(e.id for e in player.of(settled))
+    inner = [e.event for e in player.of(told.ChildEvent)]
+    events = [*player.seen, *inner]
+    started = sum(isinstance(e, told.ToolStarted) for e in events)
+    assert started == sum(isinstance(e, told.ToolFinished) for e in events)
+    assert len(player.of(told.RunStarted)) == len(player.of(told.RunFinished))
+    assert len(player.of(told.ChildStarted)) == len(player.of(told.ChildFinished))
+    said = " ".join(e.text for e in player.of(told.UserText))
+    waits = " ".join(q.text for q in player.queued())
+    for text in player.typed.values():
+        assert text in said or text in waits, (text, said, waits)
+
+
+@pytest.mark.covers("BYD-04", "CLI-02", "CLI-10")
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, replies=st.lists(st.integers(0, 9), max_size=12), ending=st.sampled_from(["settle", "leave"]))
+def test_random_commands(steps: list[Step], replies: list[int], ending: str) -> None:
+    asyncio.run(play(steps, replies, ending))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, replies=st.lists(st.integers(0, 9), max_size=12), ending=st.sampled_from(["settle", "leave"]))
+def test_many_random_commands(steps: list[Step], replies: list[int], ending: str) -> None:
+    asyncio.run(play(steps, replies, ending))

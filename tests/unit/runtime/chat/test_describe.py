@@ -1,0 +1,102 @@
+"""Calls, results and diffs in a few words and lines."""
+
+import difflib
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.messages import ToolUseBlock
+from mainspring.runtime.chat.branch import branch_of
+from mainspring.runtime.chat.describe import MOST_LINES, fold, started, summary_of
+from mainspring.runtime.chat.diffs import parse_diff
+
+
+def test_a_call_says_what_it_is_about() -> None:
+    assert summary_of({"content": "x", "path": "a.txt"}) == "a.txt"
+    assert summary_of({"command": "ls\n  -l"}) == "ls -l"
+    assert summary_of({"odd": "only this"}) == "only this"
+    assert summary_of({"n": 1}) == ""
+    assert len(summary_of({"command": "x" * 10_000})) <= 160
+
+
+def test_arguments_that_nobody_can_read_are_shown_as_they_came() -> None:
+    event = started(ToolUseBlock("1", "shell", raw_input='{"command": "ls'), "Shell")
+
+    assert event.arguments == {"(not readable)": '{"command": "ls'}
+
+
+def test_a_long_result_loses_its_middle() -> None:
+    shown, hidden = fold("\n".join(map(str, range(1000))))
+
+    assert hidden == 1000 - MOST_LINES
+    assert shown.startswith("0\n1\n")
+    assert shown.endswith("\n999")
+    assert len(fold("x" * 1_000_000)[0]) < 20_000
+
+
+def test_a_removed_line_may_look_like_a_header() -> None:
+    before = ["-- a/x\n", "@@ -1 +1 @@\n", "++ b/x\n", "same\n"]
+    after = ["same\n"]
+    text = "".join(difflib.unified_diff(before, after, "a/f", "b/f"))
+
+    [diff] = parse_diff(text)
+
+    assert (diff.path, diff.added, diff.removed) == ("f", 0, 3)
+    assert diff.hunks[0].lines == ("--- a/x", "-@@ -1 +1 @@", "-++ b/x", " same")
+
+
+_LINES = st.lists(
+    st.text(
+        st.characters(exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", exclude_categories=["Cs"]),
+        max_size=6,
+    ),
+    max_size=12,
+)
+
+
+@given(_LINES, _LINES)
+def test_a_diff_says_what_changed(before: list[str], after: list[str]) -> None:
+    a, b = [line + "\n" for line in before], [line + "\n" for line in after]
+    text = "".join(difflib.unified_diff(a, b, "a/some file", "b/some file"))
+
+    found = parse_diff(text)
+
+    if a == b:
+        assert found == ()
+        return
+    [diff] = found
+    assert diff.path == "some file"
+    assert len(b) - len(a) == diff.added - diff.removed
+    assert _patched(before, [(hunk.header, hunk.lines) for hunk in diff.hunks]) == after
+    assert [hunk.number for hunk in diff.hunks] == list(range(len(diff.hunks)))
+
+
+def _patched(before: list[str], hunks: list[tuple[str, tuple[str, ...]]]) -> list[str]:
+    """The text with the hunks applied, as any program would."""
+    made: list[str] = []
+    at = 0
+    for header, lines in hunks:
+        start, _, count = header.split()[1][1:].partition(",")
+        first = int(start) - (count != "0")
+        made += before[at:first]
+        made += [line[1:] for line in lines if line[0] != "-"]
+        at = first + sum(line[0] != "+" for line in lines)
+    return made + before[at:]
+
+
+@given(st.text(max_size=300))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    parse_diff(text)
+
+
+def test_the_branch_of_a_worktree(tmp_path: Path) -> None:
+    git = tmp_path / "repo" / ".git" / "worktrees" / "w"
+    git.mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/topic\n", encoding="utf-8")
+    work = tmp_path / "w" / "below"
+    work.mkdir(parents=True)
+    (tmp_path / "w" / ".git").write_text(f"gitdir: {git}\n", encoding="utf-8")
+
+    assert branch_of(str(work)) == "topic"
+    assert branch_of(str(tmp_path)) == ""

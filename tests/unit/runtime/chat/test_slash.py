@@ -1,0 +1,265 @@
+"""Slash commands: routed, completed, and each gives something to show."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mainspring.runtime.chat import command_of
+from mainspring.runtime.chat.commands import Prompt, Queue, Shell, Slash, Steer
+from mainspring.runtime.chat.events import CommandDone, Notice, Refused, RunFinished, SessionChanged, UserText
+from mainspring.runtime.chat.shown import Changes, Clipboard, Fields, Picker, Screen, Table, Text
+from mainspring.runtime.chat.slash.registry import COMMANDS
+from mainspring.testing import ScriptedModel
+from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+
+ALL = (
+    "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
+    "export copy config trust telemetry clear quit"
+).split()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text("", encoding="utf-8")
+    (tmp_path / ".gitignore").write_text("build/\n", encoding="utf-8")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "app.o").write_text("", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.covers("CLI-03", "CLI-04")
+async def test_every_command_gives_something_or_says_why_not(folder: Path, home: Path) -> None:
+    shapes: dict[str, object] = {}
+    async with chatting(folder, home, "the answer") as chat:
+        await chat.run("hello")
+        for name in sorted(COMMANDS, key=lambda n: n in ("clear", "fork", "quit")):
+            done = await chat.slash(f"/{name}")
+            assert done.name == name
+            assert done.error == "", (name, done.error)
+            shapes[name] = type(done.shown)
+
+    assert sorted(shapes) == sorted(ALL)
+    assert shapes["help"] is Table
+    assert {shapes[n] for n in ("model", "thinking", "mode", "sessions", "resume", "tree", "rewind")} == {Picker}
+    assert {shapes[n] for n in ("tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
+    assert {shapes[n] for n in ("context", "cost")} == {Fields}
+    assert {shapes[n] for n in ("telemetry", "memory", "name", "compact", "export")} == {Text}
+    assert shapes["copy"] is Clipboard
+    assert shapes["quit"] is Screen
+    assert {shapes[n] for n in ("fork", "clear")} == {type(None)}
+
+
+@pytest.mark.covers("CLI-03")
+async def test_help_lists_all_there_is(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        done = await chat.slash("/help")
+        one = await chat.slash("/help rewind")
+        none = await chat.slash("/help nonsense")
+
+    assert isinstance(done.shown, Table)
+    assert {f"/{name}" for name in ALL} <= {row[0] for row in done.shown.rows}
+    assert all(row[2] for row in done.shown.rows)
+    assert isinstance(one.shown, Table)
+    assert len(one.shown.rows) == 1
+    assert "no command" in none.error
+
+
+@pytest.mark.covers("CLI-03")
+async def test_an_unknown_command_is_not_sent_to_the_model(folder: Path, home: Path) -> None:
+    model = ScriptedModel("never")
+    async with chatting(folder, home, model) as chat:
+        receipt = await chat.send(Slash("/modle openai:x"))
+        refused = await chat.until(Refused)
+
+    assert "/model" in refused.reason
+    assert refused.id == receipt.id
+    assert model.requests == []
+
+
+async def test_telemetry_and_trust_tell_their_state(folder: Path, home: Path) -> None:
+    (home / ".agent").mkdir()
+    (home / ".agent" / "settings.json").write_text(
+        '{"telemetry": {"enabled": true, "endpoint": "http://localhost:4318"}}', encoding="utf-8"
+    )
+    async with chatting(folder, home) as chat:
+        telemetry = await chat.slash("/telemetry")
+        before = await chat.slash("/trust")
+        await chat.slash("/trust yes")
+        after = await chat.slash("/trust")
+        await chat.slash("/trust no")
+        last = await chat.slash("/trust")
+
+    assert "http://localhost:4318" in str(telemetry.shown)
+    assert "is not trusted" in str(before.shown)
+    assert "is trusted" in str(after.shown)
+    assert "is not trusted" in str(last.shown)
+
+
+@pytest.mark.covers("CLI-04")
+async def test_settings_and_memory_are_changed_by_command(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        changed = await chat.slash("/config agent.maxTurns 7")
+        shown = await chat.slash("/config agent")
+        bad = await chat.slash("/config agent.maxTrns 7")
+        await chat.slash("/memory tests run with pytest")
+        memory = await chat.slash("/memory")
+
+    assert changed.error == ""
+    assert json.loads((home / ".agent" / "settings.json").read_text(encoding="utf-8"))["agent"]["maxTurns"] == 7
+    assert "agent.maxTurns" in str(shown.shown)
+    assert bad.error
+    assert "tests run with pytest" in str(memory.shown)
+
+
+async def test_several_commands_take_effect_in_order(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "ok") as chat:
+        for line in ("/name one", "/name two", "/name three"):
+            await chat.send(Slash(line))
+        await chat.send(Prompt("go"))
+        await chat.until(RunFinished)
+        title = chat.chat.status.title
+
+    names = [done.name for done in chat.of(CommandDone)]
+    assert names == ["name"] * 3
+    assert title == "three"
+    assert [u.source for u in chat.of(UserText)] == ["queue"]  # it waited for the commands before it
+
+
+async def test_a_command_while_a_run_goes_on(folder: Path, home: Path) -> None:
+    gate = Gate()
+    async with chatting(folder, home, WaitingModel("ok", gates={0: gate})) as chat:
+        await chat.send(Prompt("go"))
+        await gate.reached.wait()
+        done = await chat.slash("/cost")
+        refused = await chat.send(Slash("/rewind"))
+        gate.open.set()
+        await chat.until(RunFinished)
+
+    assert done.error == ""
+    assert "no run goes on" in refused.refused
+
+
+# --- prompts by name ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("OPT-04")
+async def test_custom_commands_of_markdown_files(folder: Path, home: Path) -> None:
+    commands = home / ".agent" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "review.md").write_text(
+        "---\ndescription: looks at something\nallowed-tools: read_file\n---\nReview $ARGUMENTS now.", encoding="utf-8"
+    )
+    model = ScriptedModel("fine", "all tools again")
+    async with chatting(folder, home, model) as chat:
+        help_ = await chat.slash("/help review")
+        await chat.send(Slash("/review the tests"))
+        await chat.until(RunFinished)
+        await chat.run("and now")
+
+    assert "looks at something" in str(help_.shown)
+    assert "Review the tests now." in model.requests[0].messages[-1].text
+    assert [t.name for t in model.requests[0].request.tools] == ["read_file"]
+    assert len(model.requests[1].request.tools) > 5
+    assert chat.of(UserText)[0].source == "command"
+
+
+@pytest.mark.covers("CLI-14")
+async def test_a_skill_is_activated_by_its_name(folder: Path, home: Path) -> None:
+    skill = home / ".agent" / "skills" / "brew-tea"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(
+        "---\nname: brew-tea\ndescription: How tea is made.\n---\nWarm the pot first.", encoding="utf-8"
+    )
+    model = ScriptedModel("the tea is ready", "no tea")
+    async with chatting(folder, home, model) as chat:
+        listed = await chat.slash("/skills")
+        offered = await chat.chat.complete("/skill:b")
+        await chat.send(Slash("/skill:brew-tea make me a cup"))
+        await chat.until(RunFinished)
+        unknown = await chat.slash("/skill:coffee")
+
+    assert "How tea is made." in str(listed.shown)
+    assert [c.text for c in offered] == ["/skill:brew-tea"]
+    sent = "\n".join(m.text for m in model.requests[0].messages)
+    assert "Warm the pot first." in sent
+    assert "make me a cup" in sent
+    assert any("brew-tea is active" in n.text for n in chat.of(Notice))
+    assert unknown.error
+    assert len(model.requests) == 1
+
+
+# --- completion -----------------------------------------------------------------------------------------------------------
+
+
+async def test_names_and_arguments_are_completed(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "ok") as chat:
+        await chat.run("hi")
+        session = chat.chat.status.session_id
+        names = [c.text for c in await chat.chat.complete("/m")]
+        exact = [c.text for c in await chat.chat.complete("/mode")]
+        models = await chat.chat.complete("/model anthropic:claude-son")
+        levels = [c.text for c in await chat.chat.complete("/thinking h")]
+        sessions = await chat.chat.complete(f"/resume {session[:6]}")
+        nothing = await chat.chat.complete("just words")
+
+    assert names[:4] == ["/mcp", "/memory", "/mode", "/model"]
+    assert exact[0] == "/mode"  # what was typed in full goes before what begins with it
+    assert models
+    assert all(m.text.startswith("anthropic:claude-son") for m in models)
+    assert models[0].start == len("/model ")
+    assert levels[0] == "high"
+    assert [c.text for c in sessions] == [session]
+    assert nothing == ()
+
+
+async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        found = await chat.chat.complete("look at @ap")
+        dotted = await chat.chat.complete("@./src/a")
+        mail = await chat.chat.complete("me@ap")
+
+    assert [(c.text, c.start) for c in found] == [("@src/app.py", 8)]  # what is ignored is not offered
+    assert [c.text for c in dotted] == ["@./src/app.py"]
+    assert mail == ()
+
+
+# --- typed lines ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("hello", Prompt("hello")),
+        ("  two\nlines ", Prompt("  two\nlines ")),
+        ("/model x", Slash("/model x")),
+        ("/usr/bin/env is missing", Prompt("/usr/bin/env is missing")),
+        ("/", Prompt("/")),
+        ("/ not a command", Prompt("/ not a command")),
+        ("!ls -l", Shell("ls -l")),
+        ("!!ls", Shell("ls", tell=False)),
+        ("!", Prompt("!")),
+        ("!!", Prompt("!!")),
+        ("/mcp:docs:summary a", Slash("/mcp:docs:summary a")),
+    ],
+)
+def test_what_a_line_means(line: str, command: object) -> None:
+    assert command_of(line) == command
+
+
+def test_a_line_may_be_said_in_other_ways() -> None:
+    assert command_of("x", say=Steer) == Steer("x")
+    assert command_of("x", say=Queue) == Queue("x")
+
+
+async def test_quit_and_clear_are_the_front_ends(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "ok") as chat:
+        quit_ = await chat.slash("/quit")
+        await chat.run("hi")
+        await chat.slash("/clear")
+
+    assert quit_.shown == Screen("quit")
+    assert chat.of(SessionChanged)[-1].reason == "new"
+    assert Changes("x").diffs == ()
