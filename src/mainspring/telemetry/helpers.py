@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.messages import Usage
 from mainspring.telemetry import conventions as c
 from mainspring.telemetry.attributes import Attributes, error_type, of_model, of_usage
+from mainspring.telemetry.nothing import Nothing
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -24,14 +25,14 @@ class TelemetryHelpers:
         self._signals = signals
 
     @property
-    def tracer(self) -> Tracer | None:
-        """Makes spans; ``None`` where telemetry is off."""
-        return self._signals.tracer if self._signals is not None else None
+    def tracer(self) -> Tracer:
+        """Makes spans; where telemetry is off, such as do nothing."""
+        return self._signals.tracer if self._signals is not None else cast("Tracer", Nothing())
 
     @property
-    def meter(self) -> Meter | None:
-        """Makes instruments; ``None`` where telemetry is off."""
-        return self._signals.pipeline.meter if self._signals is not None else None
+    def meter(self) -> Meter:
+        """Makes instruments; where telemetry is off, such as do nothing."""
+        return self._signals.pipeline.meter if self._signals is not None else cast("Meter", Nothing())
 
     @contextmanager
     def start_llm_span(self, provider: str, model: str, **attributes: Any) -> Generator[OpenSpan]:

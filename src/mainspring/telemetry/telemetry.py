@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.telemetry.helpers import TelemetryHelpers
+from mainspring.telemetry.nothing import Nothing
 from mainspring.telemetry.options import TelemetryOptions
 from mainspring.telemetry.pipeline import Off, Pipeline, connect
 from mainspring.telemetry.signals import Signals
@@ -66,14 +67,14 @@ class Telemetry:
         return self.signals is not None
 
     @property
-    def tracer(self) -> Tracer | None:
-        """Makes spans; ``None`` where telemetry is off."""
-        return self.signals.tracer if self.signals is not None else None
+    def tracer(self) -> Tracer:
+        """Makes spans; where telemetry is off, such as do nothing."""
+        return self.signals.tracer if self.signals is not None else cast("Tracer", Nothing())
 
     @property
-    def meter(self) -> Meter | None:
-        """Makes instruments; ``None`` where telemetry is off."""
-        return self.signals.pipeline.meter if self.signals is not None else None
+    def meter(self) -> Meter:
+        """Makes instruments; where telemetry is off, such as do nothing."""
+        return self.signals.pipeline.meter if self.signals is not None else cast("Meter", Nothing())
 
     def close(self) -> bool:
         """Send what waits, within the seconds that the options allow. The application's own providers are left alone.

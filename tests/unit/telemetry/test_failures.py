@@ -171,7 +171,6 @@ async def test_what_is_more_than_the_queue_holds_is_dropped() -> None:
     exporter = Bad(hang=True)
     assert exporter.hang is not None
     telemetry = own(exporter)
-    assert telemetry.tracer is not None
 
     for _ in range(10_000):
         telemetry.tracer.start_span("x").end()

@@ -30,8 +30,8 @@ def test_helpers_make_spans_and_record_what_came_of_them() -> None:
     assert tool["error.type"] == "NOT_FOUND"
     assert tool["gen_ai.tool.call.result"] == "nothing [redacted]"
     assert sum(p.sum for p in recorder.metrics["gen_ai.client.token.usage"]) == 15
-    assert helpers.tracer is recorder.telemetry.tracer is not None
-    assert helpers.meter is recorder.telemetry.meter is not None
+    assert helpers.tracer is recorder.telemetry.tracer
+    assert helpers.meter is recorder.telemetry.meter
 
 
 def test_what_is_raised_is_noted_and_goes_on() -> None:
@@ -55,5 +55,22 @@ def test_where_telemetry_is_off_helpers_do_nothing() -> None:
         helpers.record_tool_result(call, success=True, result="x")
 
     assert span.span is None
-    assert helpers.tracer is None
-    assert helpers.meter is None
+
+
+@pytest.mark.covers("ERR-07", "TEL-07")
+def test_where_telemetry_is_off_tracer_and_meter_do_nothing() -> None:
+    telemetry = Telemetry(environ={"OTEL_SDK_DISABLED": "1"})
+
+    @telemetry.tracer.start_as_current_span("decorated")
+    def double(n: int) -> int:
+        return 2 * n
+
+    with telemetry.tracer.start_as_current_span("mine") as span:
+        span.set_attribute("key", 1)
+        span.add_event("said")
+        assert not span.is_recording()
+    telemetry.helpers.tracer.start_span("another").end()
+    telemetry.meter.create_counter("count").add(1)
+    telemetry.helpers.meter.create_histogram("seconds").record(0.5, {"a": "b"})
+
+    assert double(2) == 4

@@ -95,4 +95,4 @@ class SpanStore:
         trace = self._traces.get(id.removeprefix("otlp-"))
         if trace is None or not trace.spans:
             return None
-        return Detail(summary=trace.summary(), spans=sorted(list(trace.spans.values()), key=lambda s: (s.start, s.id)))
+        return Detail(summary=trace.summary(), spans=sorted(trace.spans.values(), key=lambda s: (s.start, s.id)))
