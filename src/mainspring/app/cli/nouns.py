@@ -358,7 +358,7 @@ def _skills() -> Parser:
     add("--all", action="store_true", help="install: all that are there")
     add("--ref", default="", metavar="REF", help="install: at this branch, tag or commit")
     add("--path", default="", metavar="DIR", help="install: from this folder of the repository")
-    add("--force", action="store_true", help="update: replace files that were changed by hand")
+    add("--force", action="store_true", help="install, update: replace what was written or changed by hand")
     add("-y", "--yes", action="store_true", help="install, update, remove: do not ask")
     add("--description", default="", metavar="TEXT", help="new: what it does, and when to use it")
     add("--scripts", action="store_true", help="new: with a script")

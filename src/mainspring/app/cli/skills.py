@@ -144,6 +144,7 @@ def _install(options: argparse.Namespace, console: Console) -> int:
             path=options.path,
             names=options.skill,
             every=options.all,
+            force=options.force,
         )
     )
     return _settle(fetched, "install", options, console)

@@ -188,6 +188,7 @@ async def fetch_skills(
     path: str = "",
     names: Sequence[str] = (),
     every: bool = False,
+    force: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[Fetched, ...]:
     """Fetch skills of a folder or a repository, to be looked at and then put in their place by `settle`. Nothing of them is run.
@@ -199,6 +200,7 @@ async def fetch_skills(
         path: The folder in it to look into.
         names: Which, where there are several.
         every: Whether all are meant.
+        force: Whether one of the same name is replaced though it was written or changed by hand.
         environ: The environment.
 
     Raises:
@@ -211,7 +213,7 @@ async def fetch_skills(
     await asyncio.to_thread(mend, home.skills)
     async with opened(spec) as opening:
         wanted = await _chosen(opening, names, every)
-        return tuple([await _fetch(opening, name, folder, home) for name, folder in wanted.items()])
+        return tuple([await _fetch(opening, name, folder, home, force=force) for name, folder in wanted.items()])
 
 
 async def fetch_updates(
@@ -372,12 +374,22 @@ async def _chosen(source: Source, names: Sequence[str], every: bool) -> dict[str
     return offer.names
 
 
-async def _fetch(source: Source, name: str, folder: str, home: Home) -> Fetched:
+async def _fetch(source: Source, name: str, folder: str, home: Home, *, force: bool) -> Fetched:
     try:
         candidate = await source.candidate(folder, home.skills)
     except ConfigError as error:
         return Fetched(name=name, done=Done(name=name, what="failed", text=str(error)))
+    if candidate.preview.replaces and not force and await asyncio.to_thread(_by_hand, candidate.skill.name, home):
+        await asyncio.to_thread(discard, [candidate])
+        text = f"there is one in {home.skills / name} that was written or changed by hand; --force replaces it"
+        return Fetched(name=name, done=Done(name=name, what="failed", text=text))
     return await asyncio.to_thread(_waiting, candidate, home, "installed")
+
+
+def _by_hand(name: str, home: Home) -> bool:
+    """Whether the files of a skill are others than were installed."""
+    origin = registry_of(home).entries().get(name, Entry()).origin
+    return origin is None or digest_of(home.skills / name) != origin.digest
 
 
 def _waiting(candidate: Candidate, home: Home, what: str) -> Fetched:
@@ -409,7 +421,7 @@ async def _newer(name: str, entry: Entry, home: Home, place: Place, *, force: bo
     if candidate.origin.digest != origin.digest:
         if candidate.skill.name != name:
             problem = f"it is called {candidate.skill.name} now; install it by that name"
-        elif not force and await asyncio.to_thread(digest_of, target) != origin.digest:
+        elif not force and await asyncio.to_thread(_by_hand, name, home):
             problem = "its files were changed by hand since they were installed; --force replaces them"
         else:
             return await asyncio.to_thread(_waiting, candidate, home, "updated")

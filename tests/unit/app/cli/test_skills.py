@@ -275,6 +275,20 @@ def test_install_says_why_not(command: Command, source: str, code: int, why: str
 
 
 @pytest.mark.covers("OPT-06")
+def test_what_somebody_wrote_is_not_replaced_unasked(command: Command) -> None:
+    own = skill(command.home / ".agent" / "skills" / "pdf", body="My own.\n")
+    skill(command.folder / "pdf", body="Theirs.\n")
+    refused = command.run("skills", "install", "pdf", "--yes")
+    assert refused.code == 1
+    assert "--force replaces it" in refused.err
+    assert "My own." in (own / "SKILL.md").read_text()
+    assert [p.name for p in own.parent.iterdir()] == ["pdf"]
+    assert command.run("skills", "install", "pdf", "--yes", "--force").code == 0
+    assert command.run("skills", "install", "pdf", "--yes").code == 0  # now it is one that was installed
+    assert command.run("skills", "show", "pdf").out == "Theirs.\n"
+
+
+@pytest.mark.covers("OPT-06")
 def test_offline_fetches_nothing(command: Command) -> None:
     done = command.run("skills", "install", "https://127.0.0.1:1/x.git", "--offline", "--yes")
     assert done.code == 2
