@@ -51,7 +51,8 @@ class Recorder:
         """The name of a span's parent."""
         if span.parent is None:
             return ""
-        return next(s.name for s in self.spans if s.context.span_id == span.parent.span_id)  # pyright: ignore[reportOptionalMemberAccess]
+        wanted = span.parent.span_id
+        return next(s.name for s in self.spans if s.context and s.context.span_id == wanted)
 
     @property
     def tree(self) -> list[tuple[str, str]]:
