@@ -182,6 +182,7 @@ if TYPE_CHECKING:
     from mainspring.mcp import Mcp as Mcp
     from mainspring.mcp import McpServerConfig as McpServerConfig
     from mainspring.mcp import connect_mcp as connect_mcp
+    from mainspring.mcp import create_tool_search as create_tool_search
     from mainspring.memory import Memory as Memory
     from mainspring.messages import (
         AgentMessage as AgentMessage,
@@ -242,6 +243,7 @@ if TYPE_CHECKING:
     )
     from mainspring.policies.compaction import Compaction as Compaction
     from mainspring.policies.compaction import Compactor as Compactor
+    from mainspring.policies.disclosure import Disclosure as Disclosure
     from mainspring.policies.permissions import Permissions as Permissions
     from mainspring.policies.thinking import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
@@ -287,9 +289,10 @@ _HOMES = {
     "ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.budgets": "Budget Ledger ToolBudget",
-    "mcp": "Mcp McpServerConfig connect_mcp",
+    "mcp": "Mcp McpServerConfig connect_mcp create_tool_search",
     "memory": "Memory",
     "policies.compaction": "Compaction Compactor",
+    "policies.disclosure": "Disclosure",
     "policies.permissions": "Permissions",
     "policies.thinking": "ThinkingDecay",
     "presets": "Preset compose_presets",

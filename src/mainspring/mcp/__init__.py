@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainspring.mcp.port import Sampled as Sampled
     from mainspring.mcp.port import Sampling as Sampling
     from mainspring.mcp.server import McpServer as McpServer
+    from mainspring.mcp.tool_search import create_tool_search as create_tool_search
     from mainspring.mcp.twin import TwinConnector as TwinConnector
     from mainspring.mcp.twin import TwinServer as TwinServer
 
@@ -38,6 +39,7 @@ __all__, __getattr__ = exports(
         "plug": "Mcp",
         "port": "Answer ElicitAnswer Elicitation McpConnection McpConnector McpFailure Sampled Sampling",
         "server": "McpServer",
+        "tool_search": "create_tool_search",
         "twin": "TwinConnector TwinServer",
     },
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mainspring.mcp.ranking import ToolIndex
 from mainspring.policies.disclosure import SEARCH, Disclosure
 from mainspring.policies.disclosure.envelope import escaped, escaped_json
-from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -78,6 +78,7 @@ def create_tool_search(
         execute=search.execute,
         source="builtin",
         idempotent=True,
+        access=_nothing,
     )
 
 
@@ -180,6 +181,11 @@ class _Search:
     def _list(self, tools: Sequence[Tool]) -> str:
         names = ", ".join(escaped(self._wire_name(t.name)) for t in tools[:_LISTED])
         return names if len(tools) <= _LISTED else f"{names}, ..."
+
+
+def _nothing(arguments: Mapping[str, Any]) -> Sequence[Access]:
+    """A search touches nothing, so it needs no permission; what it unlocks does."""
+    return ()
 
 
 def _line(name: str, tool: Tool, room: bool) -> str:

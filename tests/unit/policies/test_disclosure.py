@@ -13,11 +13,14 @@ from mainspring import Agent, Behavior, tool
 from mainspring.errors import ConfigError
 from mainspring.events import ToolGate, ToolResultsAfter
 from mainspring.loop import Approve
+from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
+from mainspring.mcp.port import ToolInfo
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.disclosure.envelope import escaped, escaped_json, named
+from mainspring.policies.permissions import Permissions
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import Tool, define_tool
 from tests.unit.policies.stage import requests, results, texts, words
@@ -180,6 +183,39 @@ async def test_a_locked_tool_is_refused_and_the_way_to_it_told() -> None:
         'Blocked: mcp__mail__send is locked. Call tool_search with {"names": ["mcp__mail__send"]} first; then call it again'
     )
     assert [r.is_error for r in results(made.messages)] == [True, False, False, False]
+
+
+@pytest.mark.covers("MCP-13")
+async def test_a_search_needs_no_permission_and_what_it_unlocks_does() -> None:
+    calls = (search(query="send mail"), Call("mcp__mail__send"), "done")
+    made = agent(*calls, permissions=Permissions())
+    await made.run("go")
+    assert [r.is_error for r in results(made.messages)] == [False, True]
+
+    allowed = agent(*calls, permissions=Permissions(allow=["mcp__mail__*"]))
+    await allowed.run("go")
+    assert [r.is_error for r in results(allowed.messages)] == [False, False]
+
+
+@pytest.mark.covers("DIS-03", "MCP-09")
+async def test_what_a_server_s_own_configuration_says_goes_first() -> None:
+    names = ("plain", "shy", "bold", "named")
+    twins = {name: TwinServer([(ToolInfo(name="do"), lambda: "done")]) for name in names}
+    said: dict[str, Any] = {"shy": "lazy", "bold": "eager", "named": "eager"}
+    configs = [McpServerConfig(name=name, command="-", disclosure=said.get(name)) for name in names]
+    model = ScriptedModel("done")
+    disclosure = Disclosure("lazy", servers={"named": "lazy"})
+    made = Agent(
+        model,
+        execution=MemoryEnv({}),
+        mcp_servers=Mcp(configs, connector=TwinConnector(twins)),
+        tool_disclosure=disclosure,
+    )
+    await made.run("go")
+    await made.shutdown()
+
+    assert [n for n in offered(requests(made)[0]) if n.startswith("mcp")] == ["mcp__bold__do"]
+    assert catalog(requests(made)[0]) == ["mcp__named__do", "mcp__plain__do", "mcp__shy__do"]
 
 
 @pytest.mark.covers("DIS-08")
