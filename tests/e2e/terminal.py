@@ -60,9 +60,14 @@ class Terminal:
         self.wait(end)
 
     def send(self, text: str) -> None:
-        """Type a line and press Enter."""
+        """Type a line and press Enter, and wait until it is taken: keys that come at once look like a paste."""
         self.type(text)
+        before = self._cursor()
         self.keys("Enter")
+        self.wait(lambda _: self._cursor() != before)
+
+    def _cursor(self) -> str:
+        return self.run("display-message", "-p", "#{cursor_x},#{cursor_y}")
 
     def paste(self, text: str, *, bracketed: bool = True) -> None:
         """Paste, as a terminal does."""

@@ -17,7 +17,8 @@ THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 LISTED = ("",)
 """What ``--tools`` without a list gives: then the tools are listed."""
 
-USAGE = """mainspring -p "PROMPT" [options]
+USAGE = """mainspring [options]
+       mainspring -p "PROMPT" [options]
        mainspring COMMAND [options]"""
 
 DESCRIPTION = """An agent for the terminal: ask, and it reads, searches, edits and runs what you allow.
@@ -25,6 +26,7 @@ DESCRIPTION = """An agent for the terminal: ask, and it reads, searches, edits a
 first steps:
   mainspring check                    is there a model? what is missing, and how to get it
   mainspring config init              choose a provider, give its key, try the connection
+  mainspring                          talk: a chat in this terminal
   mainspring -p "What is in this folder?"
 """
 

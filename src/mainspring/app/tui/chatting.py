@@ -61,6 +61,8 @@ def ask_options(given: argparse.Namespace) -> AskOptions:
         prompt="",
         place=place_of(given),
         model=given.model,
+        provider=given.provider,
+        thinking=given.thinking,
         system=given.system,
         tools=given.tools,
         continued=given.continued,

@@ -33,6 +33,15 @@ _DARK = {
     "chosen": "bold ansicyan",
     "status": "ansibrightblack",
 }
+_MENU = {
+    "completion-menu": "bg:default fg:default",
+    "completion-menu.completion": "bg:default fg:default",
+    "completion-menu.completion.current": "bold reverse bg:default fg:default",
+    "completion-menu.meta.completion": "bg:default fg:ansibrightblack",
+    "completion-menu.meta.completion.current": "bold bg:default fg:default",
+    "scrollbar.background": "bg:default",
+    "scrollbar.button": "reverse bg:default",
+}
 _LIGHT = _DARK | {
     "prompt": "bold ansiblue",
     "accent": "ansiblue",
@@ -67,8 +76,8 @@ class Look(Struct, frozen=True, kw_only=True):
     def styles(self) -> Mapping[str, str]:
         """The style of each kind of text, in the words of prompt-toolkit."""
         if self.colors == "none" or self.theme == "plain":
-            return _PLAIN
-        return _LIGHT if self.theme == "light" else _DARK
+            return _PLAIN | _MENU
+        return (_LIGHT if self.theme == "light" else _DARK) | _MENU
 
     @property
     def code_theme(self) -> str | None:

@@ -191,10 +191,15 @@ class Screen:
             self.app.layout.focus(self._answered if wants is not None else self._typed)
         self.app.invalidate()
 
-    def print(self, rows: list[Row]) -> None:
-        """Print rows for good, with the next frame."""
-        if rows:
-            self._pending += rows
+    def print(self, rows: list[Row], *, soon: bool = True) -> None:
+        """Print rows for good, with the next frame.
+
+        Args:
+            rows: The rows.
+            soon: Whether there is to be one even if nothing else asks for it.
+        """
+        self._pending += rows
+        if soon:
             self.app.invalidate()
 
     def invalidate(self) -> None:

@@ -33,10 +33,11 @@ from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker
 from mainspring.runtime.chat.shown import Screen as ScreenAction
 from mainspring.runtime.chat.words import Queued, Status
 
-_TICK = 0.15
+_TICK = 0.08
 _CLOSING_SECONDS = 5.0
 _REPLAYED = 400
 _QUEUE_ROWS = 4
+_STREAMING = (told.AnswerText, told.ThinkingText, told.ToolProgress, told.ChildEvent, told.ShellOutput)
 _GREEDY = 50
 """Events after which others get their turn."""
 
@@ -306,10 +307,9 @@ class Session:
                 return
             case _:
                 pass
-        self.print(self.transcript.show(event, time.monotonic()))
-        if self.transcript.busy:
-            self._moving.set()
-        self.screen.invalidate()
+        self.screen.print(self.transcript.show(event, time.monotonic()), soon=not isinstance(event, _STREAMING))
+        if self.transcript.busy or isinstance(event, _STREAMING):
+            self._moving.set()  # what streams is drawn with the next tick: a piece by itself costs next to nothing
 
     def _done(self, event: told.CommandDone) -> bool:
         """What only the screen can do with what a command gave; whether that was all."""

@@ -40,7 +40,7 @@ class Tools:
     def __init__(self, folds: Folds) -> None:
         self._folds = folds
         self._running: dict[str, Running] = {}
-        self._seen: dict[str, tuple[object, ...]] = {}
+        self._seen: set[str] = set()
 
     def started(self, event: ToolStarted, now: float) -> None:
         """A call is taken up."""
@@ -52,9 +52,9 @@ class Tools:
             running.title = event.title or running.title
             running.output = (running.output + event.output)[-_MOST_PROGRESS:]
 
-    def seen(self, call_id: str, diffs: tuple[object, ...]) -> None:
+    def seen(self, call_id: str) -> None:
         """The changes of a call have been shown already, with the question whether to make them."""
-        self._seen[call_id] = diffs
+        self._seen.add(call_id)
 
     def finished(self, event: ToolFinished, columns: int) -> list[Row]:
         """A call is over: what to print."""
@@ -66,7 +66,9 @@ class Tools:
                 told = f"    {edit.path}: {edit.applied} of {edit.total} changes applied"
                 reason = f"; {edit.reason}" if edit.reason else ""
                 rows.append(row(("warn", one_row(told + reason, columns - 1))))
-        if event.diffs and self._seen.pop(event.id, None) != event.diffs:
+        seen = event.id in self._seen and not any(edit.denied or edit.failed for edit in event.edits)
+        self._seen.discard(event.id)
+        if event.diffs and not seen:
             rows += self._folds.fold(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
         return rows + self._output(event)
 

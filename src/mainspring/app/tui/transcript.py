@@ -208,7 +208,7 @@ class Transcript:
     def _approval(self, event: told.ApprovalAsked) -> list[Row]:
         if not event.diffs:
             return []
-        self._tools.seen(event.call_id, event.diffs)
+        self._tools.seen(event.call_id)
         rows = diff_rows(event.diffs, self.columns)
         return self.folds.fold(f"{event.display} {event.resource}", rows, _QUESTION_DIFF_ROWS)
 
