@@ -23,7 +23,7 @@ from mainspring.policies.disclosure.envelope import escaped, escaped_json, named
 from mainspring.policies.permissions import Permissions
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import Tool, define_tool
-from tests.unit.policies.stage import requests, results, texts, words
+from tests.unit.policies.stage import model_of, requests, results, texts, words
 
 SERVERS = {"files": ("copy", "move"), "mail": ("send", "list_folders"), "calendar": ("add_event",)}
 
@@ -360,7 +360,8 @@ async def test_tools_that_come_late_change_nothing_that_was_sent() -> None:
         "<locked_tools>\nmcp__late__comer\n</locked_tools>]"
     ]
     assert texts(made.messages)[-1] == "comer done"
-    for before, after in zip(made.model.requests, made.model.requests[1:], strict=False):  # type: ignore[attr-defined]
+    sent = model_of(made).requests
+    for before, after in zip(sent, sent[1:], strict=False):
         assert after.messages[: len(before.messages)] == before.messages
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from mainspring.lazy import lazy_re
 
-from mainspring.lazy import lazy_re
-
 # What turns, hides or joins text: soft hyphen, line and paragraph separators, bidi and zero-width marks, fillers, variation
 # selectors, tags; and surrogates that stand alone, which no encoding takes.
 _HIDDEN = (
