@@ -1,6 +1,8 @@
 """Settings from the command: a provider is set up and tried, values are set, edited and checked, and each says where it comes from."""
 
 import json
+import os
+import pty
 import stat
 import sys
 from pathlib import Path
@@ -181,3 +183,68 @@ def test_the_schema_is_printed(command: Command, repository: Path) -> None:
     assert json.loads(done.out) == json.loads(
         (repository / "docs" / "settings.schema.json").read_text(encoding="utf-8")
     )
+
+
+def dialog(command: Command, answers: list[tuple[str, str]], *arguments: str) -> tuple[int, str]:
+    """Run the command on a terminal and answer each question when it is asked; its exit code and all that was shown."""
+    master, slave = pty.openpty()
+    process = command.start(*arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    os.close(slave)
+    shown = ""
+    waiting = list(answers)
+    seen = 0
+    while True:
+        if waiting and waiting[0][0] in shown[seen:]:
+            seen = len(shown)
+            os.write(master, (waiting.pop(0)[1] + "\n").encode())
+        try:
+            piece = os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        shown += piece.decode("utf-8", "replace")
+    os.close(master)
+    return process.wait(), shown
+
+
+@pytest.mark.covers("CFG-15")
+def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
+    command.variables |= {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    command.server.script.append("hello")
+    answers = [
+        ("Number or name [openai]:", "compatbile"),
+        ("there is no provider 'compatbile'", "compatible"),
+        ("A name for it [mine]:", "lab"),
+        ("Address, up to /v1:", command.server.base_url),
+        ("Model:", "m-1"),
+        ("Key (is not shown", KEY),
+    ]
+
+    code, shown = dialog(command, answers, "config", "init")
+
+    assert code == 0, shown
+    assert KEY not in shown
+    assert "it answers: hello" in shown
+    providers = json.loads(user_file(command).read_text(encoding="utf-8"))["providers"]
+    assert providers == {
+        "lab": {"baseUrl": command.server.base_url, "model": "m-1", "apiKey": KEY},
+        "default": "lab",
+    }
+
+
+@pytest.mark.covers("CFG-15")
+def test_the_wizard_asks_before_it_saves_what_does_not_work(command: Command) -> None:
+    command.server.script += [error(401, "bad key")] * 2
+    answers = [
+        ("Model [gpt-5-mini]:", ""),
+        ("Key (is not shown; empty: that of OPENAI_API_KEY is used):", "sk-wrong-0123456789"),
+    ]
+
+    code, shown = dialog(command, [*answers, ("Save it anyway? [y/N]:", "")], "config", "init", "openai")
+    assert (code, "nothing was changed" in shown) == (2, True), shown
+    assert not user_file(command).exists()
+
+    code, shown = dialog(command, [*answers, ("Save it anyway? [y/N]:", "y")], "config", "init", "openai")
+    assert code == 0, shown
+    assert "sk-wrong" in user_file(command).read_text(encoding="utf-8")

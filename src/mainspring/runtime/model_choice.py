@@ -216,4 +216,7 @@ def _told(settings: Settings, name: str) -> str:
 
 def nothing_configured() -> str:
     """What to do where there is no model."""
-    return f"no model: nothing is configured and no local server runs. {embedded.missing_engine()}"
+    return (
+        "no model: nothing is configured and no local server runs. `mainspring config init` sets a provider up. "
+        f"{embedded.missing_engine()}"
+    )

@@ -193,9 +193,9 @@ class OAuthCredential(TokenCredential):
         old = await asyncio.to_thread(self._file.read)
         if old is None:
             raise ProviderConfigError(
-                f"Nobody is logged in at {client.provider}: there are no tokens in {self._file.path}. Log in first: "
-                f"once, with `login` of mainspring.models.auth (help(mainspring.models.providers.{client.provider}) has the "
-                "lines), or give the file of another program's login as the setting token_file",
+                f"Nobody is logged in at {client.provider}: there are no tokens in {self._file.path}. Log in once with "
+                f"`mainspring login {client.provider}` (in code: `login` of mainspring.models.auth), or give the file of another "
+                "program's login as the setting token_file",
                 reason="not_logged_in",
                 provider=client.provider,
             )

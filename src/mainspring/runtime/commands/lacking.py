@@ -16,8 +16,8 @@ def lacks(name: str, config: AppConfig) -> str:
         tokens = codex.token_file(provider_config(name, config)).path
         if not tokens.exists():
             return (
-                f"no login at {name}: there is no {tokens}; log in once (help(mainspring.models.providers.{name}) in Python "
-                f"has the lines), or name the file of another program's login in {codex.FILE_VARIABLE}"
+                f"no login at {name}: there is no {tokens}; log in once with `mainspring login {name}`, or name the file of "
+                f"another program's login in {codex.FILE_VARIABLE}"
             )
     if name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == FREE:  # on this machine
         if find_spec("foundry_local_sdk") is None:
