@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -239,7 +240,11 @@ ChatCommand = (
 )
 """Everything that a chat can be asked."""
 
-_DECODER = msgspec.json.Decoder(ChatCommand)
+
+@cache
+def _decoder() -> msgspec.json.Decoder[ChatCommand]:
+    """Made when a program speaks JSON with a chat; a terminal never does."""
+    return msgspec.json.Decoder(ChatCommand)
 
 
 def decode_command(line: bytes | str) -> ChatCommand:
@@ -249,7 +254,7 @@ def decode_command(line: bytes | str) -> ChatCommand:
         msgspec.ValidationError: If it is none; the text says where and why.
         msgspec.DecodeError: If it is no JSON.
     """
-    return _DECODER.decode(line)
+    return _decoder().decode(line)
 
 
 class Receipt(Struct, frozen=True):

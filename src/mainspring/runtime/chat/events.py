@@ -10,6 +10,7 @@ interprets no markup but that of answers.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -441,13 +442,16 @@ ChatEvent = (
 )
 """Everything that a chat can tell. After the last one its iterator ends."""
 
-_ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(ChatEvent)
+
+@cache
+def _decoder() -> msgspec.json.Decoder[ChatEvent]:
+    """Made when a program speaks JSON with a chat."""
+    return msgspec.json.Decoder(ChatEvent)
 
 
 def encode_event(event: ChatEvent) -> bytes:
     """An event as its JSON object, with ``type``."""
-    return _ENCODER.encode(event)
+    return msgspec.json.encode(event)
 
 
 def decode_event(line: bytes | str) -> ChatEvent:
@@ -456,4 +460,4 @@ def decode_event(line: bytes | str) -> ChatEvent:
     Raises:
         msgspec.ValidationError: If it is none.
     """
-    return _DECODER.decode(line)
+    return _decoder().decode(line)

@@ -117,12 +117,8 @@ def test_nothing_is_lost_and_each_text_stays_in_order(steps: list[ChatEvent | No
     got = asyncio.run(go())
     pushed = [s for s in steps if s is not None]
 
-    def texts(events: list[ChatEvent], kind: type, child: str = "") -> str:
-        own = [
-            e.event if isinstance(e, ChildEvent) and e.id == child else e
-            for e in events
-            if child == "" or isinstance(e, ChildEvent)
-        ]
+    def texts(events: list[ChatEvent], kind: type[AnswerText] | type[ThinkingText], child: str = "") -> str:
+        own = [e.event for e in events if isinstance(e, ChildEvent) and e.id == child] if child else events
         return "".join(e.text for e in own if isinstance(e, kind))
 
     for kind in (AnswerText, ThinkingText):

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.plug import Mcp
-from mainspring.mcp.prompts import McpPrompt
 from mainspring.messages import Message
 from mainspring.runtime.chat.room import Room
 from mainspring.runtime.chat.slash.command import Offer, PromptSource, Rendered
-from mainspring.skills.plug import Skills
+
+if TYPE_CHECKING:  # whoever has them has imported them
+    from mainspring.mcp.prompts import McpPrompt
+    from mainspring.mcp.server import McpServer
+    from mainspring.skills.catalog import SkillCatalog
 
 SKILL = "skill:"
 """How the name of a skill begins behind a slash."""
+
+
+@runtime_checkable
+class HasServers(Protocol):
+    """A plug with MCP servers."""
+
+    servers: tuple[McpServer, ...]
+
+    async def prompts(self) -> list[McpPrompt]:
+        """The prompts of all servers that are ready."""
+        ...
+
+
+@runtime_checkable
+class HasCatalog(Protocol):
+    """A plug with skills."""
+
+    @property
+    def catalog(self) -> SkillCatalog:
+        """The skills."""
+        ...
 
 
 class OwnPrompts(PromptSource):
@@ -83,7 +107,7 @@ class SkillPrompts(PromptSource):
 
 def skills_of(room: Room) -> list[tuple[str, str]]:
     """The names of skills, each with what it is for."""
-    plug = next((p for p in room.conversation.agent.plugs if isinstance(p, Skills)), None)
+    plug = next((p for p in room.conversation.agent.plugs if isinstance(p, HasCatalog)), None)
     return [(skill.name, skill.description) for skill in plug.catalog.skills] if plug is not None else []
 
 
@@ -128,9 +152,9 @@ class McpPrompts(PromptSource):
         return Rendered(text="\n\n".join(message.text for message in messages))
 
 
-def mcp_of(room: Room) -> Mcp | None:
+def mcp_of(room: Room) -> HasServers | None:
     """The servers of the conversation, if it has any."""
-    return next((p for p in room.conversation.agent.plugs if isinstance(p, Mcp)), None)
+    return next((p for p in room.conversation.agent.plugs if isinstance(p, HasServers)), None)
 
 
 def _shown(name: str, required: bool | None) -> str:

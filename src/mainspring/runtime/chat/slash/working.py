@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_args
 
 from mainspring.errors import ConfigError, ModelError
 from mainspring.models import ModelProvider
@@ -13,9 +14,11 @@ from mainspring.runtime.chat.room import Room
 from mainspring.runtime.chat.shown import Choice, Fields, Picker, Shown, Text
 from mainspring.runtime.chat.slash.command import Seat, SlashCommand
 from mainspring.runtime.chat.words import Mode, ThinkingName
-from mainspring.runtime.commands.models import list_models
 from mainspring.runtime.model_choice import Choice as ModelChoice
 from mainspring.runtime.model_choice import make, registry_of
+
+if TYPE_CHECKING:
+    from mainspring.runtime.commands.models import ModelView
 
 
 async def model(seat: Seat, arguments: str) -> Shown:
@@ -26,7 +29,8 @@ async def model(seat: Seat, arguments: str) -> Shown:
         switch_model(room, wanted)
         return Text(f"{room.status().model} answers from here on")
     current = room.status().model
-    listed = await list_models(room.options.ask.place, room.options.environ)
+    nouns: Any = import_module("mainspring.runtime.commands.models")  # knows every provider; only this needs it
+    listed: list[ModelView] = await nouns.list_models(room.options.ask.place, room.options.environ)
     choices = [
         Choice(
             view.spec,

@@ -1,0 +1,202 @@
+"""Known troubles of terminal agents that a chat engine answers for, where no other test shows them."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.runtime.chat import command_of
+from mainspring.runtime.chat.commands import Abort, Approve, Attachment, Prompt, Queue, Shell
+from mainspring.runtime.chat.events import (
+    ApprovalAsked,
+    Notice,
+    QueueChanged,
+    RunFinished,
+    ShellFinished,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    UserText,
+)
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.needs import on_posix
+from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
+    return tmp_path
+
+
+def write(path: str = "b.txt") -> Call:
+    return Call("write_file", {"path": path, "content": "x"}, id=path)
+
+
+@pytest.mark.parametrize(
+    "state", ["waiting for the model", "a tool runs", "a question waits", "nothing goes on", "a command"]
+)
+async def test_t07_an_abort_works_in_every_state_and_leaves_a_valid_history(
+    state: str, folder: Path, home: Path
+) -> None:
+    """T-07: the first press ends the step; what follows is an ordinary conversation."""
+    gate = Gate()
+    sleeping = Call("shell", {"command": "echo started; sleep 60"})
+    script = {"a tool runs": sleeping, "a question waits": write()}.get(state, "never")
+    gates = {0: gate} if state == "waiting for the model" else {}
+    async with chatting(folder, home, WaitingModel(script, "well", "well", gates=gates)) as chat:
+        if state == "a command":
+            await chat.send(Shell("sleep 60"))
+        elif state != "nothing goes on":
+            await chat.send(Prompt("go"))
+        if state == "waiting for the model":
+            await gate.reached.wait()
+            gate.open.set()
+        elif state == "a question waits":
+            await chat.until(ApprovalAsked)
+        elif state == "a tool runs":
+            await chat.until(ToolProgress, lambda told: "started" in told.output)
+        await chat.send(Abort())
+        if state == "a command":
+            await chat.until(ShellFinished)
+        elif state != "nothing goes on":
+            assert (await chat.until(RunFinished)).status in ("aborted", "completed")
+        end = await chat.run("and now?")
+
+    assert end.status == "completed"
+    assert {t.id for t in chat.of(ToolStarted)} == {t.id for t in chat.of(ToolFinished)}
+
+
+async def test_t10_what_was_pasted_goes_along_whole(folder: Path, home: Path) -> None:
+    """T-10: a placeholder is bound to its text; the model gets all of the text, also from the queue."""
+    gate = Gate()
+    model = WaitingModel("one", "two", gates={0: gate})
+    paste = "".join(f"line {i}\n" for i in range(5000))
+    async with chatting(folder, home, model) as chat:
+        await chat.send(Prompt("go"))
+        await gate.reached.wait()
+        await chat.send(Queue("see [paste #1]", (Attachment(media_type="text/plain", text=paste, name="paste #1"),)))
+        gate.open.set()
+        await chat.until(RunFinished)
+        await chat.until(RunFinished)
+
+    assert "line 4999" in model.requests[1].messages[-1].text
+
+
+async def test_t16_a_path_and_a_percent_sign_are_no_commands() -> None:
+    """T-16: what was typed is what is sent."""
+    for line in ("/home/me/file is odd", "//comment", "/ x", "100% sure", "./run"):
+        assert command_of(line) == Prompt(line)
+
+
+async def test_t20_the_queue_survives_a_limit_and_a_failure(folder: Path, home: Path) -> None:
+    """T-20: it is shown, can be edited, and is not lost."""
+    gate = Gate()
+    async with chatting(folder, home, WaitingModel(ValueError("odd"), "said", gates={0: gate})) as chat:
+        await chat.send(Prompt("go"))
+        await gate.reached.wait()
+        await chat.send(Queue("after the failure"))
+        gate.open.set()
+        failed = await chat.until(RunFinished)
+        held = chat.of(QueueChanged)[-1]
+
+    assert failed.status == "error"
+    assert held.held
+    assert [q.text for q in held.items] == ["after the failure"]
+
+
+async def test_p19_one_question_for_one_need(folder: Path, home: Path) -> None:
+    """P-19: one yes for the session serves the whole batch, whoever was first."""
+    calls = [Call("write_file", {"path": "b.txt", "content": str(i)}, id=f"w{i}") for i in range(4)]
+    read = Call("read_file", {"path": "b.txt"})
+    async with chatting(folder, home, Reply(calls=[calls[0]]), read, Reply(calls=calls[1:]), "done") as chat:
+        await chat.run("go", Approve("", "session"))
+
+    assert len(chat.of(ApprovalAsked)) == 1
+
+
+async def test_p14_what_is_asked_about_hides_nothing(folder: Path, home: Path) -> None:
+    """P-14: the command of a question has its control and invisible characters spelled out, and is all there."""
+    command = "echo ok" + " " * 300 + "\x1b[8m; rm -rf \u202ex\u202c" + "y" * 2000
+    async with chatting(folder, home, Call("shell", {"command": command}), "done") as chat:
+        await chat.run("go", Approve("", "deny"))
+
+    [asked] = chat.of(ApprovalAsked)
+    assert "\x1b" not in asked.resource
+    assert "\u202e" not in asked.resource
+    assert asked.resource.endswith("y" * 2000)
+    assert asked.arguments == {"command": command}
+
+
+async def test_cf06_a_setting_that_changes_elsewhere_does_not_reach_a_chat_that_runs(folder: Path, home: Path) -> None:
+    """CF-06: a chat keeps its values until it is told to read them again."""
+    (home / ".agent").mkdir()
+    async with chatting(folder, home, write(), "done") as chat:
+        (home / ".agent" / "settings.json").write_text('{"permissions": {"allow": ["*"]}}', encoding="utf-8")
+        await chat.run("go", Approve("", "deny"))
+
+    assert len(chat.of(ApprovalAsked)) == 1
+
+
+async def test_cf08_opening_a_chat_writes_nothing(folder: Path, home: Path) -> None:
+    """CF-08: only what is said is stored."""
+    async with chatting(folder, home) as chat:
+        await chat.slash("/help")
+
+    assert sorted(p.name for p in folder.iterdir()) == ["a.txt"]
+    assert not (home / ".agent").exists()
+
+
+async def test_cf07_a_home_that_cannot_be_written_is_told_and_the_chat_works(folder: Path, home: Path) -> None:
+    """CF-07: where nothing can be kept, that is said."""
+    (home / ".agent").write_text("a file in the way", encoding="utf-8")
+    async with chatting(folder, home, "works") as chat:
+        end = await chat.run("go")
+
+    assert end.text == "works"
+    assert any(n.level == "warn" for n in chat.of(Notice))
+
+
+_CHAT = """
+import asyncio, os, sys
+from pathlib import Path
+from mainspring.runtime.chat.commands import Prompt, Queue
+from tests.needs import on_posix
+from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
+
+async def main():
+    gate = Gate()
+    async with chatting(Path(sys.argv[1]), Path(sys.argv[2]), WaitingModel("never", gates={0: gate})) as chat:
+        await chat.send(Prompt("being answered"))
+        await gate.reached.wait()
+        await chat.send(Queue("typed before the kill"))
+        while not any(b"typed before the kill" in p.read_bytes() for p in Path(sys.argv[2]).rglob("*.jsonl")):
+            await asyncio.sleep(0.01)
+        print("queued", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.covers("BYD-04")
+@on_posix
+async def test_what_was_typed_survives_a_kill(folder: Path, home: Path) -> None:
+    """T-20, and what no exit can promise: the process is gone at once."""
+    root = Path(__file__).resolve().parents[2]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _CHAT, str(folder), str(home)), cwd=root, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert (await process.stdout.readline()).strip() == b"queued"
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+
+    async with chatting(folder, home, ScriptedModel("x"), ask={"continued": True}) as again:
+        held = await again.until(QueueChanged)
+        said = again.of(UserText)
+
+    assert [q.text for q in held.items] == ["typed before the kill"]
+    assert [u.text for u in said] == ["being answered"]
