@@ -301,3 +301,34 @@ async def test_a_factory_makes_providers_for_other_hosts(monkeypatch: pytest.Mon
     with pytest.raises(ProviderConfigError, match="Provider open needs a model"):
         create_model("open", registry=registry)
     assert "acme" not in default_registry()
+
+
+@pytest.mark.parametrize("name", ["openrouter", "cerebras"])
+async def test_the_address_may_come_from_the_environment_and_the_key_goes_there(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(f"{name.upper()}_BASE_URL", "https://gateway.example/v1")
+    monkeypatch.setenv(f"{name.upper()}_API_KEY", "k-1")
+
+    model = create_model(f"{name}:m")
+
+    assert http(model).profile.base_url == "https://gateway.example/v1"
+    assert await key_of(model) == "k-1"
+    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
+        create_model(f"{name}:m", base_url="https://other.example/v1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("opnai:x", "'opnai' is no provider (did you mean openai:x?), so 'opnai:x' was taken as a model of openai."),
+        ("zzz:x", "'zzz' is no provider (there are anthropic,"),
+        ("gpt-9", "'gpt-9' names no provider, so it was taken as a model of openai; for another write PROVIDER:gpt-9."),
+    ],
+)
+def test_what_was_made_of_a_name_is_said_where_it_fails(spec: str, told: str) -> None:
+    with pytest.raises(ProviderConfigError) as caught:
+        create_model(spec)
+
+    assert str(caught.value).startswith(told)
+    assert "OPENAI_API_KEY" in str(caught.value)

@@ -286,3 +286,10 @@ async def test_check_tries_the_address(place: Place, environ: dict[str, str], mo
     assert found.model.spec == "openai:gpt-5-mini"
     assert {item.name: item.state for item in found.items}["reachable"] == "wrong"
     assert found.error is not None
+
+
+async def test_check_says_that_nothing_answers_where_nothing_runs(place: Place, environ: dict[str, str]) -> None:
+    report = await check(place, environ={**environ, "OLLAMA_HOST": "127.0.0.1:9"})
+
+    [item] = [i for i in report.items if i.name == "provider ollama"]
+    assert (item.state, "nothing answers at http://" in item.text) == ("note", True)
