@@ -3,9 +3,11 @@
 import os
 import stat
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
 from mainspring.skills.install import Candidate, discard, mend, opened, put
@@ -271,6 +273,9 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     spec = Spec(url=str(source), git=False)
     put(await take(spec, home), home, registry)
     first = registry.entries()["pdf"].origin
+    assert first is not None
+    first = replace(first, installed=datetime(2020, 1, 1, tzinfo=UTC))
+    registry.record("pdf", first)
     registry.switch("pdf", False)
 
     skill(source / "pdf", body="two\n")
@@ -288,7 +293,6 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     assert not (home / "pdf" / "gone.md").exists()
     entry = registry.entries()["pdf"]
     assert entry.enabled is False
-    assert first is not None
     assert entry.origin is not None
     assert (entry.origin.installed, entry.origin.digest != first.digest) == (first.installed, True)
     assert left(home) == {"pdf", ".registry.json"}

@@ -300,10 +300,11 @@ def test_a_yaml_bomb_stays_small() -> None:
     laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    text = f"---\nname: a\ndescription: d\n{laughs}metadata:\n  m: *i\ntools: *i\nallowed-tools: *i\nrequires: *h\nscripts: *i\ntriggers: &l [*l]\n---\n"
+    text = f"---\nname: a\ndescription: d\n{laughs}metadata:\n  m: *i\ntools: *i\nallowed-tools: *i\nrequires: *h\nscripts: *i\n---\n"
     skill = parse_skill(text)
-    assert skill.metadata == {}
-    assert len(skill.tools) <= 1
+    assert (skill.metadata, skill.tools, skill.allowed_tools, skill.requires, skill.scripts) == ({}, (), (), (), ())
+    for loop in ("tools", "allowed-tools", "triggers", "scripts", "toolsets", "requires", "metadata"):
+        parse_skill(f"---\nname: a\ndescription: d\n{loop}: &l [*l]\n---\n")
 
 
 def _skill_of(text: str) -> Skill | None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mainspring.skills.body import read_body
 from mainspring.skills.catalog import SkillCatalog
 from mainspring.skills.manifest import parse_skill
 from mainspring.skills.scan import places_in
@@ -186,6 +187,7 @@ def test_links_that_lead_nowhere_or_round_are_told_and_end(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "skills" / "pipe.skill.md")
     catalog = find_skills(only(tmp_path / "skills"))
     assert {s.name: s.directory for s in catalog}["b"] == os.path.realpath(tmp_path / "real" / "b")
+    assert len(places_in(tmp_path / "skills").found) == 2
     reasons = told(catalog)
     assert set(reasons) == {"gone", "self", "pipe.skill.md"}
     assert "leads nowhere" in reasons["gone"]
@@ -262,6 +264,24 @@ def test_a_disabled_skill_still_hides_the_one_behind_it(tmp_path: Path) -> None:
     put(tmp_path / "one" / "a", description="one")
     put(tmp_path / "two" / "a", description="two")
     assert find_skills(only(tmp_path / "one", tmp_path / "two", disabled=("a",))).skills == ()
+
+
+def test_one_that_is_off_by_itself_hides_the_one_behind_it_too(tmp_path: Path) -> None:
+    put(tmp_path / "one" / "a", text="default_enabled: false\n")
+    put(tmp_path / "two" / "a")
+    catalog = find_skills(only(tmp_path / "one", tmp_path / "two"))
+    assert (catalog.skills, len(catalog.off), len(catalog.shadowed)) == ((), 1, 1)
+
+
+@pytest.mark.covers("SKL-37")
+def test_the_text_of_a_file_is_cleaned_when_it_is_read(tmp_path: Path) -> None:
+    file = put(tmp_path / "a")
+    file.write_text(file.read_text() + "Do\U000e0041\u202e it.\r\nNow.\n", encoding="utf-8")
+    skill = found(only(tmp_path))["a"]
+    assert read_body(skill).endswith("Do it.\nNow.")
+    file.unlink()
+    with pytest.raises(SkillError, match="cannot be read any more"):
+        read_body(skill)
 
 
 def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
