@@ -1,0 +1,79 @@
+"""Where tools work, as the settings say: sandboxes, limits, language servers."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import LocalEnv
+from mainspring.errors import ConfigError
+from mainspring.models import Call, Reply, ScriptedModel
+from mainspring.runtime.build import converse
+from mainspring.runtime.execution import environment, with_language_servers
+from mainspring.runtime.front import Front
+from mainspring.runtime.options import AskOptions, Confinement, Place, Rules
+from mainspring.runtime.settings import Settings, load_settings
+from mainspring.tools.builtin import builtin_tools
+from tests.needs import missing, on_linux
+
+
+def settings(tmp_path: Path, values: str, **options: Any) -> Settings:
+    file = tmp_path / "home" / "settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(values, encoding="utf-8")
+    return load_settings(str(tmp_path), environ={"MAINSPRING_HOME": str(file.parent)}, **options)
+
+
+async def test_without_a_sandbox_it_is_this_machine_with_its_limits(tmp_path: Path) -> None:
+    env, told = environment(settings(tmp_path, '{"execution": {"maxProcesses": 3}}'), str(tmp_path))
+
+    assert (type(env), told) == (LocalEnv, "")
+    done = await env.run("for i in 1 2 3 4 5 6; do sleep 5 & done; wait", timeout=10)
+    assert done.swarmed
+    await env.aclose()
+
+
+@on_linux
+async def test_a_sandbox_of_the_settings_and_of_the_flag(tmp_path: Path) -> None:
+    wanted = '{"sandbox": {"layer": "auto", "hidden": ["secret"]}}'
+    try:
+        env, told = environment(settings(tmp_path, wanted), str(tmp_path))
+    except ConfigError:
+        missing("a sandbox that works here")
+    (tmp_path / "secret").write_text("x", encoding="utf-8")
+    assert told
+    assert (await env.run("cat secret")).exit_code != 0
+    await env.aclose()
+    off = AskOptions(prompt="x", sandbox=Confinement(layer="none")).flags()
+    env, told = environment(settings(tmp_path, wanted, flags=off), str(tmp_path))
+    assert (type(env), told) == (LocalEnv, "")
+    await env.aclose()
+
+
+@pytest.mark.covers("BYD-22")
+async def test_language_servers_of_the_settings_look_at_what_is_edited(tmp_path: Path, repository: Path) -> None:
+    server = repository / "tests" / "unit" / "tools" / "builtin" / "language_server.py"
+    found = next(iter((repository / "tests").rglob("*language_server*.py")), server)
+    command = f'["{sys.executable}", "{found}"]'
+    loaded = settings(
+        tmp_path, f'{{"languageServers": {{"fake": {{"command": {command}, "languages": {{".py": "python"}}}}}}}}'
+    )
+
+    wrapped = {t.name: t for t in with_language_servers(builtin_tools(every=True), loaded)}
+    plain = {t.name: t for t in builtin_tools(every=True)}
+
+    assert {name for name in plain if wrapped[name].execute is not plain[name].execute} == {
+        "write_file", "edit", "multi_edit", "apply_patch",
+    }  # fmt: skip
+    off = settings(
+        tmp_path, f'{{"languageServers": {{"fake": {{"command": {command}, "languages": {{}}, "enabled": false}}}}}}'
+    )
+    assert with_language_servers(builtin_tools(), off) == list(builtin_tools())
+    model = ScriptedModel(Reply(calls=[Call("write_file", {"path": "a.py", "content": "x = 1\n"})]), "done")
+    asked = AskOptions(prompt="x", place=Place(cwd=str(tmp_path)), save=False, rules=Rules(allow=("write_file",)))
+    made = await converse(asked, lambda told: None, {"MAINSPRING_HOME": str(tmp_path / "home")}, Front(model=model))
+    result = await made.agent.run("x")
+    assert result.text == "done"
+    assert (tmp_path / "a.py").read_text(encoding="utf-8") == "x = 1\n"
+    await made.aclose()
