@@ -162,11 +162,16 @@ def test_without_a_working_engine_it_is_our_viewer(command: Command, docker: Pat
 def test_a_container_that_does_not_start_is_told(command: Command, docker: Path) -> None:
     Path(f"{docker}.broken").touch()
 
-    made = command.run("telemetry", "start")
-
-    assert made.code == 1
-    assert "port is already allocated" in made.err
+    asked = command.run("telemetry", "start", "--aspire")
+    assert asked.code == 1
+    assert "port is already allocated" in asked.err
     assert not (command.home / ".agent" / "telemetry.json").exists()
+    made = command.run("telemetry", "start", "--json")
+    try:
+        assert made.result["kind"] == "viewer"
+        assert "port is already allocated" in made.err
+    finally:
+        command.run("telemetry", "stop")
 
 
 AUDIT = """

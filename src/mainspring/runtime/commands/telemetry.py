@@ -40,7 +40,7 @@ Choice = Literal["auto", "viewer", "aspire"]
 
 _ANSWER_SECONDS = 3.0
 _START_SECONDS = 15.0
-_PULL_SECONDS = 600.0
+_PULL_SECONDS = 300.0
 
 
 class DashboardError(MainspringError):
@@ -110,7 +110,8 @@ def start(
     if known.running and known.dashboard is not None:
         return known.dashboard, False
     engine = "" if choice == "viewer" else _engine(choice, say)
-    dashboard = _start_container(engine, port, say, place) if engine else _start_viewer(home, port, place, environ)
+    dashboard = _container_or_none(engine, choice, port, say, place) if engine else None
+    dashboard = dashboard or _start_viewer(home, port, place, environ)
     _save(home, dashboard)
     return dashboard, True
 
@@ -127,7 +128,7 @@ def stop(place: Place, environ: Mapping[str, str] = os.environ) -> Status:
     if dashboard is None:
         return known
     if known.running and dashboard.kind == "aspire":
-        done = call([dashboard.engine, "rm", "-f", dashboard.container], seconds=60)
+        done = _called(dashboard.engine, "rm", "-f", dashboard.container)
         if done.returncode:
             raise DashboardError(f"the container does not end: {last_line(done.stderr)}")
     elif known.running:
@@ -269,25 +270,34 @@ def _engine(choice: Choice, say: Callable[[str], None]) -> str:
         return ""
 
 
+def _container_or_none(
+    engine: str, choice: Choice, port: int | None, say: Callable[[str], None], place: Place
+) -> Dashboard | None:
+    """The container; ``None`` where it does not start and nobody asked for it in particular."""
+    try:
+        return _start_container(engine, port, say, place)
+    except DashboardError as error:
+        if choice == "aspire":
+            raise
+        say(f"note: {error}; showing runs with the viewer that needs no container")
+        return None
+
+
 def _start_container(engine: str, port: int | None, say: Callable[[str], None], place: Place) -> Dashboard:
     token, http = secrets.token_urlsafe(24), PORT if port is None else port
-    if call([engine, "image", "inspect", IMAGE], seconds=_ANSWER_SECONDS * 5).returncode:
+    if _called(engine, "image", "inspect", IMAGE).returncode:
         if place.offline:
-            raise DashboardError(f"the image {IMAGE} is not here, and --offline fetches none; use --viewer")
+            raise DashboardError(f"the image {IMAGE} is not here, and --offline fetches none")
         say(f"fetching {IMAGE} ...")
-    command = [
-        engine, "run", "-d", "--rm", "--name", CONTAINER,
+    options = [
         "-p", "127.0.0.1:18888:18888", "-p", f"127.0.0.1:{http}:18890", "-p", "127.0.0.1:4317:18889",
         "-e", f"DASHBOARD__FRONTEND__BROWSERTOKEN={token}", "-e", "DASHBOARD__OTLP__AUTHMODE=Unsecured",
-        *(["--pull", "never"] if place.offline else []), IMAGE,
+        *(["--pull", "never"] if place.offline else []),
     ]  # fmt: skip
-    call([engine, "rm", "-f", CONTAINER], seconds=60)  # one that is left from before
-    try:
-        done = call(command, seconds=_PULL_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise DashboardError(f"{engine} did not start the dashboard within {_PULL_SECONDS:g} s; use --viewer") from None
+    _called(engine, "rm", "-f", CONTAINER)  # one that is left from before
+    done = _called(engine, "run", "-d", "--rm", "--name", CONTAINER, *options, IMAGE, seconds=_PULL_SECONDS)
     if done.returncode:
-        raise DashboardError(f"{engine} cannot start the dashboard: {last_line(done.stderr)}; use --viewer for ours")
+        raise DashboardError(f"{engine} cannot start the dashboard: {last_line(done.stderr)}")
     return Dashboard(
         kind="aspire",
         url=f"http://127.0.0.1:18888/login?t={token}",
@@ -295,6 +305,16 @@ def _start_container(engine: str, port: int | None, say: Callable[[str], None], 
         engine=engine,
         container=done.stdout.decode("utf-8", "replace").strip().splitlines()[-1] if done.stdout.strip() else CONTAINER,
     )
+
+
+def _called(engine: str, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    """What an engine says; one that says nothing in time, or is gone, is no dashboard."""
+    try:
+        return call([engine, *arguments], seconds=seconds)
+    except subprocess.TimeoutExpired:
+        raise DashboardError(f"{engine} {arguments[0]} did not end within {seconds:g} s") from None
+    except OSError as error:
+        raise DashboardError(f"{engine}: {error.strerror or error}") from error
 
 
 def _container_runs(dashboard: Dashboard) -> bool:
