@@ -212,6 +212,13 @@ class Agent(CoreAgent):
         """
         return await holder_of(self.plugs).deactivate(name)
 
+    def withdraw(self, id: str = "") -> tuple[AgentMessage, ...]:
+        """Take back what `steer` was given and no run has seen yet; with ``id`` only the message of that id."""
+        waiting = self._steering.clear()
+        taken = tuple([message for message in waiting if id in ("", message.id)])
+        self._steering.put(*[message for message in waiting if id not in ("", message.id)])
+        return taken
+
     async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionReport | None:
         """Sum up the older part of the conversation now, between runs. A session keeps all of it.
 

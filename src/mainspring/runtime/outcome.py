@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainspring.events import AgentEvent, RunStatus
+from mainspring.events import AgentEvent, BudgetWarning, RunStatus
 from mainspring.messages import StopReason, Usage
 
 
@@ -109,3 +109,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
     error: BaseException | None = None
     output: Any = None
     output_error: str = ""
+
+
+def near_limit(warning: BudgetWarning) -> str:
+    """What people are told when a limit is near."""
+    spent, limit = warning.spent, warning.limit
+    share = {
+        "max_cost": f"${spent:.2f} of ${limit:.2f}",
+        "max_tokens": f"{spent:,.0f} of {limit:,.0f} tokens",
+        "max_seconds": f"{spent:.0f} of {limit:.0f} seconds",
+        "max_turns": f"{spent:.0f} of {limit:.0f} turns",
+    }
+    return f"{share[warning.status]} are used; the {warning.scope} ends at its limit"

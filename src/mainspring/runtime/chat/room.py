@@ -6,10 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from mainspring.errors import MainspringError
-from mainspring.events import ContextCompacted, SteerInject, ToolAfter
+from mainspring.events import BudgetWarning, ContextCompacted, SteerInject, ToolAfter
+from mainspring.loop import Behavior
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
+from mainspring.presets import BUILD_AGENT, PLAN_AGENT
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.chat.approvals import Approvals
 from mainspring.runtime.chat.branch import branch_of
@@ -28,7 +33,7 @@ from mainspring.runtime.front import Front
 from mainspring.runtime.model_choice import Choice
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice as Told
-from mainspring.runtime.outcome import Report
+from mainspring.runtime.outcome import Report, near_limit
 from mainspring.runtime.planning import PLAN_ENTRY
 from mainspring.runtime.templates import CustomCommands
 from mainspring.runtime.trust import TrustStore
@@ -129,6 +134,7 @@ class Room:
         agent.on(SteerInject, self._inject, order=-_LAST)
         agent.on(ContextCompacted, self._compacted, order=_LAST)
         agent.on(ToolAfter, self._made, order=_LAST)
+        agent.on(BudgetWarning, lambda hook: self.tell(Notice(near_limit(hook), "warn")))
         self.children.listen(agent)
         self._plan_active = self.mode == "plan"
         self.unpriced = any(_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
@@ -246,6 +252,20 @@ class Room:
         plan = self.conversation.plan
         return "plan" if plan is not None and plan.state.active else "build"
 
+    def behavior(self) -> Behavior:
+        """The profile of the mode; what the settings say comes before it."""
+        profile = PLAN_AGENT if self.mode == "plan" else BUILD_AGENT
+        behavior = profile.behavior if isinstance(profile.behavior, Behavior) else Behavior()
+        config = self.conversation.settings.config.agent
+        agent = self.conversation.agent
+        if config.max_turns is not None:
+            behavior = replace(behavior, max_turns=config.max_turns)
+        if agent.behavior.thinking is not UNSET and agent.behavior.thinking is not None:
+            behavior = replace(behavior, thinking=agent.behavior.thinking)
+        if not self.conversation.choice.model.info.reasoning:
+            behavior = replace(behavior, thinking=UNSET)
+        return behavior
+
     def set_mode(self, mode: Mode) -> None:
         """Work, or plan."""
         plan = self.conversation.plan
@@ -294,7 +314,7 @@ class Room:
         """How it stands."""
         conversation = self.conversation
         agent, session, choice = conversation.agent, conversation.session, conversation.choice
-        behavior = agent.behavior.resolved()
+        behavior = self.behavior().over(agent.behavior).resolved()
         ledger = agent.ledger
         while ledger.above is not None:
             ledger = ledger.above

@@ -7,19 +7,18 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError, MainspringError, ModelError
 from mainspring.events import CancelToken, ToolExecutionEnd
-from mainspring.loop import Behavior, RunResult
+from mainspring.loop import RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
 from mainspring.policies.permissions import Origin, parse_rule
-from mainspring.presets import BUILD_AGENT, PLAN_AGENT
 from mainspring.runtime.chat.children import find_child
 from mainspring.runtime.chat.events import Notice, RunFinished, RunStarted, UserText, Working
-from mainspring.runtime.chat.messages import message_of, said
+from mainspring.runtime.chat.messages import SAID, message_of, said
 from mainspring.runtime.chat.room import Room
 from mainspring.runtime.chat.waiting import Said
 from mainspring.runtime.outcome import Notice as Told
@@ -139,6 +138,9 @@ class Runs:
         room.unpriced = room.unpriced or (cost is None and result.usage.total_tokens > 0)
         await room.run_over()
         room.waiting.all_queued()
+        for message in room.conversation.agent.withdraw():
+            if not message.id.startswith(SAID):  # of an extension, say: it waits for the next run
+                room.conversation.agent.steer(message)
         room.running, self._signal = False, None
         room.mode_changed()
         if result.status != "completed":
@@ -193,7 +195,7 @@ class Runs:
         prompt: Sequence[AgentMessage] = ()
         if text is not None:
             prompt = (await message_of(text, conversation, room.tell),)
-        given: dict[str, Any] = {"signal": signal, "behavior": self._behavior(), "raise_errors": False}
+        given: dict[str, Any] = {"signal": signal, "behavior": room.behavior(), "raise_errors": False}
         if once.model is not None:
             given["model"] = once.model
         if once.tools is not None:
@@ -205,21 +207,6 @@ class Runs:
                 agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
                 result = _joined(result, await agent.run(**given))
         return result
-
-    def _behavior(self) -> Behavior:
-        """The profile of the mode; what the settings say comes before it."""
-        room = self._room
-        profile = PLAN_AGENT if room.mode == "plan" else BUILD_AGENT
-        behavior = profile.behavior if isinstance(profile.behavior, Behavior) else Behavior()
-        config = room.conversation.settings.config.agent
-        agent = room.conversation.agent
-        if config.max_turns is not None:
-            behavior = replace(behavior, max_turns=config.max_turns)
-        if agent.behavior.thinking is not UNSET and agent.behavior.thinking is not None:
-            behavior = replace(behavior, thinking=agent.behavior.thinking)
-        if not room.conversation.choice.model.info.reasoning:
-            behavior = replace(behavior, thinking=UNSET)
-        return behavior
 
     def _put_back(self, text: Said | None) -> None:
         """What never joined the conversation waits again: it is not lost because a run could not begin."""

@@ -111,6 +111,7 @@ class Taking:
                 waiting.edit(found.id, text)
             case asked.RemoveQueued():
                 waiting.take(found.id)
+                self._room.conversation.agent.withdraw(found.id)
             case asked.SendQueued():
                 if self._room.running:
                     if found.kind == "queue":

@@ -28,7 +28,7 @@ from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.mentions import attach
 from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started
+from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started, near_limit
 from mainspring.runtime.planning import keep_answer, plan_text
 from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
@@ -133,7 +133,7 @@ async def answer(
             told = len(session.problems)
 
     def warn(warning: BudgetWarning) -> None:
-        report(Notice(_near(warning)))
+        report(Notice(near_limit(warning)))
 
     report(
         Started(
@@ -162,18 +162,6 @@ async def answer(
         outcome = _structured(outcome, result)
     await keep_answer(conversation.plan, outcome.text, report)
     return outcome
-
-
-def _near(warning: BudgetWarning) -> str:
-    """What people are told when a limit is near."""
-    spent, limit = warning.spent, warning.limit
-    share = {
-        "max_cost": f"${spent:.2f} of ${limit:.2f}",
-        "max_tokens": f"{spent:,.0f} of {limit:,.0f} tokens",
-        "max_seconds": f"{spent:.0f} of {limit:.0f} seconds",
-        "max_turns": f"{spent:.0f} of {limit:.0f} turns",
-    }
-    return f"{share[warning.status]} are used; the {warning.scope} ends at its limit"
 
 
 class _Tally:

@@ -353,6 +353,33 @@ async def test_the_status_tells_costs_limits_and_branch(folder: Path, home: Path
     assert not chat.of(StatusChanged)[-1].status.running
 
 
+@pytest.mark.covers("BYD-20")
+async def test_people_are_told_when_a_limit_is_near(folder: Path, home: Path) -> None:
+    usage = Usage(1000, 0, cost=Cost(input=0.9))
+    read = Reply(calls=[Call("read_file", {"path": "a.txt"})], usage=usage)
+    async with chatting(folder, home, read, "done", ask={"max_cost": 1.0}) as chat:
+        await chat.run("go")
+
+    assert any("$0.90 of $1.00" in n.text and n.level == "warn" for n in chat.of(Notice))
+
+
+async def test_what_steered_a_run_that_is_over_does_not_hold_up_the_next_one(folder: Path, home: Path) -> None:
+    gate = Gate()
+    two = Reply(calls=[Call("todo_write", {"todos": []}, id="t1"), Call("todo_write", {"todos": []}, id="t2")])
+    async with chatting(folder, home, WaitingModel(two, "done", gates={0: gate})) as chat:
+        await chat.send(Prompt("go"))
+        await gate.reached.wait()
+        steered = await chat.send(Steer("too late"))
+        await chat.send(Abort())
+        await chat.until(RunFinished)
+        await chat.send(RemoveQueued(steered.id))
+        gate.open.set()
+        await chat.run("go on")
+
+    assert len(chat.of(ToolFinished)) == 2
+    assert not any("kipped" in t.output for t in chat.of(ToolFinished))
+
+
 async def test_a_limit_ends_the_run_and_the_queue_waits(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel(Call("read_file", {"path": "a.txt"}), gates={0: gate})
