@@ -21,7 +21,10 @@ def run(options: argparse.Namespace) -> int:
         return import_module("mainspring.app.tui.start").run(options)
     piped = Piped()  # reads while the rest is loaded
     if options.prompt is None and options.execute is None and (piped.terminal or not piped.ready() or piped.empty):
-        raise UsageError("there is no prompt; give one with -p, or pipe one in", ask_parser().format_usage())
+        raise UsageError(
+            "there is no prompt; give one with -p, or pipe one in. First steps: mainspring --help",
+            ask_parser().format_usage(),
+        )
     return import_module("mainspring.app.cli.printing").print_run(options, piped)
 
 
