@@ -1,5 +1,7 @@
 """A whole piece of work in a real terminal."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.servers.chat import Reply, call
@@ -204,4 +206,32 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.keys("Enter", "Enter")
     terminal.wait("I see.")
     assert "x = 1" in str(chat.server.requests[-1]["messages"][-1])
+    chat.end()
+
+
+EXTENSION = """
+def extension(api):
+    api.register_command("status", lambda arguments, ctx: f"status of {arguments}", description="how it stands")
+    api.register_shortcut("alt+j", lambda ctx: ctx.ui.notify("the shortcut was pressed"), description="say so")
+"""
+
+
+@pytest.mark.covers("CLI-09")
+def test_commands_and_shortcuts_of_extensions_and_custom_commands(chat: Chatting, home: Path) -> None:
+    (home / ".agent" / "extensions").mkdir(parents=True)
+    (home / ".agent" / "extensions" / "mine.py").write_text(EXTENSION)
+    (home / ".agent" / "commands").mkdir()
+    (home / ".agent" / "commands" / "shout.md").write_text("---\ndescription: louder\n---\nShout: $ARGUMENTS")
+    terminal = chat.begin(script=["HELLO"])
+    terminal.type("/stat")
+    terminal.wait("how it stands")
+    terminal.keys("C-c")
+    terminal.wait_gone("/stat")
+    terminal.send("/status of things")
+    terminal.wait("status of of things")
+    terminal.keys("M-j")
+    terminal.wait("the shortcut was pressed")
+    terminal.send("/shout hello")
+    terminal.wait("HELLO")
+    assert "Shout: hello" in str(chat.server.requests[-1]["messages"][-1])
     chat.end()

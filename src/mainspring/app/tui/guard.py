@@ -8,7 +8,7 @@ import signal
 import sys
 import termios
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 RESTORE = (
     "\x1b[?2026l"  # no synchronised output
@@ -36,7 +36,7 @@ class TerminalGuard:
 
     def __init__(self, tty: int) -> None:
         self._tty = tty
-        self._before: list[object] | None = None
+        self._before: list[Any] | None = None
         self._pipe = -1
         self._child = 0
 
@@ -93,7 +93,7 @@ class TerminalGuard:
         self.write(RESTORE)
         if self._before is not None:
             with contextlib.suppress(termios.error):
-                termios.tcsetattr(self._tty, termios.TCSANOW, self._before)  # pyright: ignore[reportArgumentType]
+                termios.tcsetattr(self._tty, termios.TCSANOW, self._before)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

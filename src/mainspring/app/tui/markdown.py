@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rich.color import Color, ColorType
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -27,7 +27,11 @@ _STANDARD = (
     *("ansibrightblack", "ansibrightred", "ansibrightgreen", "ansibrightyellow"),
     *("ansibrightblue", "ansibrightmagenta", "ansibrightcyan", "ansiwhite"),
 )
-_COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor"}
+_COLOR_SYSTEMS: dict[str, Literal["standard", "256", "truecolor"]] = {
+    "16": "standard",
+    "256": "256",
+    "truecolor": "truecolor",
+}
 _WORDS = lazy_re(r"ansi(?=\w)")
 _ORNAMENT = lazy_re("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
 _ORNAMENTS = str.maketrans({"\u2022": "-", "\u258c": "|", **dict.fromkeys("\u2500\u2501\u257a\u2578", "-")})
@@ -93,7 +97,7 @@ class MarkdownPainter:
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
-            color_system=_COLOR_SYSTEMS.get(look.colors),  # pyright: ignore[reportArgumentType]
+            color_system=_COLOR_SYSTEMS.get(look.colors),
             no_color=look.colors == "none",
             width=self._columns,
             legacy_windows=False,

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _PATIENCE = 8.0
@@ -29,7 +29,7 @@ class Signals:
         self.number = 0
         self._leave = leave
         self._restore = restore
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
         self._limit: threading.Timer | None = None
 
     def __enter__(self) -> Self:
@@ -45,7 +45,7 @@ class Signals:
         if self._limit is not None:
             self._limit.cancel()
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+            signal.signal(number, handler)
 
     def _came(self, number: int, frame: FrameType | None) -> None:
         if self.number:
