@@ -1,0 +1,175 @@
+"""``mainspring mcp``, in this process, with servers that are small programs."""
+
+import json
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.cli.main import main
+from tests.e2e.little_server import command_line
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Command:
+    """The command, called in a folder."""
+
+    folder: Path
+    home: Path
+    capture: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str) -> Done:
+        at = arguments.index("--") if "--" in arguments else len(arguments)
+        code = main([*arguments[:at], "--cwd", str(self.folder), *arguments[at:]])
+        told = self.capture.readouterr()
+        return Done(code, told.out, told.err)
+
+
+@pytest.fixture
+def command(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return Command(folder, home, capsys)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> list[str]:
+    """The command line of a server."""
+    return command_line(tmp_path)
+
+
+@pytest.mark.covers("BYD-11", "MCP-04", "MCP-09")
+def test_servers_are_added_listed_with_their_cost_and_removed(command: Command, server: list[str]) -> None:
+    added = command.run("mcp", "add", "little", "--", *server)
+    lazy = command.run("mcp", "add", "quiet", "--disclosure", "lazy", "--", *server)
+    listed = command.run("mcp", "list", "--json")
+
+    assert (added.code, lazy.code, listed.code) == (0, 0, 0), added.err + lazy.err + listed.err
+    found = json.loads(listed.out)
+    little, quiet = found["servers"]
+    assert (little["name"], little["state"], little["about"]) == ("little", "ready", "little 1.2 2025-06-18")
+    assert [t["name"] for t in little["tools"]] == ["mcp__little__tool_0", "mcp__little__tool_1", "mcp__little__tool_2"]
+    assert little["cost"]["tools"] == 3
+    assert little["cost"]["eager"] == pytest.approx(sum(t["tokens"] for t in little["tools"]), abs=3)
+    assert 0 < little["cost"]["lazy"] < little["cost"]["eager"] / 3
+    assert (little["disclosure"], quiet["disclosure"]) == ("eager", "lazy")
+    assert found["search"] > 0
+
+    shown = command.run("mcp")
+    assert "ready    little  3 tools, about" in shown.out
+    assert "together about" in shown.err
+    assert command.run("mcp", "remove", "little").code == 0
+    assert [s["name"] for s in json.loads(command.run("mcp", "list", "--no-connect", "--json").out)["servers"]] == [
+        "quiet"
+    ]
+
+
+def test_what_else_stands_in_the_file_stays(command: Command, server: list[str]) -> None:
+    file = command.home / ".agent" / "mcp.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = '{\n  // mine\n  "inputs": [1, 2],\n  "mcpServers": {\n    "a": {"command": "x"} // the first\n  }\n}\n'
+    file.write_text(before, encoding="utf-8")
+
+    assert command.run("mcp", "add", "b", "https://example.org/mcp", "--header", "X-Key: ${KEY}").code == 0
+    text = file.read_text(encoding="utf-8")
+    assert "// mine" in text
+    assert "// the first" in text
+    assert '"inputs": [1, 2]' in text
+    assert '"headers":{"X-Key":"${KEY}"}' in text
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert command.run("mcp", "remove", "b").code == 0
+    assert json.loads(command.run("mcp", "list", "--no-connect", "--json").out)["servers"][0]["name"] == "a"
+
+
+def test_a_project_s_servers_wait_until_it_is_trusted(command: Command, server: list[str]) -> None:
+    added = command.run("mcp", "add", "little", "--project", "--", *server)
+    assert "mainspring trust" in added.err
+    assert (command.folder / ".agent" / "mcp.json").exists()
+
+    before = command.run("mcp", "list", "--json")
+    assert json.loads(before.out)["servers"] == []
+    assert "trust" in before.err
+    command.run("trust")
+    assert [s["state"] for s in json.loads(command.run("mcp", "list", "--json").out)["servers"]] == ["ready"]
+
+
+def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list[str]) -> None:
+    command.run("mcp", "add", "little", "--", *server)
+    command.run("mcp", "add", "broken", "--", sys.executable, "-c", "import sys; sys.exit('no licence')")
+
+    good, bad = command.run("mcp", "test", "little"), command.run("mcp", "test", "broken")
+    assert good.code == 0
+    assert "little is ready after" in good.out
+    assert "it offers tools" in good.out
+    assert bad.code == 1
+    assert "no licence" in bad.err
+    logs = command.run("mcp", "logs", "little", "--json")
+    assert any("server is up" in line for line in json.loads(logs.out)["lines"])
+    assert "0123456789abcdefghijklmnop" not in logs.out
+
+    tools = command.run("mcp", "tools", "little")
+    assert "mcp__little__tool_1  " in tools.out
+    assert "Does the thing number 1." in tools.out
+    listed = command.run("mcp", "list")
+    assert listed.code == 0
+    assert "failed   broken" in listed.out
+    assert "ready    little" in listed.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["add"], 2, "needs the NAME"),
+        (["add", "x"], 2, "needs a command behind --"),
+        (["add", "x", "https://a/b", "--", "c"], 2, "takes no arguments"),
+        (["add", "x", "--env", "A", "--", "c"], 2, "must be --env NAME=VALUE"),
+        (["add", "x", "--transport", "http", "--", "c"], 2, "needs a url"),
+        (["remove", "x"], 2, "has no MCP server 'x'"),
+        (["test", "x"], 2, "there is no MCP server 'x'"),
+        (["logs", "x"], 2, "there is no MCP server 'x'"),
+        (["login", "x"], 2, "there is no MCP server 'x'"),
+        (["lst"], 2, "invalid choice"),
+    ],
+)
+def test_mistakes_are_told_and_change_nothing(command: Command, arguments: list[str], code: int, told: str) -> None:
+    done = command.run("mcp", *arguments)
+
+    assert (done.code, told in done.err) == (code, True), done.err
+    assert not (command.home / ".agent" / "mcp.json").exists()
+
+
+def test_a_name_that_is_taken_is_replaced_only_by_force(command: Command, server: list[str]) -> None:
+    command.run("mcp", "add", "a", "--", "one")
+    again = command.run("mcp", "add", "a", "--", "two")
+    assert again.code == 2
+    assert "--force" in again.err
+    assert command.run("mcp", "add", "a", "--force", "--", "two").code == 0
+    assert '"two"' in (command.home / ".agent" / "mcp.json").read_text(encoding="utf-8")
+
+
+def test_a_broken_file_is_left_as_it_is(command: Command) -> None:
+    file = command.home / ".agent" / "mcp.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('{"mcpServers": {', encoding="utf-8")
+
+    done = command.run("mcp", "add", "a", "--", "one")
+    assert done.code == 2
+    assert "nothing was changed" in done.err
+    assert file.read_text(encoding="utf-8") == '{"mcpServers": {'
+
+
+def test_a_program_has_no_login(command: Command, server: list[str]) -> None:
+    command.run("mcp", "add", "little", "--", *server)
+    done = command.run("mcp", "login", "little")
+    assert done.code == 2
+    assert "has no login" in done.err
+    assert command.run("mcp", "logout", "little").code == 0
