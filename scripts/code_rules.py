@@ -14,8 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "mainspring"
 
 
-# Besides the command: a provider by its name, a transport by what is installed.
+# Besides the command: the screen, which is there before the agent and the painter; a provider by its name, a transport by
+# what is installed.
 DISPATCHERS = {
+    "app/tui/answers.py",
+    "app/tui/chatting.py",
+    "app/tui/start.py",
     "lazy.py",
     "models/auth/azure.py",
     "models/foreign.py",
