@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.errors import ConfigError
-from mainspring.loop import Plug
+from mainspring.loop import CoreAgent, Plug
 from mainspring.mcp.tool_search import ToolSearch
+from mainspring.messages import ToolSpec
 from mainspring.policies.disclosure import Disclosure, DisclosureMode
 from mainspring.runtime.mcp_option import mcp_of
 from mainspring.tools import Tool
@@ -38,3 +39,10 @@ def disclosing(option: DisclosureOption | None, plugs: Sequence[Plug]) -> list[P
 def own_search(plugs: Sequence[Plug]) -> Tool | None:
     """The search tool that is for the agent of these plugs alone; a sub-agent gets another."""
     return next((p.tool for p in plugs if isinstance(p, ToolSearch)), None)
+
+
+def offered_tools(agent: CoreAgent) -> Sequence[ToolSpec]:
+    """What the next request would offer: the agent's tools without those that are locked."""
+    specs = agent.context.tools.specs
+    disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
+    return specs if disclosure is None else disclosure.offered(specs)

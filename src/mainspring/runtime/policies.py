@@ -48,6 +48,7 @@ from mainspring.policies.dedup import DedupTools
 from mainspring.policies.persistence import PersistResults
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
 from mainspring.policies.thinking import DecayThinking
+from mainspring.runtime.disclosing import offered_tools
 from mainspring.runtime.skill_option import kept_by
 from mainspring.tools import LazyTool, Tool
 
@@ -161,8 +162,8 @@ class _Conversation:
             self._kept = (options, replace(options, keep=kept_by(self._agent.plugs, options.keep)))
         options = self._kept[1]
         if self._auto is None or self._auto.compactor.options != options:
-            context = self._agent.context
-            self._auto = AutoCompact(SummaryCompactor(options), lambda: (context.system, context.tools.specs))
+            agent = self._agent
+            self._auto = AutoCompact(SummaryCompactor(options), lambda: (agent.context.system, offered_tools(agent)))
         return self._auto
 
     def tail(self, threshold: int, keep_turns: int) -> TailStubs:

@@ -17,6 +17,7 @@ from mainspring.mcp import Mcp, McpServerConfig, TwinConnector, TwinServer
 from mainspring.mcp.port import ToolInfo
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.models import ModelRequest
+from mainspring.models.port import ModelInfo
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.disclosure.envelope import escaped, escaped_json, named
@@ -417,6 +418,19 @@ async def test_a_summed_up_conversation_gets_a_catalogue_of_what_is_there() -> N
     await made.run("again")
 
     assert catalog(requests(made)[-1]) == sorted([*NAMES, "mcp__late__comer"])
+
+
+async def test_what_is_locked_does_not_count_where_the_window_is_measured() -> None:
+    many = [served("big", f"tool_{n}", "x" * 2000) for n in range(100)]  # 50,000 tokens
+    small = ScriptedModel("done", "done", info=ModelInfo("m", "p", context_window=20_000))
+    made = agent(tools=many, behavior=Behavior(compaction=Compaction()))
+    made.model = small
+    await made.run("go " * 200)
+    await made.run("go " * 200)
+
+    assert len(small.requests) == 2  # nobody was asked for a summary
+    disclosure = next(p for p in made.plugs if isinstance(p, Disclosure))
+    assert [s.name for s in disclosure.offered(made.tools.specs)] == ["clock", "tool_search"]
 
 
 async def test_a_new_conversation_gets_a_catalogue_of_what_is_there() -> None:

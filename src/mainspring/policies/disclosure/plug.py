@@ -151,6 +151,13 @@ class Disclosure:
         lazy = {t.name for t in self.lazy_tools}
         self._unlocked.update(dict.fromkeys(name for name in names if name in lazy))
 
+    def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """What of these tools a request offers as things stand: what is locked costs nothing."""
+        if not self.wanted or not self._locks([s.name for s in specs]):
+            return specs
+        locked = {t.name for t in self.lazy_tools}.difference(self._unlocked)
+        return [s for s in specs if s.name not in locked]
+
     def wire_name(self, name: str) -> str:
         """The name under which the model knows a tool."""
         return self._agent.tool_aliases.get(name, name) if self._agent is not None else name
