@@ -1,0 +1,103 @@
+"""The command with MCP servers: real programs, files of the user and of projects, and nothing left behind."""
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Command, command, finish
+from tests.e2e.servers.chat import call
+from tests.processes import ended
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.timeout(120)
+RAW = Path(__file__).parent.parent / "unit" / "mcp" / "raw_server.py"
+
+
+def entry(*flags: str, **more: Any) -> dict[str, Any]:
+    """The server of `raw_server.py` as a file has it."""
+    return {"command": sys.executable, "args": ["-S", "-E", str(RAW), *flags], **more}
+
+
+def use(command: Command, **servers: Any) -> None:
+    command.settings({"mcp": {"graceSeconds": 30, "servers": servers}})
+
+
+def offered(command: Command) -> set[str]:
+    """The servers whose tools the last request names."""
+    names = [t["function"]["name"] for t in command.server.requests[-1].get("tools", [])]
+    return {n.split("__")[1] for n in names if n.startswith("mcp__")}
+
+
+def results(command: Command) -> list[str]:
+    return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "tool"]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)
+
+
+@pytest.mark.covers("MCP-04", "MCP-07")
+def test_servers_of_the_settings_and_of_files_are_used_and_a_bad_one_harms_nothing(command: Command) -> None:
+    use(command, set=entry(), bad={"command": "no-such-program-here"}, off=entry(disabled=True))
+    (command.home / ".agent" / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"file": entry(), "odd": {"comand": 1}}})
+    )
+    command.server.script += [call("mcp__set__echo", text="hi"), call("mcp__file__echo", text="ho"), "done"]
+    done = command.run("-p", "go", "--allow", "mcp__set__*")
+    assert (done.code, done.out) == (0, "done\n")
+    first, second = results(command)
+    assert first == "hi"
+    assert "ermission" in second
+    assert offered(command) == {"set", "file"}
+    assert "MCP server 'odd': there is no setting 'comand'; did you mean 'command'?" in done.err
+    assert (command.home / ".agent" / "mcp" / "logs" / "set.log").read_text() == "ready\n"
+
+
+@pytest.mark.covers("MCP-04")
+def test_a_projects_servers_wait_for_trust(command: Command) -> None:
+    use(command)
+    (command.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"shared": entry()}}))
+    (command.folder / ".agent").mkdir()
+    (command.folder / ".agent" / "mcp.json").write_text(json.dumps([{"name": "own", **entry()}]))
+    command.server.script += ["a", "b"]
+    done = command.run("-p", "go")
+    assert offered(command) == set()
+    assert done.err.count("its MCP servers are not started until you trust the folder: mainspring trust") == 2
+    assert command.run("trust", str(command.folder)).code == 0
+    command.run("-p", "go")
+    assert offered(command) == {"shared", "own"}
+
+
+@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"])
+def test_no_server_outlives_the_command(command: Command, way: signal.Signals) -> None:
+    use(command, s=entry("deaf"))
+    command.server.script += [call("mcp__s__child"), call("mcp__s__slow"), "done"]
+    process = command.start("-p", "go", "--allow", "mcp__s__*")
+    try:
+        until(lambda: len(command.server.requests) == 2)
+        pids = [int(p) for p in results(command)[0].split()]
+        assert len(pids) == 2
+        process.send_signal(way)
+        finish(process)
+        assert all(ended(pid, 10) for pid in pids)
+    finally:
+        process.kill()
+
+
+def test_secrets_of_servers_are_not_shown(command: Command) -> None:
+    use(command, s=entry(env={"TOKEN": "abcdef", "OTHER": "${OTHER}"}))
+    done = command.run("config", "show")
+    assert "abcdef" not in done.out
+    assert "${OTHER}" in done.out
+    assert RAW.name in done.out
