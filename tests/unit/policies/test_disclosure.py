@@ -423,7 +423,7 @@ async def test_a_summed_up_conversation_gets_a_catalogue_of_what_is_there() -> N
 async def test_what_is_locked_does_not_count_where_the_window_is_measured() -> None:
     many = [served("big", f"tool_{n}", "x" * 2000) for n in range(100)]  # 50,000 tokens
     small = ScriptedModel("done", "done", info=ModelInfo("m", "p", context_window=20_000))
-    made = agent(tools=many, behavior=Behavior(compaction=Compaction()))
+    made = agent(tools=many, behavior=Behavior(compaction=Compaction(keep_recent=1)))
     made.model = small
     await made.run("go " * 200)
     await made.run("go " * 200)
