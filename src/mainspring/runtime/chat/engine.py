@@ -132,9 +132,11 @@ class Chat:
         """Whether a run or a command goes on, or one is about to."""
         return self._room.running or self._taking.busy
 
-    async def complete(self, line: str) -> tuple[Candidate, ...]:
+    async def completions(self, line: str) -> tuple[Candidate, ...]:
         """Completions at the end of a line: names of commands, their arguments, and files after ``@``."""
         return await self._completion.complete(line)
+
+    complete = completions
 
     @property
     def command_names(self) -> dict[str, str]:

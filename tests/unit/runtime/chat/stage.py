@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.events import CancelToken
-from mainspring.models import ModelProvider
 from mainspring.runtime.chat import Chat, ChatOptions
 from mainspring.runtime.chat.commands import Approve, ChatCommand, Prompt, Receipt, Slash
 from mainspring.runtime.chat.events import ApprovalAsked, ChatEvent, CommandDone, RunFinished
@@ -29,7 +28,7 @@ class Reader:
         model: Who answers.
     """
 
-    def __init__(self, chat: Chat, model: ModelProvider) -> None:
+    def __init__(self, chat: Chat, model: ScriptedModel) -> None:
         self.chat = chat
         self.model = model
         self.seen: list[ChatEvent] = []

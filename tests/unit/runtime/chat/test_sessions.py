@@ -91,7 +91,7 @@ async def test_other_sessions_are_gone_on_with(folder: Path, home: Path) -> None
         changed = await chat.until(SessionChanged, lambda s: s.reason == "resumed")
         await chat.until(ReplayFinished)
         end = await chat.run("third")
-        seen = str(chat.model.requests[-1].messages)  # type: ignore[attr-defined]
+        seen = str(chat.model.requests[-1].messages)
 
     assert isinstance(listed.shown, Picker)
     assert {c.label for c in listed.shown.choices} == {"the first", "second"}
@@ -126,7 +126,7 @@ async def test_a_fork_goes_on_from_an_entry(folder: Path, home: Path) -> None:
         await chat.until(ReplayFinished)
         new = chat.chat.status.session_id
         await chat.run("third")
-        seen = str(chat.model.requests[-1].messages)  # type: ignore[attr-defined]
+        seen = str(chat.model.requests[-1].messages)
 
     assert old != new
     assert "first" in seen

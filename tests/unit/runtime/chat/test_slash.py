@@ -176,7 +176,7 @@ async def test_a_skill_is_activated_by_its_name(folder: Path, home: Path) -> Non
     model = ScriptedModel("the tea is ready", "no tea")
     async with chatting(folder, home, model) as chat:
         listed = await chat.slash("/skills")
-        offered = await chat.chat.complete("/skill:b")
+        offered = await chat.chat.completions("/skill:b")
         await chat.send(Slash("/skill:brew-tea make me a cup"))
         await chat.until(RunFinished)
         unknown = await chat.slash("/skill:coffee")
@@ -198,12 +198,12 @@ async def test_names_and_arguments_are_completed(folder: Path, home: Path) -> No
     async with chatting(folder, home, "ok") as chat:
         await chat.run("hi")
         session = chat.chat.status.session_id
-        names = [c.text for c in await chat.chat.complete("/m")]
-        exact = [c.text for c in await chat.chat.complete("/mode")]
-        models = await chat.chat.complete("/model anthropic:claude-son")
-        levels = [c.text for c in await chat.chat.complete("/thinking h")]
-        sessions = await chat.chat.complete(f"/resume {session[:6]}")
-        nothing = await chat.chat.complete("just words")
+        names = [c.text for c in await chat.chat.completions("/m")]
+        exact = [c.text for c in await chat.chat.completions("/mode")]
+        models = await chat.chat.completions("/model anthropic:claude-son")
+        levels = [c.text for c in await chat.chat.completions("/thinking h")]
+        sessions = await chat.chat.completions(f"/resume {session[:6]}")
+        nothing = await chat.chat.completions("just words")
 
     assert names[:4] == ["/mcp", "/memory", "/mode", "/model"]
     assert exact[0] == "/mode"  # what was typed in full goes before what begins with it
@@ -217,9 +217,9 @@ async def test_names_and_arguments_are_completed(folder: Path, home: Path) -> No
 
 async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
-        found = await chat.chat.complete("look at @ap")
-        dotted = await chat.chat.complete("@./src/a")
-        mail = await chat.chat.complete("me@ap")
+        found = await chat.chat.completions("look at @ap")
+        dotted = await chat.chat.completions("@./src/a")
+        mail = await chat.chat.completions("me@ap")
 
     assert [(c.text, c.start) for c in found] == [("@src/app.py", 8)]  # what is ignored is not offered
     assert [c.text for c in dotted] == ["@./src/app.py"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def other(*script: object, model: str = "other-2") -> ScriptedModel:
-    return ScriptedModel(*script, model=model, provider="elsewhere", info=ModelInfo(model, "elsewhere", 5000))  # type: ignore[arg-type]
+def other(*script: Any, model: str = "other-2") -> ScriptedModel:
+    return ScriptedModel(*script, model=model, provider="elsewhere", info=ModelInfo(model, "elsewhere", 5000))
 
 
 # --- models ---------------------------------------------------------------------------------------------------------------

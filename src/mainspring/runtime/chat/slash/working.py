@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_args
+from typing import get_args
 
+import mainspring.runtime.commands as nouns
 from mainspring.errors import ConfigError, ModelError
 from mainspring.models import ModelProvider
 from mainspring.models.catalog import catalog
@@ -17,9 +17,6 @@ from mainspring.runtime.chat.words import Mode, ThinkingName
 from mainspring.runtime.model_choice import Choice as ModelChoice
 from mainspring.runtime.model_choice import make, registry_of
 
-if TYPE_CHECKING:
-    from mainspring.runtime.commands.models import ModelView
-
 
 async def model(seat: Seat, arguments: str) -> Shown:
     """The models to choose from; or another one answers from here on."""
@@ -29,8 +26,7 @@ async def model(seat: Seat, arguments: str) -> Shown:
         switch_model(room, wanted)
         return Text(f"{room.status().model} answers from here on")
     current = room.status().model
-    nouns: Any = import_module("mainspring.runtime.commands.models")  # knows every provider; only this needs it
-    listed: list[ModelView] = await nouns.list_models(room.options.ask.place, room.options.environ)
+    listed = await nouns.list_models(room.options.ask.place, room.options.environ)
     choices = [
         Choice(
             view.spec,
