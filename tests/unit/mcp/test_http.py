@@ -111,6 +111,13 @@ async def official() -> AsyncGenerator[str]:
         await ctx.report_progress(1, 2, "half")
         return "done"
 
+    @made.tool()
+    async def grow(ctx: Context) -> str:
+        """Have one tool more."""
+        made.add_tool(add, name="grown")
+        await ctx.notify_tools_changed()
+        return "grown"
+
     @made.resource("memo://{name}")
     def memo(name: str) -> str:
         """A memo."""
@@ -153,6 +160,13 @@ async def test_both_eras_of_the_protocol_are_spoken() -> None:
                 assert [r.uri for r in await server.list_resources()] == ["memo://{name}"]
                 assert (await server.read_resource("memo://x"))[0]["resource"]["text"] == "memo x"
                 assert (await server.get_prompt("greet", {"name": "Ann"}))[0].content[0]["text"] == "Hello Ann"
+
+
+async def test_a_list_that_changes_is_heard_of_in_the_newer_era_too() -> None:
+    async with official() as url, connect_mcp(url) as server:
+        assert "mcp__server__grown" not in [t.name for t in server.tools]
+        await server.call("grow", {})
+        await until(lambda: "mcp__server__grown" in [t.name for t in server.tools])
 
 
 # --- logins ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,32 @@
+"""Prompts of servers as commands: their words become arguments."""
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.mcp import TwinConnector, connect_mcp
+from mainspring.mcp.port import PromptArgument, PromptInfo
+from mainspring.mcp.prompts import McpPrompt
+from tests.unit.mcp.stage import twin
+
+
+async def prompt(*arguments: PromptArgument) -> McpPrompt:
+    async with connect_mcp({"name": "s", "command": "-"}, connector=TwinConnector({"s": twin("echo")})) as server:
+        return McpPrompt(server, PromptInfo(name="sum", title="Sum up", arguments=arguments))
+
+
+@pytest.mark.covers("BYD-10")
+async def test_words_become_arguments() -> None:
+    made = await prompt(PromptArgument(name="topic", required=True), PromptArgument(name="style"))
+    assert (made.command, made.description) == ("mcp:s:sum", "Sum up")
+    assert made.assign(["trees"]) == {"topic": "trees"}
+    assert made.assign(["trees", "short", "and", "dry"]) == {"topic": "trees", "style": "short and dry"}
+    assert made.assign(["style=dry", "old", "trees"]) == {"style": "dry", "topic": "old trees"}
+    with pytest.raises(ConfigError, match="/mcp:s:sum needs topic"):
+        made.assign([])
+
+
+async def test_too_many_words_are_told_of() -> None:
+    made = await prompt()
+    assert made.assign([]) == {}
+    with pytest.raises(ConfigError, match="takes 0 arguments, so 'x' is too much"):
+        made.assign(["x"])
