@@ -105,7 +105,8 @@ def bindings_of(screen: Screen, does: Does, sequences: Sequences) -> KeyBindings
             _on(keys, sequence, act, when)
 
     def key_pressed(_: object) -> None:
-        _key(screen, bursts)
+        bursts.key(time.monotonic())
+        screen.key_came()
 
     screen.app.key_processor.before_key_press += key_pressed
     bind("send", _Enter(screen, does, bursts), typing)
@@ -138,13 +139,6 @@ def _on(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: Filter
         act(event)
 
     keys.add(*sequence, filter=when)(handler)
-
-
-def _key(screen: Screen, bursts: Bursts) -> None:
-    now = time.monotonic()
-    bursts.key(now)
-    if not screen.takes_keys():
-        screen.last_key = now
 
 
 def _bind_dialog(keys: KeyBindings, screen: Screen, asked: Condition) -> None:

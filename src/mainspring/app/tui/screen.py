@@ -94,6 +94,7 @@ class Screen:
         self.answer = Buffer(multiline=True)
         self.dialog: Dialog | None = None
         self.last_key = 0.0
+        self._typed_at = 0.0
         self.editing = ""
         """Id of the queued text that is being edited."""
         self._wanted: object = None
@@ -171,12 +172,18 @@ class Screen:
 
     def takes_keys(self) -> bool:
         """Whether keys go to the question that is shown, and not into the input."""
-        return self.dialog is not None and time.monotonic() - self.last_key >= _QUIET_SECONDS
+        return self.dialog is not None and time.monotonic() - self._typed_at >= _QUIET_SECONDS
+
+    def key_came(self) -> None:
+        """A key was pressed."""
+        self.last_key = time.monotonic()
+        if not self.takes_keys():
+            self._typed_at = self.last_key
 
     def ask(self, dialog: Dialog | None) -> None:
         """Show a question, or none."""
         if dialog is not self.dialog and dialog is not None and not self.buffer.text:
-            self.last_key = 0.0
+            self._typed_at = 0.0
         self.dialog = dialog
         self.sync()
 

@@ -33,7 +33,8 @@ from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker
 from mainspring.runtime.chat.shown import Screen as ScreenAction
 from mainspring.runtime.chat.words import Queued, Status
 
-_TICK = 0.08
+_STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
+"""Seconds between frames while text streams, while only a clock moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
 _REPLAYED = 400
 _QUEUE_ROWS = 4
@@ -82,6 +83,7 @@ class Session:
         self._chat: ChatPort | None = None
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._moving = asyncio.Event()
+        self._streams = False
         self._dialogs: deque[Dialog] = deque()
         self._replay: deque[told.ChatEvent] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -187,7 +189,9 @@ class Session:
         """While something moves, draw it."""
         while True:
             await self._moving.wait()
-            await asyncio.sleep(_TICK)
+            asks = self.screen.dialog is not None
+            await asyncio.sleep(_STREAM_TICK if self._streams else _ASK_TICK if asks else _SPIN_TICK)
+            self._streams = False
             self.screen.invalidate()
             if not self.transcript.busy and self.screen.dialog is None:
                 self._moving.clear()
@@ -308,7 +312,8 @@ class Session:
             case _:
                 pass
         self.screen.print(self.transcript.show(event, time.monotonic()), soon=not isinstance(event, _STREAMING))
-        if self.transcript.busy or isinstance(event, _STREAMING):
+        self._streams = self._streams or isinstance(event, _STREAMING)
+        if self.transcript.busy or self._streams:
             self._moving.set()  # what streams is drawn with the next tick: a piece by itself costs next to nothing
 
     def _done(self, event: told.CommandDone) -> bool:

@@ -252,7 +252,7 @@ async def test_who_is_typing_does_not_answer_a_question_by_accident(tmp_path: Pa
         one.keys("o y")
         await one.until(lambda: one.session.screen.buffer.text == "yes but also y")
         assert not one.chat.commands
-        one.session.screen.last_key -= 1
+        await one.until(one.session.screen.takes_keys)
         one.keys("n")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "yes but also y"
@@ -413,3 +413,24 @@ async def test_only_who_looks_elsewhere_is_told(tmp_path: Path) -> None:
         await one.until(lambda: one.session.notifier.focused is False)
         one.chat.tell(told.RunFinished("completed", text="all done", seconds=9))
         await one.until(lambda: "\x1b]9;all done\a" in one.raw)
+
+
+async def test_nothing_is_drawn_while_nothing_happens(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.chat.tell(told.AnswerText("some"), told.AnswerEnd("some"), told.RunFinished("completed"))
+        await one.until(lambda: "some" in one.written)
+        await asyncio.sleep(0.3)
+        frames = one.session.screen.app.render_counter
+        await asyncio.sleep(0.5)
+        assert one.session.screen.app.render_counter == frames
+
+
+async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        await one.typed("x")
+        one.keys("\x7f")
+        await one.until(lambda: not one.session.screen.buffer.text)
+        one.chat.tell(ASKED)
+        await one.until(lambda: "may it write" in one.drawn)
+        await asyncio.sleep(0.05)
+        assert "\a" not in one.raw.replace("\x1b]", "")
