@@ -13,6 +13,7 @@ PLACES = {
     "runtime/settings/load.py": "settings that loosen",
     "runtime/build.py": "memory, settings, what else is plugged in",
     "runtime/commands/memory.py": "memory",
+    "runtime/templates/registry.py": "custom commands",
     "subagents/files.py": "definitions of sub-agents",
     "extensions/files.py": "extensions",
     "skills/sources.py": "skills",
@@ -39,6 +40,8 @@ HARMLESS = {
     "models/providers/codex.py": "the user's own folder",
     "memory/files.py": "finds files; the plug asks",
     "runtime/commands/skills.py": "begins new skills there; finding them asks",
+    "app/cli/commands.py": "says where commands are written; finding them asks",
+    "runtime/commands/config.py": "the settings, which are shown, checked and changed",
     "memory/plug.py": "is told whether it is trusted",
 }
 """Files that name the project's folder and let nothing in it act."""

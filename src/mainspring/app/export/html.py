@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
-from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock
 from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_BASE64 = lazy_re(r"[A-Za-z0-9+/=\s]*")
-_FENCE = lazy_re(r"^(`{3,})([^\n`]*)\n(.*?)^\1`*[ \t]*$\n?", re.MULTILINE | re.DOTALL)
-_CODE = lazy_re(r"`([^`\n]+)`")
-_BOLD = lazy_re(r"\*\*([^*\n]+)\*\*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+_FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1`*[ \t]*$\n?", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`\n]+)`")
+_BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 _TITLE = 80
 
 

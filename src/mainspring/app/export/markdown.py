@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
-from mainspring.lazy import lazy_re
 from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
 
-_FENCES = lazy_re(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
+_FENCES = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 
 
 def markdown(transcript: Transcript) -> str:

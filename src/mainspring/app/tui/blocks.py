@@ -6,14 +6,12 @@ import re
 
 from msgspec import Struct
 
-from mainspring.lazy import lazy_re
-
-_FENCE = lazy_re(r"^( *)(`{3,}|~{3,})(.*)$")
-_ITEM = lazy_re(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
-_HEADING = lazy_re(r"^ {0,3}#{1,6}(?:\s|$)")
-_RULE = lazy_re(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
-_UNDERLINE = lazy_re(r"^ {0,3}(?:=+|-+)[ \t]*$")
-_WORD = lazy_re(r"[\w+#.-]+")
+_FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+_HEADING = re.compile(r"^ {0,3}#{1,6}(?:\s|$)")
+_RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
+_UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
+_WORD = re.compile(r"[\w+#.-]+")
 
 
 class Block(Struct, frozen=True):

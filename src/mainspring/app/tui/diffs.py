@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.look import is_narrow
 from mainspring.app.tui.plain import cut, plain, steady, untabbed
-from mainspring.lazy import lazy_re
 from mainspring.runtime.chat.words import FileDiff, Hunk
 
-_PLACE = lazy_re(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+_PLACE = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
 _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (renamed)"}
 _STYLES = {"+": "added", "-": "removed"}
 

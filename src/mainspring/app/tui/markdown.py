@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -20,7 +21,6 @@ from mainspring.app.tui.blocks import Block
 from mainspring.app.tui.fragments import Row
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.plain import plain, steady
-from mainspring.lazy import lazy_re
 
 _STANDARD = (
     *("ansiblack", "ansired", "ansigreen", "ansiyellow", "ansiblue", "ansimagenta", "ansicyan", "ansigray"),
@@ -32,8 +32,8 @@ _COLOR_SYSTEMS: dict[str, Literal["standard", "256", "truecolor"]] = {
     "256": "256",
     "truecolor": "truecolor",
 }
-_WORDS = lazy_re(r"ansi(?=\w)")
-_ORNAMENT = lazy_re("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
+_WORDS = re.compile(r"ansi(?=\w)")
+_ORNAMENT = re.compile("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
 _ORNAMENTS = str.maketrans({"\u2022": "-", "\u258c": "|", **dict.fromkeys("\u2500\u2501\u257a\u2578", "-")})
 _MOST_COLUMNS = 120
 """Longer lines of prose are hard to read."""

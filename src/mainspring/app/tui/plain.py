@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from prompt_toolkit.utils import get_cwidth
 
 from mainspring.app.cli.console import visible
-from mainspring.lazy import lazy_re
 
-_SEQUENCE = lazy_re(
+_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS and other strings, where they end
     r"|\x1b[ -/]*[0-Z\\^-~]"  # short ones
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-_OVERWRITTEN = lazy_re(r"[^\n]*\r(?=[^\n])")
-_JOINED = lazy_re("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
+_JOINED = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
 _TAB = 4
 
 _LIKENESS = str.maketrans(
