@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.durable.agents import DurableAgents, DurableRun, DurableRuns, Factory, Waiting
-from mainspring.durable.engine import Engine, Letter, Place, RunInfo, RunLog, RunState
+from mainspring.durable.agents import DurableAgents, DurableRun, DurableRuns, Factory
+from mainspring.durable.engine import Engine, Letter, Place, RunInfo, RunLog, RunState, Worker
 from mainspring.durable.errors import DurableError
+from mainspring.durable.feed import Feed, FeedEvent, FeedItem, WaitingCall
 from mainspring.durable.memory import MemoryEngine
 from mainspring.durable.steps import DurableSteps
 
@@ -16,11 +17,15 @@ __all__ = [
     "DurableSteps",
     "Engine",
     "Factory",
+    "Feed",
+    "FeedEvent",
+    "FeedItem",
     "Letter",
     "MemoryEngine",
     "Place",
     "RunInfo",
     "RunLog",
     "RunState",
-    "Waiting",
+    "WaitingCall",
+    "Worker",
 ]

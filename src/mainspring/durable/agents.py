@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from msgspec import Struct
 
 from mainspring.durable.engine import Engine, RunInfo, RunLog, RunState
 from mainspring.durable.errors import DurableError
+from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
 from mainspring.durable.outcomes import KeptResult, decode, encode
 from mainspring.durable.steps import DurableSteps
+from mainspring.durable.telling import Telling
 from mainspring.events import AgentEvent
 from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
-from mainspring.messages import AgentMessage, Message, ToolUseBlock, as_messages
+from mainspring.messages import AgentMessage, Message, as_messages
 
 Factory: TypeAlias = Callable[[DurableSteps], CoreAgent]
 """Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``.
@@ -37,20 +39,14 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An answer to a call that waits."""
+    """An answer to a call that waits; ``number`` tells which question it answers, since some models use the same ids again."""
 
+    number: int
     call_id: str
     allow: bool
     input: dict[str, object] | None = None
     reason: str = ""
     stop: bool = False
-
-
-class Waiting(Struct, frozen=True, kw_only=True):
-    """A call that waits for an answer, and why."""
-
-    call: ToolUseBlock
-    reason: str
 
 
 class DurableRun:
@@ -86,25 +82,60 @@ class DurableRun:
     async def _say(self, topic: Literal["steer", "follow_up"], text: str) -> None:
         await self._engine.send(self.id, topic, encode(Message.user(text)))
 
-    async def pending(self) -> tuple[Waiting, ...]:
+    async def pending(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for an answer; none unless the run is paused."""
+        return (await self._asked()).calls
+
+    async def _asked(self) -> Asked:
         found = await self._engine.read(self.id, "pending")
-        return decode(found, tuple[Waiting, ...]) if found else ()
+        return decode(found, Asked) if found else Asked(0, ())
 
     async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> None:
         """Let a call be made, with other arguments if ``input`` is given. Only the first answer to a call counts."""
-        await self._answer(Answer(call_id=call_id, allow=True, input=input))
+        await self._answer(call_id, allow=True, input=input)
 
     async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> None:
         """Refuse a call; with ``stop`` the run ends then. Only the first answer to a call counts."""
-        await self._answer(Answer(call_id=call_id, allow=False, reason=reason, stop=stop))
+        await self._answer(call_id, allow=False, reason=reason, stop=stop)
 
-    async def _answer(self, answer: Answer) -> None:
-        waiting = {w.call.id for w in await self.pending()}
-        if answer.call_id not in waiting:
+    async def _answer(self, call_id: str, **fields: Any) -> None:
+        asked = await self._asked()
+        waiting = {w.call.id for w in asked.calls}
+        if call_id not in waiting:
             names = ", ".join(sorted(waiting)) or "none"
-            raise DurableError(f"no call {answer.call_id!r} of the run {self.id} waits for an answer; waiting: {names}")
-        await self._engine.send(self.id, "answer", encode(answer), key=f"answer {answer.call_id}")
+            raise DurableError(f"no call {call_id!r} of the run {self.id} waits for an answer; waiting: {names}")
+        answer = Answer(number=asked.number, call_id=call_id, **fields)
+        await self._engine.send(self.id, "answer", encode(answer), key=f"answer {asked.number} {call_id}")
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
+        """What the run tells, from the beginning or after a number that was read before, until it is over.
+
+        Args:
+            after: The number of the last event that is known.
+        """
+        feed, over = self._engine.feed, False
+        while True:
+            items = await feed.read(self.id, after)
+            for item in items:
+                after = item.number
+                yield item
+            if items:
+                continue
+            if over:
+                return
+            over = await self._told_or_over(after)
+
+    async def _told_or_over(self, after: int) -> bool:
+        """Wait for an event; true if there may be none because the run is over."""
+        waiting = asyncio.ensure_future(self._engine.feed.wait(self.id, after))
+        ending = asyncio.ensure_future(self._engine.ended(self.id))
+        try:
+            await asyncio.wait([waiting, ending], return_when=asyncio.FIRST_COMPLETED)
+            return ending.done()
+        finally:
+            waiting.cancel()
+            ending.cancel()
+            await asyncio.wait([waiting, ending])
 
     async def abort(self, reason: str = "aborted") -> None:
         """Stop the run, in mid-step if need be; its calls get results that say so."""
@@ -179,6 +210,7 @@ class DurableAgents(DurableRuns):
         agents: How to make each agent.
         concurrency: How many runs at once.
         on_event: Told of events as they happen.
+        feed_every: Seconds for which text is gathered before followers get it; events are kept for good. None for no feed.
     """
 
     def __init__(
@@ -188,15 +220,24 @@ class DurableAgents(DurableRuns):
         *,
         concurrency: int = 8,
         on_event: OnEvent | None = None,
+        feed_every: float | None = 0.2,
     ) -> None:
         super().__init__(engine)
         self._agents = dict(agents)
         self._concurrency = concurrency
         self._on_event = on_event
+        self._feed_every = feed_every
 
     async def __aenter__(self) -> Self:
-        await self.engine.work(self._main, concurrency=self._concurrency)
+        await self.engine.work(self._main, list(self._agents), concurrency=self._concurrency)
         return self
+
+    async def drain(self, seconds: float = 30.0) -> None:
+        """Begin nothing any more, and let what a model or a tool is at come to its end, for so long at most; then leave.
+
+        Runs that are not over are taken up where they are by another worker.
+        """
+        await self.engine.drain(seconds)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -223,8 +264,31 @@ class DurableAgents(DurableRuns):
 
     async def _main(self, log: RunLog, name: str, input: bytes) -> bytes:
         """One attempt at a run, from its beginning; what was done before is not done again."""
-        order = decode(input, Order)
         steps = DurableSteps(log)
+        if self._feed_every is None:
+            return encode(KeptResult.of(await self._run(log, steps, name, input, None)))
+        telling = Telling(log.emit, self._feed_every, lambda: steps.replaying)
+        await telling.begin(self.engine.feed, log.run_id, log.attempt, name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(telling.write())
+            try:
+                result = await self._run(log, steps, name, input, telling)
+            except Exception as error:
+                result = error
+            error = result if isinstance(result, Exception) else result.error
+            if isinstance(result, RunResult):
+                telling.tell(RunEnded(result.status, result.text, str(error or "")))
+            else:
+                telling.tell(RunEnded("error", "", f"{type(error).__name__}: {error}"))
+            telling.close()
+        if isinstance(result, Exception):
+            raise result
+        return encode(KeptResult.of(result))
+
+    async def _run(
+        self, log: RunLog, steps: DurableSteps, name: str, input: bytes, telling: Telling | None
+    ) -> RunResult:
+        order = decode(input, Order)
         agent = self._factory(name)(steps)
         if agent.steps is not steps:
             raise DurableError(
@@ -234,17 +298,18 @@ class DurableAgents(DurableRuns):
         if order.history:
             agent.context.messages.extend(order.history)
         if self._on_event is not None:
-            agent.subscribe(_Telling(self._on_event, log.run_id, steps))
+            agent.subscribe(_Observing(self._on_event, log.run_id, steps))
+        if telling is not None:
+            agent.subscribe(telling)
         async with asyncio.TaskGroup() as group:
-            stopping = group.create_task(_stop_when_told(log, agent))
+            stopping = group.create_task(_stop_when_told(log, steps, agent))
             try:
-                result = await _to_the_end(log, steps, agent, order.prompt)
+                return await _to_the_end(log, steps, agent, order.prompt, telling)
             finally:
                 stopping.cancel()
-        return encode(KeptResult.of(result))
 
 
-class _Telling:
+class _Observing:
     """Tells of events, but not of those that an earlier attempt told."""
 
     def __init__(self, on_event: OnEvent, run_id: str, steps: DurableSteps) -> None:
@@ -257,9 +322,10 @@ class _Telling:
             self._on_event(self._run_id, event)
 
 
-async def _stop_when_told(log: RunLog, agent: CoreAgent) -> None:
-    """Abort the agent once a letter says so."""
+async def _stop_when_told(log: RunLog, steps: DurableSteps, agent: CoreAgent) -> None:
+    """Abort the agent once a letter says so; what an earlier attempt did before is played again first."""
     read = 0
+    await steps.live.wait()
     while True:
         for letter in await log.letters(read):
             read = letter.number
@@ -269,26 +335,33 @@ async def _stop_when_told(log: RunLog, agent: CoreAgent) -> None:
         await log.new_letter(read)
 
 
-async def _to_the_end(log: RunLog, steps: DurableSteps, agent: CoreAgent, prompt: Sequence[AgentMessage]) -> RunResult:
+async def _to_the_end(
+    log: RunLog, steps: DurableSteps, agent: CoreAgent, prompt: Sequence[AgentMessage], telling: Telling | None
+) -> RunResult:
     """Run, and as often as the run pauses for an answer wait for that and go on."""
     result = await agent.run(list(prompt), raise_errors=False)
+    asked = 0
     while result.status == "paused" and agent.pending is not None:
-        await _publish(log, agent)
+        asked += 1
+        await _ask(log, agent, asked, telling)
         while agent.pending.calls:
-            answer = decode(await steps.answer("answer"), Answer)
-            if answer.call_id not in {c.id for c in agent.pending.calls}:
+            answer = decode(await steps.wait("answer"), Answer)
+            if answer.number != asked or answer.call_id not in {c.id for c in agent.pending.calls}:
                 continue
             given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
             agent.answer({answer.call_id: given})
-            await _publish(log, agent)
+            await _ask(log, agent, asked, telling)
         result = _joined(result, await agent.run(raise_errors=False))
     return result
 
 
-async def _publish(log: RunLog, agent: CoreAgent) -> None:
+async def _ask(log: RunLog, agent: CoreAgent, number: int, telling: Telling | None) -> None:
     pending = agent.pending
-    waiting = [Waiting(call=c, reason=pending.reasons.get(c.id, "")) for c in pending.calls] if pending else []
-    await log.publish("pending", encode(waiting))
+    calls = [WaitingCall(c, pending.reasons.get(c.id, "")) for c in pending.calls] if pending else []
+    asked = Asked(number, tuple(calls))
+    await log.publish("pending", encode(asked))
+    if telling is not None:
+        telling.tell(asked)
 
 
 def _joined(first: RunResult, second: RunResult) -> RunResult:

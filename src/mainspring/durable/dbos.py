@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import math
 import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.durable.engine import Letter, Main, RunInfo, RunLog, RunState, Work
+from mainspring.durable.attempts import Attempt
+from mainspring.durable.dbos_log import DbosLog
+from mainspring.durable.engine import Main, RunInfo, RunState, Worker, why_it_waits
 from mainspring.durable.errors import DurableError
+from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
 from mainspring.durable.tables import Tables
+from mainspring.durable.watch import Watch
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient, StepReservation
+    from dbos import DBOS, DBOSClient
 
-RUN, QUEUE = "mainspring.run", "mainspring"
+_log = logging.getLogger(__name__)
+
+NAME, RUN = "mainspring", "mainspring.run"
 _STATES: dict[str, RunState] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -28,6 +37,7 @@ _STATES: dict[str, RunState] = {
     "SUCCESS": "done",
     "CANCELLED": "cancelled",
 }
+_OVER = ["SUCCESS", "ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED", "CANCELLED"]
 _EVERLASTING = 1_000_000
 """Attempts at a run: how often its worker dies says nothing about the run."""
 
@@ -64,32 +74,50 @@ class DbosEngine:
         self.url = url
         self.version = version
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.tables = Tables(url)
+        self.letters = Watch(self.tables.last_letters, poll)
+        self.feeds = Watch(self.tables.last_events, poll)
+        self._ends = Watch(self._ended, poll)
+        self._feed = DbosFeed(self)
         self._heartbeat = heartbeat
         self._dead_after = dead_after
         self._poll = poll
-        self._tables = Tables(url)
         self._client: DBOSClient | None = None
+        self._dbos: DBOS | None = None
         self._opening = asyncio.Lock()
         self._main: Main | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._runs: set[asyncio.Task[Any]] = set()
-        self._bells: dict[str, asyncio.Event] = {}
+        self._living: asyncio.Task[None] | None = None
+        self._attempts: dict[asyncio.Task[Any], Attempt] = {}
+        self._given_back: dict[str, str] = {}
+        self._draining = False
+        self._threads: Any = None
+
+    @property
+    def feed(self) -> Feed:
+        return self._feed
 
     # --- as a worker ------------------------------------------------------------------------------------------------
 
-    async def work(self, main: Main, *, concurrency: int = 8) -> None:
+    async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
         from dbos import DBOS
 
-        await self._open()
-        self._main = main
-        DBOS(
+        if _in_use():
+            raise DurableError(
+                "this process has a worker already: DBOS has one a process; close it, or start another process"
+            )
+        client = await self.open()
+        self._main, self._draining = main, False
+        me = Worker(self.worker, self.version, tuple(agents))
+        queues = [_queue(agent) for agent in agents]
+        self._threads = getattr(asyncio.get_running_loop(), "_default_executor", None)
+        self._dbos = DBOS(
             config={
-                "name": "mainspring",
+                "name": NAME,
                 "system_database_url": self.url,
                 "application_version": self.version,
                 "executor_id": self.worker,
                 "serializer": _serializer(),
-                "log_level": "ERROR",
+                "log_level": "CRITICAL",
                 "run_migrations": False,
                 "notification_listener_polling_interval_sec": self._poll,
             }
@@ -99,11 +127,12 @@ class DbosEngine:
             return await self._attempt(agent, input)
 
         DBOS.workflow(name=RUN, max_recovery_attempts=_EVERLASTING)(attempt)
-        await asyncio.to_thread(self._tables.beat, self.worker, self.version)
+        DBOS.listen_queues(queues)
+        for queue in queues:
+            await client.register_queue_async(queue, worker_concurrency=concurrency, polling_interval_sec=self._poll)
+        await asyncio.to_thread(self.tables.beat, me)
         DBOS.launch()
-        await DBOS.register_queue_async(QUEUE, worker_concurrency=concurrency, polling_interval_sec=self._poll)
-        for job in (self._live(), self._listen()):
-            self._tasks.add(asyncio.ensure_future(job))
+        self._living = asyncio.ensure_future(self._live(me))
 
     async def _attempt(self, agent: str, input: str) -> str:
         from dbos import DBOS
@@ -112,55 +141,80 @@ class DbosEngine:
         assert task is not None
         assert self._main is not None
         run_id = DBOS.workflow_id or ""
-        self._runs.add(task)
-        self._bells[run_id] = asyncio.Event()
+        client = await self.open()
+        attempt = Attempt(run_id, await asyncio.to_thread(self.tables.claim, run_id), task)
+        self._attempts[task] = attempt
+        if self._draining:
+            attempt.park()
         try:
-            client = await self._open()
             found = await client.list_workflow_steps_async(run_id, load_output=False)
-            log = _Log(self, run_id, {step["function_id"] for step in found})
+            log = DbosLog(self, attempt, {step["function_id"] for step in found})
             return (await self._main(log, agent, input.encode())).decode()
+        except asyncio.CancelledError:
+            if attempt.failure:
+                raise DurableError(attempt.failure) from None
+            if attempt.broken:
+                self._given_back[run_id] = _queue(agent)
+            raise
         finally:
-            self._runs.discard(task)
-            self._bells.pop(run_id, None)
+            del self._attempts[task]
 
-    async def _live(self) -> None:
+    async def _live(self, me: Worker) -> None:
         """Give signs of life, and take up the runs of those that give none."""
+        steady, last = -math.inf, time.monotonic()
         while True:
-            with suppress(Exception):  # a database that is away for a while comes back
-                await asyncio.to_thread(self._tables.beat, self.worker, self.version)
-                await self._reap()
+            try:
+                await asyncio.to_thread(self.tables.beat, me)
+                now = time.monotonic()
+                if now - last > 2 * self._heartbeat + 1:
+                    steady = now  # whoever was away cannot know who else was
+                last = now
+                await self._let_go()
+                if now - steady > self._dead_after:
+                    await self._reap()
+            except Exception:
+                _log.warning("a durable worker cannot reach its database; it goes on trying", exc_info=True)
             await asyncio.sleep(self._heartbeat)
 
-    async def _reap(self) -> None:
-        """Give the runs of dead workers of this version back to the queue."""
-        client = await self._open()
-        alive = {name for name, _ in await asyncio.to_thread(self._tables.workers, time.time() - self._dead_after)}
-        held = await client.list_workflows_async(
-            status="PENDING", name=RUN, app_version=self.version, load_input=False, load_output=False
-        )
-        for run in held:
-            if run.executor_id not in alive:
-                await client.resume_workflow_async(run.workflow_id, queue_name=QUEUE)
+    async def _let_go(self) -> None:
+        """Stop attempts at runs that others have by now, and give back those that the database failed."""
+        latest = await asyncio.to_thread(self.tables.attempts, [a.run_id for a in self._attempts.values()])
+        for attempt in list(self._attempts.values()):
+            if latest.get(attempt.run_id, attempt.number) != attempt.number:
+                attempt.stop()
+        client = await self.open()
+        for run_id, queue in list(self._given_back.items()):
+            await client.resume_workflow_async(run_id, queue_name=queue)
+            del self._given_back[run_id]
 
-    async def _listen(self) -> None:
-        """Wake the runs that got letters."""
-        last = 0
-        while True:
-            with suppress(Exception):
-                last, runs = await asyncio.to_thread(self._tables.receivers, last)
-                for bell in [self._bells[run] for run in runs if run in self._bells]:
-                    bell.set()
-            await asyncio.sleep(self._poll)
+    async def _reap(self) -> None:
+        """Give the runs of dead workers of this version back to their queues."""
+        dead = await asyncio.to_thread(self.tables.dead, self._dead_after, self.version)
+        dead = [name for name in dead if name != self.worker]
+        if dead:
+            await asyncio.to_thread(_recover, self._dbos, dead)
+        for name in dead:
+            await asyncio.to_thread(self.tables.bury, name, self._dead_after)
+
+    async def drain(self, seconds: float) -> None:
+        self._draining = True
+        attempts = list(self._attempts.values())
+        for attempt in attempts:
+            attempt.park()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for attempt in attempts:
+                    await attempt.idle.wait()
 
     # --- from anywhere ----------------------------------------------------------------------------------------------
 
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
-        client = await self._open()
+        client = await self.open()
         if await self.info(run_id) is not None:
             return False
         options: Any = {
             "workflow_name": RUN,
-            "queue_name": QUEUE,
+            "queue_name": _queue(agent),
             "workflow_id": run_id,
             "app_version": self.version,
             "attributes": {"agent": agent},
@@ -169,73 +223,73 @@ class DbosEngine:
         return True
 
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> None:
-        if await self.info(run_id) is None:
-            raise DurableError(f"there is no run {run_id}")
-        await asyncio.to_thread(self._tables.send, run_id, topic, body, key)
+        await self._known(run_id)
+        number = await asyncio.to_thread(self.tables.send, run_id, topic, body, key)
+        self.letters.tell(run_id, number)
 
     async def info(self, run_id: str) -> RunInfo | None:
-        client = await self._open()
+        client = await self.open()
         found = await client.list_workflows_async(workflow_ids=[run_id], load_input=False, load_output=False)
-        return await self._info(found[0]) if found else None
+        return (await self._infos(found))[0] if found else None
 
-    async def _info(self, run: Any) -> RunInfo:
-        state = _STATES.get(run.status, "failed")
-        error = str(run.error) if run.error is not None else ""
-        if state == "waiting" and run.app_version not in (versions := await self.workers()):
-            alive = ", ".join(sorted(set(versions))) or "none"
-            error = f"it was started under version {run.app_version}, and no worker of that version is alive (alive: {alive})"
-        attributes: dict[str, Any] = run.attributes or {}
-        return RunInfo(
-            id=run.workflow_id,
-            agent=str(attributes.get("agent", "")),
-            state=state,
-            version=run.app_version or "",
-            created=(run.created_at or 0) / 1000,
-            worker=run.executor_id or "",
-            error=error,
-        )
+    async def _known(self, run_id: str) -> RunInfo:
+        info = await self.info(run_id)
+        if info is None:
+            raise DurableError(f"there is no run {run_id}")
+        return info
+
+    async def _infos(self, found: Sequence[Any]) -> list[RunInfo]:
+        waits = any(_STATES.get(run.status) == "waiting" for run in found)
+        return [_info(run, await self.workers() if waits else ()) for run in found]
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
-        client = await self._open()
+        client = await self.open()
         wanted: Any = [name for name, known in _STATES.items() if known == state] or None
         if state == "failed":
             wanted = ["ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
         found = await client.list_workflows_async(
             name=RUN, status=wanted, sort_desc=True, limit=limit, load_input=False, load_output=False
         )
-        return [await self._info(run) for run in found]
+        return await self._infos(found)
 
     async def read(self, run_id: str, name: str) -> bytes | None:
-        await self._open()
-        return await asyncio.to_thread(self._tables.read, run_id, name)
+        await self.open()
+        return await asyncio.to_thread(self.tables.read, run_id, name)
+
+    def _ended(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """Those of the runs that are over. Blocks."""
+        assert self._client is not None
+        found = self._client.list_workflows(
+            workflow_ids=list(run_ids), status=_OVER, load_input=False, load_output=False
+        )
+        return {run.workflow_id: 1 for run in found}
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
-        client = await self._open()
+        client = await self.open()
+        await self._known(run_id)
         async with asyncio.timeout(timeout):
-            while True:
-                info = await self.info(run_id)
-                if info is None:
-                    raise DurableError(f"there is no run {run_id}")
-                if info.state not in ("waiting", "running"):
-                    break
-                await asyncio.sleep(self._poll)
+            await self.ended(run_id)
         found = await client.list_workflows_async(workflow_ids=[run_id], load_input=False)
-        if info.state != "done":
-            error = str(found[0].error or "")
+        if found[0].status != "SUCCESS":
+            info, error = _info(found[0], ()), str(found[0].error or "")
             raise DurableError(f"the run {run_id} {info.state}{': ' + error if error else ''}")
         return str(found[0].output).encode()
 
+    async def ended(self, run_id: str) -> None:
+        info = await self.info(run_id)
+        if info is not None and info.state in ("waiting", "running"):
+            await self._ends.wait(run_id, 0)
+
     async def cancel(self, run_id: str) -> None:
-        if await self.info(run_id) is None:
-            raise DurableError(f"there is no run {run_id}")
-        await (await self._open()).cancel_workflow_async(run_id)
+        await self._known(run_id)
+        await (await self.open()).cancel_workflow_async(run_id)
+        await asyncio.to_thread(self.tables.claim, run_id)
 
-    async def workers(self) -> Sequence[str]:
-        await self._open()
-        alive = await asyncio.to_thread(self._tables.workers, time.time() - self._dead_after)
-        return [version for _, version in alive]
+    async def workers(self) -> Sequence[Worker]:
+        await self.open()
+        return await asyncio.to_thread(self.tables.alive, self._dead_after)
 
-    async def _open(self) -> DBOSClient:
+    async def open(self) -> DBOSClient:
         """The client, once the tables are there."""
         async with self._opening:
             if self._client is None:
@@ -246,163 +300,100 @@ class DbosEngine:
         from dbos import DBOS, DBOSClient
 
         DBOS.migrate(self.url)
-        self._tables.make()
-        return DBOSClient(system_database_url=self.url, serializer=_serializer(), application_name="mainspring")
+        self.tables.make()
+        return DBOSClient(system_database_url=self.url, serializer=_serializer(), application_name=NAME)
 
     async def aclose(self) -> None:
         """Stop working; runs that were under way wait for another worker, or for this one to come back."""
-        jobs, self._tasks = self._tasks, set()
-        runs = list(self._runs)
-        for task in (*jobs, *runs):
-            task.cancel()
-        await asyncio.gather(*jobs, *runs, return_exceptions=True)
+        living, self._living = self._living, None
+        attempts = dict(self._attempts)
+        for attempt in attempts.values():
+            attempt.stop()
+        if living is not None:
+            living.cancel()
+        await asyncio.gather(*attempts, *([living] if living else ()), return_exceptions=True)
+        for watch in (self.letters, self.feeds, self._ends):
+            await watch.aclose()
         client, self._client = self._client, None
-        was_working, self._main = self._main is not None, None
+        was_working, self._main, self._dbos = self._dbos is not None, None, None
         if client is None:
             return
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as threads:  # not the loop's own, which goes with DBOS
             await loop.run_in_executor(threads, self._close, client, was_working)
         if was_working:
-            loop.set_default_executor(ThreadPoolExecutor())
+            loop.set_default_executor(self._threads or ThreadPoolExecutor())
 
     def _close(self, client: DBOSClient, was_working: bool) -> None:
         from dbos import DBOS
 
         if was_working:
-            self._tables.leave(self.worker)
             DBOS.destroy(destroy_registry=True)
+            with suppress(Exception):  # a database that is away learns it from the silence
+                self.tables.leave(self.worker)
         client.destroy()
-        self._tables.close()
-
-    # --- for logs ---------------------------------------------------------------------------------------------------
-
-    async def letters(self, run_id: str, after: int) -> list[Letter]:
-        """The letters to a run with a higher number."""
-        return await asyncio.to_thread(self._tables.letters, run_id, after)
-
-    async def rung(self, run_id: str) -> None:
-        """Wait until a run may have got a letter."""
-        bell = self._bells.get(run_id)
-        if bell is None:
-            await asyncio.sleep(self._poll)
-            return
-        bell.clear()
-        await bell.wait()
-
-    @property
-    def tables(self) -> Tables:
-        """What is kept beside DBOS's own tables."""
-        return self._tables
+        self.tables.close()
 
 
-class _Log:
-    """One attempt at a run."""
+class DbosFeed:
+    """The `Feed` of an engine on DBOS."""
 
-    def __init__(self, engine: DbosEngine, run_id: str, known: set[int]) -> None:
-        self.engine = engine
-        self.run_id = run_id
-        self.known = known
-        self.last = max(known, default=-1)
-        self.attempt = 2 if known else 1
+    def __init__(self, engine: DbosEngine) -> None:
+        self._engine = engine
 
-    def place(self) -> _Place:
-        from dbos import DBOS
+    async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
+        """As `Feed.append`."""
+        await self._engine.open()
+        data = [encode_event(event) for event in events]
+        number = await asyncio.to_thread(self._engine.tables.append, run_id, data)
+        self._engine.feeds.tell(run_id, number)
+        return number
 
-        return _Place(self, DBOS.reserve_step())
+    async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
+        """As `Feed.read`."""
+        await self._engine.open()
+        found = await asyncio.to_thread(self._engine.tables.events, run_id, after, limit)
+        return [FeedItem(number, decode_event(data)) for number, data in found]
 
-    async def letters(self, after: int) -> Sequence[Letter]:
-        return await self.engine.letters(self.run_id, after)
-
-    async def new_letter(self, after: int) -> None:
-        while not await self.letters(after):
-            await self.engine.rung(self.run_id)
-
-    async def publish(self, name: str, value: bytes) -> None:
-        await asyncio.to_thread(self.engine.tables.publish, self.run_id, name, value)
-
-
-class _Place:
-    """A step of DBOS that has its number."""
-
-    def __init__(self, log: _Log, reserved: StepReservation) -> None:
-        self._log = log
-        self._reserved = reserved
-        self.recorded = reserved.step_id in log.known
-        self.behind = reserved.step_id < log.last
-
-    async def run(self, name: str, work: Work) -> bytes:
-        async def step() -> str:
-            return (await work()).decode()
-
-        return (await self._reserved.run_async({"name": name}, step)).encode()
-
-    async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        if self.recorded:
-            return await self.run("child", _nothing)
-        steps = await asyncio.to_thread(self._log.engine.tables.steps, run_id)
-        value = await work(_ChildLog(self._log.engine, run_id, steps))
-
-        async def give() -> bytes:
-            return value
-
-        return await self.run("child", give)
+    async def wait(self, run_id: str, after: int = 0) -> None:
+        """As `Feed.wait`."""
+        await self._engine.open()
+        await self._engine.feeds.wait(run_id, after)
 
 
-async def _nothing() -> bytes:
-    raise DurableError("the log of this run has lost a step")
+def _queue(agent: str) -> str:
+    """The runs of each agent have a queue: a worker takes only those that it knows."""
+    return f"{NAME}.{agent}"
 
 
-class _ChildLog:
-    """The log of a sub-agent, which is always where its parent is."""
-
-    def __init__(self, engine: DbosEngine, run_id: str, steps: dict[int, bytes]) -> None:
-        self.engine = engine
-        self.run_id = run_id
-        self.steps = steps
-        self.last = max(steps, default=0)
-        self.attempt = 2 if steps else 1
-        self._drawn = 0
-
-    def place(self) -> _ChildPlace:
-        self._drawn += 1
-        return _ChildPlace(self, self._drawn)
-
-    async def letters(self, after: int) -> Sequence[Letter]:
-        return ()
-
-    async def new_letter(self, after: int) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    async def publish(self, name: str, value: bytes) -> None:
-        await asyncio.to_thread(self.engine.tables.publish, self.run_id, name, value)
+def _info(run: Any, alive: Sequence[Worker]) -> RunInfo:
+    """A workflow of DBOS as a run."""
+    state = _STATES.get(run.status, "failed")
+    error = str(run.error) if run.error is not None else ""
+    attributes: dict[str, Any] = run.attributes or {}
+    agent, version = str(attributes.get("agent", "")), run.app_version or ""
+    if state == "waiting":
+        error = why_it_waits(agent, version, alive)
+    return RunInfo(
+        id=run.workflow_id,
+        agent=agent,
+        state=state,
+        version=version,
+        created=(run.created_at or 0) / 1000,
+        worker=run.executor_id or "",
+        error=error,
+    )
 
 
-class _ChildPlace:
-    def __init__(self, log: _ChildLog, number: int) -> None:
-        self._log = log
-        self._number = number
-        self.recorded = number in log.steps
-        self.behind = number < log.last
+def _in_use() -> bool:
+    """Whether this process has a DBOS."""
+    return getattr(import_module("dbos._dbos"), "_dbos_global_instance", None) is not None
 
-    async def run(self, name: str, work: Work) -> bytes:
-        if self.recorded:
-            return self._log.steps[self._number]
-        value = await work()
-        await asyncio.to_thread(self._log.engine.tables.keep_step, self._log.run_id, self._number, value)
-        self._log.steps[self._number] = value
-        return value
 
-    async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        if self.recorded:
-            return self._log.steps[self._number]
-        steps = await asyncio.to_thread(self._log.engine.tables.steps, run_id)
-        value = await work(_ChildLog(self._log.engine, run_id, steps))
-
-        async def give() -> bytes:
-            return value
-
-        return await self.run("child", give)
+def _recover(dbos: DBOS | None, workers: Sequence[str]) -> None:
+    """Put the runs that these workers had back into their queues; one that somebody has taken up meanwhile stays there."""
+    # Not public, but what DBOS does for a worker that comes back; its public `resume` also takes runs from those that live.
+    import_module("dbos._recovery").recover_pending_workflows(dbos, list(workers))
 
 
 def _serializer() -> Any:

@@ -14,6 +14,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from mainspring.durable.feed import Feed, FeedEvent
+
 Work = Callable[[], Awaitable[bytes]]
 """What a step does; its bytes are kept."""
 
@@ -53,6 +55,26 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class Worker(Struct, frozen=True):
+    """A worker that is alive."""
+
+    name: str
+    version: str
+    agents: tuple[str, ...]
+
+
+def why_it_waits(agent: str, version: str, alive: Sequence[Worker]) -> str:
+    """Why none of these workers can take up a run; empty if one can."""
+    know = [w for w in alive if agent in w.agents]
+    if any(w.version == version for w in know):
+        return ""
+    if know:
+        versions = ", ".join(sorted({w.version for w in know}))
+        return f"it was started under version {version}, and no worker of that version is alive; alive: {versions}"
+    agents = ", ".join(sorted({name for w in alive for name in w.agents})) or "none"
+    return f"no worker that knows the agent {agent!r} is alive; known: {agents}"
+
+
 class Place(Protocol):
     """A place in the log of a run. Places are drawn in the same order whenever the run is played again."""
 
@@ -69,8 +91,12 @@ class Place(Protocol):
     async def run(self, name: str, work: Work) -> bytes:
         """What the step gave: from the log where it is recorded, else by doing the work and keeping its outcome.
 
-        What the work raises is not kept; the step can be run again by a later attempt.
+        The work must not raise but to be cancelled; it is then not kept, and the step can be run again by a later attempt.
         """
+        ...
+
+    async def wait(self, name: str, work: Work) -> bytes:
+        """As `run`, for work that does nothing but wait: it is broken off where the process is to end."""
         ...
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
@@ -107,6 +133,10 @@ class RunLog(Protocol):
         """Let others read something of this run; a later value replaces the one before."""
         ...
 
+    async def emit(self, events: Sequence[FeedEvent]) -> None:
+        """Tell followers. Not a part of the log; refused once another attempt has the run."""
+        ...
+
 
 Main = Callable[[RunLog, str, bytes], Awaitable[bytes]]
 """The code of all runs: log, name of the agent, input; gives the outcome."""
@@ -115,13 +145,23 @@ Main = Callable[[RunLog, str, bytes], Awaitable[bytes]]
 class Engine(Protocol):
     """Keeps runs."""
 
-    async def work(self, main: Main, *, concurrency: int = 8) -> None:
+    @property
+    def feed(self) -> Feed:
+        """What runs tell their followers."""
+        ...
+
+    async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
         """Be a worker from now on, until `aclose`: take up runs that wait, and those of workers that died.
 
         Args:
             main: The code of runs.
-            concurrency: How many at once.
+            agents: Names of the agents that it knows; runs of others are left alone.
+            concurrency: How many runs of each agent at once.
         """
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """Begin no step and no run any more, and let those steps that are under way come to their end, for so long at most."""
         ...
 
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
@@ -157,12 +197,16 @@ class Engine(Protocol):
         """
         ...
 
+    async def ended(self, run_id: str) -> None:
+        """Wait until a run is over, however it ended; returns at once for one that is unknown."""
+        ...
+
     async def cancel(self, run_id: str) -> None:
         """Have a run never taken up again. One that is at work ends at its next step."""
         ...
 
-    async def workers(self) -> Sequence[str]:
-        """The versions of the workers that are alive."""
+    async def workers(self) -> Sequence[Worker]:
+        """The workers that are alive."""
         ...
 
     async def aclose(self) -> None:

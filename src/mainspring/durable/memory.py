@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
-from mainspring.durable.engine import Letter, Main, RunInfo, RunLog, RunState, Work
+from mainspring.durable.attempts import Attempt, OtherCodeError
+from mainspring.durable.engine import Letter, Main, RunInfo, RunLog, RunState, Work, Worker, why_it_waits
 from mainspring.durable.errors import DurableError
+from mainspring.durable.feed import FeedEvent, MemoryFeed
 
 
 class _Kept:
@@ -21,7 +24,7 @@ class _Kept:
         self.parent = parent
         self.created = time.time()
         self.state: RunState = "waiting"
-        self.steps: dict[int, bytes] = {}
+        self.steps: dict[int, tuple[str, bytes]] = {}
         self.letters: list[Letter] = []
         self.keys: set[str] = set()
         self.published: dict[str, bytes] = {}
@@ -35,33 +38,24 @@ class _Kept:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def info(self) -> RunInfo:
-        return RunInfo(
-            id=self.id,
-            agent=self.agent,
-            state=self.state,
-            version=self.version,
-            created=self.created,
-            worker="memory" if self.state == "running" else "",
-            parent=self.parent,
-            error=self.error,
-        )
-
 
 class _Log:
     """One attempt at a run."""
 
-    def __init__(self, kept: _Kept, all_runs: dict[str, _Kept]) -> None:
+    def __init__(self, kept: _Kept, engine: MemoryEngine, of: Attempt) -> None:
         self.kept = kept
-        self.all_runs = all_runs
+        self.engine = engine
+        self.of = of
         self.last = max(kept.steps, default=0)
         self.drawn = 0
-        kept.attempts += 1
-        self.attempt = kept.attempts
 
     @property
     def run_id(self) -> str:
         return self.kept.id
+
+    @property
+    def attempt(self) -> int:
+        return self.of.number
 
     def place(self) -> _Place:
         self.drawn += 1
@@ -76,7 +70,10 @@ class _Log:
 
     async def publish(self, name: str, value: bytes) -> None:
         self.kept.published[name] = value
-        self.kept.tell()
+
+    async def emit(self, events: Sequence[FeedEvent]) -> None:
+        if not self.kept.parent:
+            await self.engine.feed.append(self.kept.id, events)
 
 
 class _Place:
@@ -87,22 +84,28 @@ class _Place:
         self.behind = number < log.last
 
     async def run(self, name: str, work: Work) -> bytes:
-        if self.recorded:
-            return self._log.kept.steps[self._number]
-        value = await work()
-        self._log.kept.steps[self._number] = value
-        return value
+        async def write() -> bytes:
+            if self.recorded:
+                then, value = self._log.kept.steps[self._number]
+                if then != name:
+                    raise OtherCodeError(then, name)
+                return value
+            value = await work()
+            self._log.kept.steps[self._number] = name, value
+            return value
+
+        return await self._log.of.keep(write)
+
+    async def wait(self, name: str, work: Work) -> bytes:
+        value = b"" if self.recorded else await work()
+        return await self.run(name, lambda: _give(value))
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        runs, parent = self._log.all_runs, self._log.kept
-        if run_id not in runs:
-            runs[run_id] = _Kept(run_id, agent, b"", parent.version, parent.id)
-        kept = runs[run_id]
-        if kept.state != "done":
-            kept.state = "running"
-            kept.result = await work(_Log(kept, runs))
-            kept.state = "done"
-        return await self.run("child", lambda: _give(kept.result))
+        value = b""
+        if not self.recorded:
+            kept = self._log.engine.child(run_id, agent, self._log.kept)
+            value = await work(_Log(kept, self._log.engine, self._log.of))
+        return await self.run(f"agent {agent}", lambda: _give(value))
 
 
 async def _give(value: bytes) -> bytes:
@@ -118,37 +121,65 @@ class MemoryEngine:
 
     def __init__(self, version: str = "1") -> None:
         self.version = version
+        self.feed = MemoryFeed()
         self._runs: dict[str, _Kept] = {}
         self._main: Main | None = None
+        self._agents: frozenset[str] = frozenset()
         self._places = asyncio.Semaphore(1)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._attempts: set[Attempt] = set()
 
-    async def work(self, main: Main, *, concurrency: int = 8) -> None:
-        self._main = main
+    async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
+        self._main, self._agents = main, frozenset(agents)
         self._places = asyncio.Semaphore(concurrency)
         for kept in list(self._runs.values()):
-            if kept.state in ("waiting", "running") and not kept.parent:
-                self._begin(kept)
+            self._begin(kept)
 
     def _begin(self, kept: _Kept) -> None:
-        if self._main is not None and kept.id not in self._tasks:
-            task = asyncio.ensure_future(self._attempt(self._main, kept))
-            self._tasks[kept.id] = task
-            task.add_done_callback(lambda _: self._tasks.pop(kept.id, None))
+        mine = kept.agent in self._agents and kept.version == self.version and not kept.parent
+        if self._main is None or not mine or kept.id in self._tasks or kept.state not in ("waiting", "running"):
+            return
+        task = asyncio.ensure_future(self._attempt(self._main, kept))
+        self._tasks[kept.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(kept.id, None))
 
     async def _attempt(self, main: Main, kept: _Kept) -> None:
         async with self._places:
-            if kept.state not in ("waiting", "running"):
+            task = asyncio.current_task()
+            if kept.state not in ("waiting", "running") or task is None:
                 return
             kept.state = "running"
+            kept.attempts += 1
+            attempt = Attempt(kept.id, kept.attempts, task)
+            self._attempts.add(attempt)
             try:
-                kept.result = await main(_Log(kept, self._runs), kept.agent, kept.input)
+                kept.result = await main(_Log(kept, self, attempt), kept.agent, kept.input)
+                kept.state = "done"
+            except asyncio.CancelledError:
+                if not attempt.failure:
+                    raise
+                kept.state, kept.error = "failed", attempt.failure
             except Exception as error:  # whatever ends a run, others go on
                 kept.state, kept.error = "failed", f"{type(error).__name__}: {error}"
-            else:
-                if kept.state == "running":
-                    kept.state = "done"
+            finally:
+                self._attempts.discard(attempt)
         kept.tell()
+
+    def child(self, run_id: str, agent: str, parent: _Kept) -> _Kept:
+        """What is known of the run of a sub-agent."""
+        if run_id not in self._runs:
+            self._runs[run_id] = _Kept(run_id, agent, b"", parent.version, parent.id)
+        return self._runs[run_id]
+
+    async def drain(self, seconds: float) -> None:
+        self._agents = frozenset()
+        attempts = list(self._attempts)
+        for attempt in attempts:
+            attempt.park()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for attempt in attempts:
+                    await attempt.idle.wait()
 
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
         if run_id in self._runs:
@@ -166,10 +197,25 @@ class MemoryEngine:
 
     async def info(self, run_id: str) -> RunInfo | None:
         kept = self._runs.get(run_id)
-        return kept.info() if kept else None
+        return self._info(kept) if kept else None
+
+    def _info(self, kept: _Kept) -> RunInfo:
+        return RunInfo(
+            id=kept.id,
+            agent=kept.agent,
+            state=kept.state,
+            version=kept.version,
+            created=kept.created,
+            worker="memory" if kept.state == "running" else "",
+            parent=kept.parent,
+            error=why_it_waits(kept.agent, kept.version, self._alive()) if kept.state == "waiting" else kept.error,
+        )
+
+    def _alive(self) -> Sequence[Worker]:
+        return [Worker("memory", self.version, tuple(sorted(self._agents)))] if self._main is not None else []
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
-        found = [k.info() for k in reversed(self._runs.values()) if not k.parent and state in (None, k.state)]
+        found = [self._info(k) for k in reversed(self._runs.values()) if not k.parent and state in (None, k.state)]
         return found[:limit]
 
     async def read(self, run_id: str, name: str) -> bytes | None:
@@ -179,11 +225,15 @@ class MemoryEngine:
     async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
         kept = self._known(run_id)
         async with asyncio.timeout(timeout):
-            while kept.state in ("waiting", "running"):
-                await kept.changed.wait()
+            await self.ended(run_id)
         if kept.state != "done":
             raise DurableError(f"the run {run_id} {kept.state}{': ' + kept.error if kept.error else ''}")
         return kept.result
+
+    async def ended(self, run_id: str) -> None:
+        kept = self._runs.get(run_id)
+        while kept is not None and kept.state in ("waiting", "running"):
+            await kept.changed.wait()
 
     async def cancel(self, run_id: str) -> None:
         kept = self._known(run_id)
@@ -194,8 +244,8 @@ class MemoryEngine:
                 task.cancel()
             kept.tell()
 
-    async def workers(self) -> Sequence[str]:
-        return [self.version] if self._main is not None else []
+    async def workers(self) -> Sequence[Worker]:
+        return self._alive()
 
     async def aclose(self) -> None:
         """Stop, in mid-step where one is going on, as a process that is killed: `work` takes the runs up again."""

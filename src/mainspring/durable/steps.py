@@ -46,7 +46,7 @@ class DurableSteps(LiveSteps):
         nested: Names of tools that do nothing but start an agent, which has a log of its own.
     """
 
-    __slots__ = ("_agent", "_at", "_base", "_count", "_log", "_nested", "_places", "_read", "_since")
+    __slots__ = ("_agent", "_at", "_base", "_count", "_log", "_nested", "_places", "_read", "_since", "live")
 
     def __init__(self, log: RunLog | None = None, *, nested: frozenset[str] = frozenset({"spawn"})) -> None:
         super().__init__()
@@ -59,6 +59,8 @@ class DurableSteps(LiveSteps):
         self._base = 0.0
         self._since = time.monotonic()
         self._at: datetime | None = None
+        self.live = asyncio.Event()
+        """Set once this attempt does something that no earlier one finished."""
 
     def bind(self, agent: CoreAgent) -> None:
         """Say whose steps they are: which of its tools may be run twice is asked there."""
@@ -93,6 +95,8 @@ class DurableSteps(LiveSteps):
     async def _keep(self, place: Place, name: str, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """The outcome of a step, and the clock set to it."""
         recorded = place.recorded
+        if not recorded:
+            self.live.set()
 
         async def do() -> bytes:
             return encode(replace(await work(), at=utc_now(), elapsed=self.elapsed()))
@@ -124,16 +128,20 @@ class DurableSteps(LiveSteps):
                     yield event
             return
         told: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
+        raised: Exception | None = None
 
         async def ask() -> Outcome:
+            nonlocal raised
             try:
                 async with aclosing(cast("Any", provider.stream(request))) as events:
                     async for event in events:
                         if type(event) is Done:
                             return self._outcome(message=with_sound_ids(event.message, self.new_id))
                         told.put_nowait(event)
-            except ModelError as error:
-                return self._outcome(message=error.partial, failure=failure_of(error))
+            except Exception as error:
+                raised = error
+                partial = error.partial if isinstance(error, ModelError) else None
+                return self._outcome(message=partial, failure=failure_of(error))
             return self._outcome()
 
         place = self._log.place()
@@ -147,7 +155,7 @@ class DurableSteps(LiveSteps):
         finally:
             await _wound_up(asking)
         if kept.failure is not None:
-            raise error_of(kept.failure, kept.message)
+            raise raised or error_of(kept.failure, kept.message)
         if isinstance(kept.message, Message):
             for call in kept.message.tool_uses:
                 self._places[call.id] = (self._log.place(), self._log.place())
@@ -232,12 +240,14 @@ class DurableSteps(LiveSteps):
         assert self._log is not None
         return [x for x in await self._log.letters(self._read.get(topic, 0)) if x.topic == topic]
 
-    async def answer(self, topic: str) -> bytes:
+    async def wait(self, topic: str) -> bytes:
         """The next letter under a topic; waits for one, for ever if need be."""
         assert self._log is not None
-        log = self._log
+        log, place = self._log, self._log.place()
+        if not place.recorded:
+            self.live.set()
 
-        async def wait() -> bytes:
+        async def look() -> bytes:
             after = self._read.get(topic, 0)
             while not (letters := await self._letters(topic)):
                 await log.new_letter(after)
@@ -245,7 +255,7 @@ class DurableSteps(LiveSteps):
                 after = found[-1].number if found else after
             return encode(letters[0])
 
-        letter = decode(await log.place().run(f"wait for {topic}", wait), Letter)
+        letter = decode(await place.wait(f"wait for {topic}", look), Letter)
         self._read[topic] = letter.number
         return letter.body
 

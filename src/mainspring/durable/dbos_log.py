@@ -1,0 +1,191 @@
+"""The log of a run on DBOS: its steps are DBOS's, those of its sub-agents stand beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from mainspring.durable.attempts import Attempt, LostRunError, OtherCodeError
+from mainspring.durable.engine import Letter, RunLog, Work
+from mainspring.durable.errors import DurableError
+from mainspring.durable.feed import FeedEvent, encode_event
+from mainspring.durable.tables import Tables
+from mainspring.durable.watch import Watch
+
+if TYPE_CHECKING:
+    from dbos import StepReservation
+
+
+class Desk(Protocol):
+    """What logs use of their engine."""
+
+    tables: Tables
+    letters: Watch
+    feeds: Watch
+
+
+class _Log:
+    """What the logs of runs and of sub-agents share."""
+
+    def __init__(self, desk: Desk, attempt: Attempt, run_id: str) -> None:
+        self.desk = desk
+        self.of = attempt
+        self.run_id = run_id
+
+    @property
+    def attempt(self) -> int:
+        return self.of.number
+
+    async def publish(self, name: str, value: bytes) -> None:
+        async def write() -> bytes:
+            of = self.of
+            await asyncio.to_thread(self.desk.tables.publish, self.run_id, of.number, name, value, of.run_id)
+            return b""
+
+        await self.of.keep(write)
+
+    async def child(self, run_id: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
+        """Do the work of a sub-agent, on what it has kept."""
+        await self.of.gate()
+        steps = await asyncio.to_thread(self.desk.tables.steps, run_id)
+        return await work(ChildLog(self.desk, self.of, run_id, steps))
+
+
+class DbosLog(_Log):
+    """One attempt at a run.
+
+    Args:
+        desk: Its engine.
+        attempt: Which one.
+        known: The numbers of DBOS's steps that were finished before.
+    """
+
+    def __init__(self, desk: Desk, attempt: Attempt, known: set[int]) -> None:
+        super().__init__(desk, attempt, attempt.run_id)
+        self.known = known
+        self.last = max(known, default=-1)
+
+    def place(self) -> _Place:
+        from dbos import DBOS
+
+        return _Place(self, DBOS.reserve_step())
+
+    async def letters(self, after: int) -> Sequence[Letter]:
+        return await asyncio.to_thread(self.desk.tables.letters, self.run_id, after)
+
+    async def new_letter(self, after: int) -> None:
+        await self.desk.letters.wait(self.run_id, after)
+
+    async def emit(self, events: Sequence[FeedEvent]) -> None:
+        data = [encode_event(event) for event in events]
+
+        async def write() -> bytes:
+            number = await asyncio.to_thread(self.desk.tables.append, self.run_id, data, self.of.number)
+            self.desk.feeds.tell(self.run_id, number)
+            return b""
+
+        await self.of.keep(write)
+
+
+class _Place:
+    """A step of DBOS that has its number."""
+
+    def __init__(self, log: DbosLog, reserved: StepReservation) -> None:
+        self._log = log
+        self._reserved = reserved
+        self.recorded = reserved.step_id in log.known
+        self.behind = reserved.step_id < log.last
+
+    async def run(self, name: str, work: Work) -> bytes:
+        async def step() -> str:
+            return (await work()).decode()
+
+        async def write() -> bytes:
+            from dbos import error as failures
+
+            try:
+                return (await self._reserved.run_async({"name": name}, step)).encode()
+            except (failures.DBOSWorkflowConflictIDError, failures.DBOSWorkflowCancelledError):
+                raise LostRunError(self._log.run_id) from None
+            except failures.DBOSUnexpectedStepError as error:
+                raise OtherCodeError(error.inputs[3], error.inputs[2]) from None
+
+        return await self._log.of.keep(write)
+
+    async def wait(self, name: str, work: Work) -> bytes:
+        if not self.recorded:
+            value = await work()
+            return await self.run(name, lambda: _give(value))
+        return await self.run(name, _lost)
+
+    async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
+        if self.recorded:
+            return await self.run(f"agent {agent}", _lost)
+        value = await self._log.child(run_id, work)
+        return await self.run(f"agent {agent}", lambda: _give(value))
+
+
+async def _give(value: bytes) -> bytes:
+    return value
+
+
+async def _lost() -> bytes:
+    raise DurableError("the log of this run has lost a step")
+
+
+class ChildLog(_Log):
+    """The log of a sub-agent, which is always where its parent is."""
+
+    def __init__(self, desk: Desk, attempt: Attempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
+        super().__init__(desk, attempt, run_id)
+        self.steps = steps
+        self.last = max(steps, default=0)
+        self._drawn = 0
+
+    def place(self) -> _ChildPlace:
+        self._drawn += 1
+        return _ChildPlace(self, self._drawn)
+
+    async def letters(self, after: int) -> Sequence[Letter]:
+        return ()
+
+    async def new_letter(self, after: int) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def emit(self, events: Sequence[FeedEvent]) -> None:
+        """Nothing: a sub-agent has no followers of its own."""
+
+
+class _ChildPlace:
+    def __init__(self, log: ChildLog, number: int) -> None:
+        self._log = log
+        self._number = number
+        self.recorded = number in log.steps
+        self.behind = number < log.last
+
+    async def run(self, name: str, work: Work) -> bytes:
+        log, number = self._log, self._number
+
+        async def write() -> bytes:
+            if self.recorded:
+                then, value = log.steps[number]
+                if then != name:
+                    raise OtherCodeError(then, name)
+                return value
+            value = await work()
+            root, attempt = log.of.run_id, log.of.number
+            await asyncio.to_thread(
+                log.desk.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt
+            )
+            return value
+
+        return await log.of.keep(write)
+
+    async def wait(self, name: str, work: Work) -> bytes:
+        value = b"" if self.recorded else await work()
+        return await self.run(name, lambda: _give(value))
+
+    async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
+        value = b"" if self.recorded else await self._log.child(run_id, work)
+        return await self.run(f"agent {agent}", lambda: _give(value))

@@ -1,0 +1,164 @@
+"""From the events of a run to its feed: text gathered for a moment, each other event once, whatever attempt tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from mainspring.durable.feed import (
+    Asked,
+    Attempt,
+    CallBegan,
+    CallDone,
+    CallProgress,
+    Feed,
+    FeedEvent,
+    MessageDone,
+    Retry,
+    RunEnded,
+    Text,
+    Thinking,
+    TurnBegan,
+)
+from mainspring.events import (
+    AgentEvent,
+    MessageEnd,
+    MessageUpdate,
+    ModelRetry,
+    TextDelta,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+)
+
+_FULL = 200
+"""Events that are written before their moment is over."""
+
+
+def _key(event: FeedEvent) -> str:
+    """What is told once in a run; empty for what may be told again."""
+    match event:
+        case TurnBegan(turn=turn):
+            return f"turn {turn}"
+        case MessageDone(number=number):
+            return f"message {number}"
+        case CallBegan(call=call):
+            return f"begin {call.id}"
+        case CallDone(call=call):
+            return f"end {call.id}"
+        case Asked(number=number):
+            return f"asked {number} {len(event.calls)}"
+        case RunEnded():
+            return "over"
+        case _:
+            return ""
+
+
+class Telling:
+    """Writes what a run tells to its feed; `begin` first, `close` last, `write` beside it.
+
+    Args:
+        emit: Writes events.
+        every: Seconds for which text is gathered.
+        replaying: Whether what is told now was told by an earlier attempt, as far as that came.
+    """
+
+    def __init__(
+        self, emit: Callable[[Sequence[FeedEvent]], Awaitable[None]], every: float, replaying: Callable[[], bool]
+    ) -> None:
+        self._emit = emit
+        self._every = every
+        self._replaying = replaying
+        self._told: set[str] = set()
+        self._events: list[FeedEvent] = []
+        self._messages = 0
+        self._turns = 0
+        self._full = asyncio.Event()
+        self._some = asyncio.Event()
+        self._closed = False
+
+    async def begin(self, feed: Feed, run_id: str, attempt: int, agent: str) -> None:
+        """Find out what earlier attempts told."""
+        after = 0
+        while attempt > 1 and (items := await feed.read(run_id, after)):
+            after = items[-1].number
+            self._told.update(_key(item.event) for item in items)
+        self._told.discard("")
+        self.tell(Attempt(attempt, agent))
+
+    def __call__(self, event: AgentEvent) -> None:
+        """Told by the agent."""
+        told = self._solid(event)
+        if told is None and not self._replaying():
+            told = _passing(event.event if isinstance(event, MessageUpdate) else event)
+        if told is not None:
+            self.tell(told)
+
+    def _solid(self, event: AgentEvent) -> FeedEvent | None:
+        match event:
+            case TurnStart():
+                self._turns += 1
+                return TurnBegan(self._turns)
+            case MessageEnd(message=message):
+                self._messages += 1
+                return MessageDone(self._messages, message)
+            case ToolExecutionStart(call=call):
+                return CallBegan(call, event.label)
+            case ToolExecutionEnd(call=call, result=result):
+                return CallDone(call, result, event.title, round(event.seconds, 3))
+            case _:
+                return None
+
+    def tell(self, event: FeedEvent) -> None:
+        """Write an event soon, unless it was told before."""
+        key = _key(event)
+        if key and key in self._told:
+            return
+        self._told.add(key)
+        last = self._events[-1] if self._events else None
+        match last, event:
+            case (Text(text=before), Text(text=more)):
+                self._events[-1] = Text(before + more)
+            case (Thinking(text=before), Thinking(text=more)):
+                self._events[-1] = Thinking(before + more)
+            case _:
+                self._events.append(event)
+        self._some.set()
+        if len(self._events) >= _FULL or isinstance(event, Asked | RunEnded):
+            self._full.set()
+
+    async def write(self) -> None:
+        """Write until `close`: run it beside the run."""
+        while self._events or not self._closed:
+            await self._some.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every):
+                    await self._full.wait()
+            self._some.clear()
+            self._full.clear()
+            events, self._events = self._events, []
+            if events:
+                await self._emit(events)
+
+    def close(self) -> None:
+        """Let `write` end once all is written."""
+        self._closed = True
+        self._some.set()
+        self._full.set()
+
+
+def _passing(event: AgentEvent) -> FeedEvent | None:
+    match event:
+        case TextDelta(text=text):
+            return Text(text)
+        case ThinkingDelta(thinking=text):
+            return Thinking(text)
+        case ToolExecutionUpdate(call_id=id, name=name):
+            return CallProgress(id, name, event.output, event.title or "")
+        case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
+            return Retry(attempt, most, delay, str(error))
+        case _:
+            return None

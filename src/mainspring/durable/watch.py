@@ -1,0 +1,62 @@
+"""Waiting for numbers that other processes make grow: one look for all who wait, in place of one for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+Look = Callable[[Sequence[str]], Mapping[str, int]]
+"""The numbers that these keys have now; a key that has none may be left out. Blocks, and is called in a thread."""
+
+
+class Watch:
+    """Looks as long as somebody waits.
+
+    Args:
+        look: How to look.
+        every: Seconds between two looks.
+    """
+
+    def __init__(self, look: Look, every: float) -> None:
+        self._look = look
+        self._every = every
+        self._waiting: dict[str, set[tuple[int, asyncio.Future[None]]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def wait(self, key: str, after: int) -> None:
+        """Return once the key's number is higher than ``after``."""
+        waiter = (after, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(key, set()).add(waiter)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._keep_looking())
+        try:
+            await waiter[1]
+        finally:
+            left = self._waiting[key]
+            left.discard(waiter)
+            if not left:
+                del self._waiting[key]
+
+    def tell(self, key: str, number: int) -> None:
+        """Say a number that is known here before the next look."""
+        for after, waiter in self._waiting.get(key, ()):
+            if number > after and not waiter.done():
+                waiter.set_result(None)
+
+    async def _keep_looking(self) -> None:
+        while self._waiting:
+            with suppress(Exception):  # a database that is away for a while comes back
+                for key, number in (await asyncio.to_thread(self._look, list(self._waiting))).items():
+                    self.tell(key, number)
+            await asyncio.sleep(self._every)
+
+    async def aclose(self) -> None:
+        """Look no more; who still waits is cancelled."""
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait([looking])
+        for waiters in self._waiting.values():
+            for _, waiter in waiters:
+                waiter.cancel()
