@@ -1,6 +1,7 @@
 """Slash commands: routed, completed, and each gives something to show."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mainspring.runtime.chat.slash.registry import COMMANDS
 from mainspring.testing import ScriptedModel
 from tests.unit.runtime.chat.stage import Gate, WaitingModel, chatting
 
+RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
     "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
     "export copy config trust telemetry clear quit"
@@ -189,6 +191,31 @@ async def test_a_skill_is_activated_by_its_name(folder: Path, home: Path) -> Non
     assert any("brew-tea is active" in n.text for n in chat.of(Notice))
     assert unknown.error
     assert len(model.requests) == 1
+
+
+@pytest.mark.covers("CLI-03")
+async def test_a_prompt_of_a_server_is_said(folder: Path, home: Path) -> None:
+    server = {"command": sys.executable, "args": ["-S", "-E", str(RAW)]}
+    (home / ".agent").mkdir()
+    (home / ".agent" / "settings.json").write_text(
+        json.dumps({"mcp": {"graceSeconds": 20, "servers": {"docs": server}}}), encoding="utf-8"
+    )
+    model = ScriptedModel("done")
+    async with chatting(folder, home, model) as chat:
+        listed = await chat.slash("/mcp")
+        offered = await chat.chat.completions("/mcp:d")
+        short = await chat.slash("/mcp:docs:sum")
+        unknown = await chat.slash("/mcp:docs:nonsense")
+        await chat.send(Slash("/mcp:docs:sum otters"))
+        await chat.until(RunFinished)
+
+    assert isinstance(listed.shown, Table)
+    assert [row[:2] for row in listed.shown.rows] == [("docs", "ready")]
+    assert int(listed.shown.rows[0][2]) > 0
+    assert [c.text for c in offered] == ["/mcp:docs:sum"]
+    assert "needs" in short.error
+    assert "/mcp:docs:sum" in unknown.error
+    assert "otters" in model.requests[0].messages[-1].text
 
 
 # --- completion -----------------------------------------------------------------------------------------------------------

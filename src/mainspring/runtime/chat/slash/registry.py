@@ -24,6 +24,9 @@ from mainspring.runtime.chat.switching import Switching
 COMMANDS = named((*ABOUT, *ALLOWED, *PLUGGED, *SESSIONS, *WORKING))
 """The commands of the chat, by name."""
 
+_ASKED_LATER = ("mcp:", "skill:")
+"""Names that only their own sources know, once they are asked."""
+
 
 class Slashes:
     """The slash commands of one chat: its own, those of extensions, and prompts by name.
@@ -69,7 +72,7 @@ class Slashes:
         """Why a line is no command that can be taken now; empty if it is one."""
         name = split(line)[0]
         names = self.names()
-        if name not in names and not any(each.startswith(f"{name.split(':')[0]}:") for each in names if ":" in name):
+        if name not in names and not name.startswith(_ASKED_LATER):
             near = difflib.get_close_matches(name, names, 5, 0.5)
             near.sort(key=lambda each: sorted(each) != sorted(name))  # letters that changed places come first
             hint = f"did you mean /{near[0]}?" if near else "/help lists them"
