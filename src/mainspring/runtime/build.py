@@ -141,7 +141,7 @@ async def converse(
     permissions = permissions_of(
         settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
     )
-    permissions.on_permission_request = front.ask
+    permissions.on_permission_request, permissions.unattended = front.ask, front.unattended
     offered = [*builtin_tools(), *chosen(builtin_tools(every=True), front.tools)]
     if options.tools is not None:
         names = [n for n in options.tools if CLASSIC_ALIASES.get(n, n) != SPAWN_TOOL]
@@ -189,6 +189,7 @@ async def converse(
                 *await extending(cwd, settings, env, report, session, environ, front),
             ],
             extra={**services(settings.home), **front.extra},
+            steps=front.steps,
         )
         tell_of_ends(agent)
     except BaseException:

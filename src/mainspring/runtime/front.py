@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from mainspring.extensions.ui import UserInterface
+from mainspring.loop import Steps
 from mainspring.models import ModelProvider
 from mainspring.policies.permissions import Ask
 
@@ -23,6 +24,8 @@ class Front(Struct, frozen=True, kw_only=True):
         tools: Names of further tools that are offered, since somebody can answer.
         model: A model in place of the one that would be chosen.
         wrap: Makes the model that the agent asks of the one that was chosen.
+        unattended: Without ``ask``, whether a call that must be asked about is denied or pauses the run.
+        steps: By which the agent touches the outside; for runs that an engine keeps.
     """
 
     ask: Ask | None = None
@@ -32,3 +35,5 @@ class Front(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     model: ModelProvider | None = None
     wrap: Callable[[ModelProvider], ModelProvider] | None = None
+    unattended: Literal["deny", "pause"] = "deny"
+    steps: Steps | None = None
