@@ -96,7 +96,6 @@ def programs(marker: Path) -> list[int]:
     return found
 
 
-@pytest.mark.covers("MCP-01", "MCP-02", "BYD-10")
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_real_server_is_connected_listed_called_killed_and_restarted(installed: Path, name: str) -> None:
     tool, _, expected = CALLS[name]
@@ -133,7 +132,6 @@ async def called_until_it_works(server: McpServer, tool: str, given: Mapping[str
                     raise
 
 
-@pytest.mark.covers("BYD-10")
 async def test_a_long_call_is_told_of_cancelled_and_survives_a_kill(installed: Path) -> None:
     async with connect_mcp(config(installed, "everything")) as server:
         long = next(i.name for i in server.infos if "long" in i.name.lower())
@@ -182,7 +180,6 @@ def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     ]
 
 
-@pytest.mark.covers("BYD-10")
 def test_the_official_suite_is_content_with_our_client(suite: list[str], tmp_path: Path) -> None:
     listed = subprocess.run([*suite, "list", "--client"], capture_output=True, text=True, check=True, timeout=60).stdout
     scenarios = [
