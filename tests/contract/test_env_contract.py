@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.env import ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
+from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, MemoryEnv, OutputLimits
 from mainspring.env.container import DockerEnv
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.events import CancelToken
@@ -28,6 +28,20 @@ def memory(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return MemoryEnv(cwd=str(folder), home=str(folder / "home"), run=answers)
 
 
+class QuietEditor:
+    """An editor that has nothing open."""
+
+    async def read(self, path: str) -> str | None:
+        return None
+
+    async def write(self, path: str, text: str) -> bool:
+        return False
+
+
+def editor(folder: Path, fixture: Fixture) -> ExecutionEnv:
+    return EditorEnv(LocalEnv(folder, home=str(folder / "home")), QuietEditor())
+
+
 def bubblewrap(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return SandboxEnv(folder, provider=layer("bubblewrap"), home=str(folder / "home"))
 
@@ -44,7 +58,7 @@ def podman(folder: Path, fixture: Fixture) -> ExecutionEnv:
     return DockerEnv(IMAGE, folder, engine=fixture("podman"), home=str(folder / "home"))
 
 
-ENVIRONMENTS: list[Callable[[Path, Fixture], ExecutionEnv]] = [local, memory, bubblewrap, landlock, docker]
+ENVIRONMENTS: list[Callable[[Path, Fixture], ExecutionEnv]] = [local, memory, editor, bubblewrap, landlock, docker]
 if "podman" in ENGINES:
     ENVIRONMENTS.append(podman)
 

@@ -1,6 +1,7 @@
 """Files and processes: the port that tools use, and the environments that stand behind it."""
 
 from mainspring.env.confined import ConfinedEnv
+from mainspring.env.editor import Buffers, EditorEnv
 from mainspring.env.explain import explain
 from mainspring.env.jobs import Job, Jobs
 from mainspring.env.local import LocalEnv
@@ -21,9 +22,11 @@ from mainspring.env.protocol import (
 )
 
 __all__ = [
+    "Buffers",
     "ConfinedEnv",
     "Connection",
     "DirEntry",
+    "EditorEnv",
     "ExecutionEnv",
     "FileKind",
     "FileStat",

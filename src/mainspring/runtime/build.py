@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mainspring.env import LocalEnv
+from mainspring.env import EditorEnv, ExecutionEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.lazy import later
 from mainspring.loop import Behavior, Plug
@@ -69,7 +69,7 @@ class Conversation(Struct, eq=False):
 
     agent: Agent
     choice: Choice
-    env: LocalEnv
+    env: ExecutionEnv
     permissions: Permissions
     settings: Settings
     session: Session | None = None
@@ -164,7 +164,8 @@ async def converse(
         env, confined = await asyncio.to_thread(environment, settings, cwd)
         if confined:
             report(Notice(confined))
-        told = await guidance(env, settings, choice, permissions, report, small=small, alone=front.ask is None)
+        works: ExecutionEnv = EditorEnv(env, front.buffers) if front.buffers is not None else env
+        told = await guidance(works, settings, choice, permissions, report, small=small, alone=front.ask is None)
         telemetry = await telemetry_of(settings, environ, report) if settings.config.telemetry.enabled else None
         plan = plan_of(options, session, report, switchable=front.ask is not None)
         bare = small or options.tools is not None
@@ -175,10 +176,12 @@ async def converse(
             system=told.system,
             tools=with_language_servers(offered, settings),
             behavior=behavior_of(settings.config, compaction_of(settings)),
-            execution=env,
+            execution=works,
             permissions=permissions,
             skills=None if bare else await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None),
-            mcp_servers=None if bare else await asyncio.to_thread(mcp_of, cwd, settings, report, front.ask is None),
+            mcp_servers=None
+            if bare
+            else await asyncio.to_thread(mcp_of, cwd, settings, report, front.ask is None, front.servers),
             tool_disclosure=settings.config.mcp.disclosure,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[
@@ -201,7 +204,7 @@ async def converse(
         gone = missing_outputs(agent.messages, outputs.store) if outputs else 0
         if gone:
             report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
-    return Conversation(agent, choice, env, permissions, settings, session, outputs, plan, telemetry)
+    return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry)
 
 
 def plugs_of(

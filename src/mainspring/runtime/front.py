@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from mainspring.env import Buffers
 from mainspring.extensions.ui import UserInterface
 from mainspring.loop import Steps
 from mainspring.models import ModelProvider
@@ -23,6 +24,8 @@ class Front(Struct, frozen=True, kw_only=True):
         reserved: Names of commands that extensions do not get.
         tools: Names of further tools that are offered, since somebody can answer.
         model: A model in place of the one that would be chosen.
+        buffers: The files that an editor has open.
+        servers: Further MCP servers, as decoded JSON; they go before those of the settings.
         wrap: Makes the model that the agent asks of the one that was chosen.
         unattended: Without ``ask``, whether a call that must be asked about is denied or pauses the run.
         steps: By which the agent touches the outside; for runs that an engine keeps.
@@ -34,6 +37,8 @@ class Front(Struct, frozen=True, kw_only=True):
     reserved: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     model: ModelProvider | None = None
+    buffers: Buffers | None = None
+    servers: Any = None
     wrap: Callable[[ModelProvider], ModelProvider] | None = None
     unattended: Literal["deny", "pause"] = "deny"
     steps: Steps | None = None

@@ -41,11 +41,11 @@ class FoundServers(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-def find_servers(cwd: str, settings: Settings) -> FoundServers:
+def find_servers(cwd: str, settings: Settings, given: Any = None) -> FoundServers:
     """Every server that is configured for a folder. What a project brings counts only once the user trusts it. Blocks.
 
     From the weakest to the strongest: the user's ``mcp.json``, the user's settings, the project's ``.mcp.json``, its
-    ``.agent/mcp.json``, its settings.
+    ``.agent/mcp.json``, its settings; at last what the front end was ``given``.
     """
     sources: list[tuple[str, Any]] = []
     notices: list[str] = []
@@ -62,13 +62,15 @@ def find_servers(cwd: str, settings: Settings) -> FoundServers:
                 f"{file}: its MCP servers are not started until you trust the folder: mainspring trust {_root(file)}"
             )
     sources += [(place, data) for place, data in settings.mcp_servers if place != user]
+    if given:
+        sources.append(("the front end", given))
     if not sources:
         return FoundServers(notices=tuple(notices))
     found = mcp.merge_configs(*[mcp.parse_mcp_config(data, place=place) for place, data in sources])
     return FoundServers(found.servers, (*notices, *found.problems, *found.warnings))
 
 
-def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False) -> Mcp | None:
+def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False, given: Any = None) -> Mcp | None:
     """The servers of the command's agent; ``None`` where there are none. Blocks.
 
     Args:
@@ -76,10 +78,11 @@ def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False) 
         settings: The settings.
         report: Is told what people should know.
         alone: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
+        given: Further servers, as decoded JSON.
     """
     if not settings.config.mcp.enabled:
         return None
-    found = find_servers(cwd, settings)
+    found = find_servers(cwd, settings, given)
     for notice in found.notices:
         report(Notice(notice))
     if not any(s.enabled for s in found.servers):

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mainspring.env import Buffers
 from mainspring.models import ModelProvider
 from mainspring.runtime.options import AskOptions
 from mainspring.sessions import Transcript
@@ -24,6 +25,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         model: A model in place of the one that would be chosen; for tests and applications.
         make_model: Makes another model by its name, in place of the settings; likewise.
         exporters: By the ending of a file how ``/export`` writes a conversation there; ``jsonl`` is always known.
+        buffers: The files that an editor has open, with what is not saved there yet; tools read and write through it.
+        mcp_servers: Further MCP servers, as decoded JSON of an ``mcp.json``; they go before those of the settings.
         sources: Further prompts by name, each a `PromptSource`.
     """
 
@@ -34,4 +37,6 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     model: ModelProvider | None = None
     make_model: Callable[[str], ModelProvider] | None = None
     exporters: Mapping[str, Callable[[Transcript], str]] = {}
+    buffers: Buffers | None = None
+    mcp_servers: Any = None
     sources: tuple[Any, ...] = ()

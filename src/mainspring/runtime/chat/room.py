@@ -110,6 +110,8 @@ class Room:
             reserved=self._reserved,
             tools=("ask_user",),
             model=current or self.options.model,
+            buffers=self.options.buffers,
+            servers=self.options.mcp_servers,
             wrap=wrap,
         )
         self._quiet = True  # what is told before the session is, would be of neither

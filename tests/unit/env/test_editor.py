@@ -1,0 +1,122 @@
+"""Files of an editor: what is typed there and not saved is what tools read, and writes go through it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mainspring.env import EditorEnv, LocalEnv
+
+pytestmark = pytest.mark.covers("BYD-23")
+
+
+class Editor:
+    """An editor with some files open."""
+
+    def __init__(self, *, saves: bool = True) -> None:
+        self.open: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.written: list[str] = []
+        self.saves = saves
+
+    async def read(self, path: str) -> str | None:
+        self.asked.append(path)
+        return self.open.get(path)
+
+    async def write(self, path: str, text: str) -> bool:
+        if not self.saves:
+            return False
+        self.written.append(path)
+        self.open[path] = text
+        return True
+
+
+@pytest.fixture
+def editor() -> Editor:
+    return Editor()
+
+
+@pytest.fixture
+def env(tmp_path: Path, editor: Editor) -> EditorEnv:
+    return EditorEnv(LocalEnv(tmp_path), editor)
+
+
+async def test_reads_what_is_not_saved(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("old\n")
+    editor.open[str(file)] = "typed, and longer\n"
+    assert await env.read_bytes("a.py") == b"typed, and longer\n"
+    assert await env.read_bytes("a.py", offset=2, limit=3) == b"ped"
+    assert (await env.stat("a.py")).size == 18
+    del editor.open[str(file)]
+    assert await env.read_bytes("a.py") == b"old\n"
+    assert (await env.stat("a.py")).size == 4
+
+
+async def test_line_ends_and_marks_stay_those_of_the_file(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
+    editor.open[str(file)] = "a\nb"
+    assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nb\r\n", "the editor says the same"
+    editor.open[str(file)] = "a\nc\n"
+    assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nc\r\n"
+
+
+async def test_asks_about_texts_of_the_project_only(
+    env: EditorEnv, editor: Editor, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other") / "b.txt"
+    other.write_text("outside")
+    (tmp_path / "image").write_bytes(b"\x89PNG\0\0")
+    (tmp_path / "latin").write_bytes(b"\xe9t\xe9")
+    (tmp_path / "large").write_bytes(b"x" * (1 << 20) + b"x")
+    for name in (str(other), "image", "latin", "large"):
+        await env.read_bytes(name)
+    assert editor.asked == []
+    with pytest.raises(FileNotFoundError):
+        await env.read_bytes("missing")
+
+
+async def test_writes_through_the_editor(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("old")
+    await env.write_bytes("a.py", b"new")
+    assert (editor.open[str(file)], file.read_text()) == ("new", "old"), "saving is the editor's own affair"
+    await env.write_bytes("sub/new.py", b"made")
+    assert (tmp_path / "sub/new.py").read_text() == "made", "a file that is not there yet goes to disk"
+    await env.write_bytes("a.py", b"\0bin")
+    assert file.read_bytes() == b"\0bin"
+    assert editor.written == [str(file)]
+
+
+async def test_an_editor_that_does_not_write_is_no_loss(tmp_path: Path) -> None:
+    env = EditorEnv(LocalEnv(tmp_path), Editor(saves=False))
+    (tmp_path / "a.py").write_text("old")
+    await env.write_bytes("a.py", b"new")
+    assert (tmp_path / "a.py").read_text() == "new"
+
+
+async def test_a_renamed_file_keeps_what_was_typed(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("old")
+    editor.open[str(tmp_path / "a.py")] = "typed"
+    await env.read_bytes("a.py")
+    await env.rename("a.py", "b.py")
+    assert (tmp_path / "b.py").read_text() == "typed"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    disk=st.binary(max_size=60), typed=st.none() | st.text(max_size=60), at=st.integers(0, 70), most=st.integers(0, 70)
+)
+async def test_a_part_is_a_part_of_the_whole(
+    tmp_path: Path, disk: bytes, typed: str | None, at: int, most: int
+) -> None:
+    editor = Editor()
+    env = EditorEnv(LocalEnv(tmp_path), editor)
+    (tmp_path / "f").write_bytes(disk)
+    if typed is not None:
+        editor.open[str(tmp_path / "f")] = typed
+    whole = await env.read_bytes("f")
+    assert await env.read_bytes("f", offset=at, limit=most) == whole[at : at + most]
+    assert (await env.stat("f")).size == len(whole)
