@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -21,8 +22,9 @@ from mainspring.events import AgentEvent
 from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
 from mainspring.messages import AgentMessage, Message, as_messages
 
-Factory: TypeAlias = Callable[[DurableSteps], CoreAgent]
-"""Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``.
+Factory: TypeAlias = Callable[[DurableSteps], CoreAgent | AbstractAsyncContextManager[CoreAgent]]
+"""Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``; or gives an async
+context manager that has the agent until the attempt is over.
 
 It is called anew for every attempt at a run, and must make the same agent each time.
 """
@@ -289,11 +291,23 @@ class DurableAgents(DurableRuns):
         self, log: RunLog, steps: DurableSteps, name: str, input: bytes, telling: Telling | None
     ) -> RunResult:
         order = decode(input, Order)
-        agent = self._factory(name)(steps)
-        if agent.steps is not steps:
-            raise DurableError(
-                f"the agent {name!r} was not made with the steps that were given: Agent(..., steps=steps)"
-            )
+        async with self._made(name, steps) as agent:
+            return await self._play(log, steps, agent, order, telling)
+
+    @asynccontextmanager
+    async def _made(self, name: str, steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
+        """The agent for one attempt."""
+        made = self._factory(name)(steps)
+        async with made if isinstance(made, AbstractAsyncContextManager) else nullcontext(made) as agent:
+            if agent.steps is not steps:
+                raise DurableError(
+                    f"the agent {name!r} was not made with the steps that were given: Agent(..., steps=steps)"
+                )
+            yield agent
+
+    async def _play(
+        self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: Order, telling: Telling | None
+    ) -> RunResult:
         steps.bind(agent)
         if order.history:
             agent.context.messages.extend(order.history)

@@ -242,13 +242,19 @@ class DbosEngine:
         waits = any(_STATES.get(run.status) == "waiting" for run in found)
         return [_info(run, await self.workers() if waits else ()) for run in found]
 
-    async def runs(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
+    async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
         client = await self.open()
         wanted: Any = [name for name, known in _STATES.items() if known == state] or None
         if state == "failed":
             wanted = ["ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
         found = await client.list_workflows_async(
-            name=RUN, status=wanted, sort_desc=True, limit=limit, load_input=False, load_output=False
+            name=RUN,
+            status=wanted,
+            sort_desc=True,
+            limit=limit,
+            load_input=False,
+            load_output=False,
+            workflow_id_prefix=prefix or None,
         )
         return await self._infos(found)
 

@@ -180,8 +180,8 @@ class Engine(Protocol):
         """What is known of a run."""
         ...
 
-    async def runs(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
-        """Runs, the newest first; sub-agents' runs are not among them."""
+    async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
+        """Runs whose name begins with ``prefix``, the newest first; sub-agents' runs are not among them."""
         ...
 
     async def read(self, run_id: str, name: str) -> bytes | None:

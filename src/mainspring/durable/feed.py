@@ -179,3 +179,7 @@ class MemoryFeed:
         """As `Feed.wait`."""
         while len(self._events.get(run_id, ())) <= after:
             await self._changed.setdefault(run_id, asyncio.Event()).wait()
+
+    def forget(self, run_id: str) -> None:
+        """Let go of what a run told."""
+        self._events.pop(run_id, None)

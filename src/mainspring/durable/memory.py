@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from mainspring.durable.attempts import Attempt, OtherCodeError
 from mainspring.durable.engine import Letter, Main, RunInfo, RunLog, RunState, Work, Worker, why_it_waits
@@ -115,13 +117,19 @@ async def _give(value: bytes) -> bytes:
 class MemoryEngine:
     """An `Engine` that keeps runs as long as it is there itself.
 
+    Args:
+        version: Of the code.
+        keep: How many runs that are over are kept; the oldest are forgotten first. None keeps all.
+
     Attributes:
         version: Of the code; runs are marked with it.
     """
 
-    def __init__(self, version: str = "1") -> None:
+    def __init__(self, version: str = "1", *, keep: int | None = None) -> None:
         self.version = version
         self.feed = MemoryFeed()
+        self._keep = keep
+        self._over: deque[str] = deque()
         self._runs: dict[str, _Kept] = {}
         self._main: Main | None = None
         self._agents: frozenset[str] = frozenset()
@@ -164,6 +172,14 @@ class MemoryEngine:
             finally:
                 self._attempts.discard(attempt)
         kept.tell()
+        self._over.append(kept.id)
+        if self._keep is not None and len(self._over) > self._keep:
+            self._forget(self._over.popleft())
+
+    def _forget(self, run_id: str) -> None:
+        for name in [k.id for k in self._runs.values() if run_id in (k.id, k.parent)]:
+            del self._runs[name]
+        self.feed.forget(run_id)
 
     def child(self, run_id: str, agent: str, parent: _Kept) -> _Kept:
         """What is known of the run of a sub-agent."""
@@ -214,9 +230,9 @@ class MemoryEngine:
     def _alive(self) -> Sequence[Worker]:
         return [Worker("memory", self.version, tuple(sorted(self._agents)))] if self._main is not None else []
 
-    async def runs(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
-        found = [self._info(k) for k in reversed(self._runs.values()) if not k.parent and state in (None, k.state)]
-        return found[:limit]
+    async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
+        found = (k for k in reversed(self._runs.values()) if not k.parent and state in (None, k.state))
+        return [self._info(k) for k in islice((k for k in found if k.id.startswith(prefix)), limit)]
 
     async def read(self, run_id: str, name: str) -> bytes | None:
         kept = self._runs.get(run_id)
