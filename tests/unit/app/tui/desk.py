@@ -23,6 +23,12 @@ class Written(io.StringIO):
 
     encoding = "utf-8"
 
+    lost = False
+
+    def flush(self) -> None:
+        if self.lost:
+            raise OSError(5, "gone")
+
     def fileno(self) -> int:
         raise OSError("no file")
 
@@ -43,6 +49,10 @@ class Desk:
     def written(self) -> str:
         """All that was ever written, without sequences."""
         return plain(self._written.getvalue())
+
+    def lose(self) -> None:
+        """The terminal is closed."""
+        self._written.lost = True
 
     @property
     def raw(self) -> str:

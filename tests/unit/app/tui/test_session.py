@@ -434,3 +434,22 @@ async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
         await one.until(lambda: "may it write" in one.drawn)
         await asyncio.sleep(0.05)
         assert "\a" not in one.raw.replace("\x1b]", "")
+
+
+async def test_frames_are_written_whole(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.chat.tell(told.AnswerText("a\n\nb\n\nc"), told.AnswerEnd("a\n\nb\n\nc"))
+        await one.until(lambda: "c" in one.written)
+        frames = one.raw.split("\x1b[?2026h")[1:]
+        assert frames
+        assert all(frame.count("\x1b[?2026l") == 1 for frame in frames)
+        assert any("a\r\n" in frame and ">" in frame for frame in frames)  # what is printed and what is drawn, in one
+
+
+@pytest.mark.covers("CLI-19")
+async def test_a_terminal_that_is_gone_ends_the_session(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.lose()
+        one.chat.tell(told.Notice("hello"))
+        await one.until(lambda: not one.session.screen.app.is_running)
+    assert one.session.failure is None
