@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from mainspring.env.jobs import Jobs
+from mainspring.env.local import LocalEnv
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,
     Connection,
     DirEntry,
-    ExecutionEnv,
     FileStat,
     OutputLimits,
     ProcessResult,
@@ -43,7 +43,7 @@ class Buffers(Protocol):
 
 
 class EditorEnv:
-    """Another environment, seen through an editor. An `ExecutionEnv`.
+    """The environment of a machine, seen through an editor. An `ExecutionEnv`.
 
     Only text files of the project that are on disk are asked about; who may not read or write one there does not do it through the
     editor either. Programs, and with them searches, see what is saved.
@@ -53,7 +53,7 @@ class EditorEnv:
         buffers: The editor.
     """
 
-    def __init__(self, env: ExecutionEnv, buffers: Buffers) -> None:
+    def __init__(self, env: LocalEnv, buffers: Buffers) -> None:
         self._env = env
         self._buffers = buffers
         self._unsaved: dict[str, int] = {}
@@ -196,6 +196,10 @@ class EditorEnv:
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         """See `ExecutionEnv.lock`."""
         return self._env.lock(path)
+
+    def kill_all(self) -> None:
+        """See `LocalEnv.kill_all`."""
+        self._env.kill_all()
 
     async def aclose(self) -> None:
         """See `ExecutionEnv.aclose`."""

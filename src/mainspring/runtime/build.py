@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mainspring.env import EditorEnv, ExecutionEnv
+from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.lazy import later
 from mainspring.loop import Behavior, Plug
@@ -69,7 +69,7 @@ class Conversation(Struct, eq=False):
 
     agent: Agent
     choice: Choice
-    env: ExecutionEnv
+    env: LocalEnv | EditorEnv
     permissions: Permissions
     settings: Settings
     session: Session | None = None
@@ -164,7 +164,7 @@ async def converse(
         env, confined = await asyncio.to_thread(environment, settings, cwd)
         if confined:
             report(Notice(confined))
-        works: ExecutionEnv = EditorEnv(env, front.buffers) if front.buffers is not None else env
+        works = EditorEnv(env, front.buffers) if front.buffers is not None else env
         told = await guidance(works, settings, choice, permissions, report, small=small, alone=front.ask is None)
         telemetry = await telemetry_of(settings, environ, report) if settings.config.telemetry.enabled else None
         plan = plan_of(options, session, report, switchable=front.ask is not None)
