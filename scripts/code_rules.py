@@ -15,17 +15,19 @@ SOURCE = ROOT / "src" / "mainspring"
 
 
 # Besides the command: the screen, which is there before the agent and the painter; a provider by its name, a transport by
-# what is installed.
+# what is installed; modules of others that are loaded by a list of their names.
 DISPATCHERS = {
     "app/tui/answers.py",
     "app/tui/chatting.py",
     "app/tui/start.py",
     "lazy.py",
+    "mcp/sdk.py",
     "models/auth/azure.py",
     "models/foreign.py",
     "models/providers/langchain.py",
     "models/registry.py",
     "models/shared_transport.py",
+    "telemetry/pipeline.py",
 }
 
 

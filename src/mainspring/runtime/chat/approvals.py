@@ -138,7 +138,8 @@ class Approvals:
 
     async def _kept(self, given: Approve, request: PermissionRequest) -> Approve:
         """The answer, once the rule that goes with it is in force and saved."""
-        effect: RuleEffect | None = {"always": "allow", "never": "deny"}.get(given.decision)  # pyright: ignore[reportAssignmentType] - by its keys
+        effects: dict[str, RuleEffect] = {"always": "allow", "never": "deny"}
+        effect = effects.get(given.decision)
         if effect is None:
             return given
         texts = tuple([line.strip() for line in given.rule.splitlines() if line.strip()]) or request.suggestions
