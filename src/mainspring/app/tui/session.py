@@ -16,6 +16,7 @@ from mainspring.app.tui.bindings import bind_shortcut, bindings_of
 from mainspring.app.tui.clipboard import copy_sequence
 from mainspring.app.tui.deeds import Deeds
 from mainspring.app.tui.dialog import Dialog
+from mainspring.app.tui.entry import Complete
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.history import HistoryFile
 from mainspring.app.tui.keys import keys_of, sequence_of
@@ -81,6 +82,7 @@ class Session:
         self.hint = ""
         self._deeds = Deeds(self)
         self._chat: ChatPort | None = None
+        self._candidates: Complete | None = None
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._moving = asyncio.Event()
         self._streams = False
@@ -150,7 +152,7 @@ class Session:
     async def _converse(self) -> None:
         try:
             async with self._open() as chat:
-                self._chat = chat
+                self._chat, self._candidates = chat, chat.complete
                 self.status = chat.status
                 self._bind(chat.shortcuts)
                 self.screen.invalidate()
@@ -250,7 +252,7 @@ class Session:
         self._commands.put_nowait(command)
 
     async def _complete(self, line: str) -> tuple[Candidate, ...]:
-        return await self._chat.complete(line) if self._chat is not None else ()
+        return await self._candidates(line) if self._candidates is not None else ()
 
     def _finish(self, command: ChatCommand | None) -> None:
         """The question that is shown is answered."""
