@@ -42,7 +42,7 @@ def test_a_prompt_may_look_like_an_option_or_a_command() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_have_options_of_their_own(name: str) -> None:
-    more = {"replay": ["traffic", "x"], "completion": ["bash"]}.get(name, [])
+    more = {"replay": ["traffic", "x"], "completion": ["bash"], "serve": ["--rpc"]}.get(name, [])
 
     assert parse([name, *more, "--cwd", "/x"])[0] == name
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from mainspring.app.cli.parser import Parser, add_place, add_rules, whole
 from mainspring.app.cli.reports import cost_parser, telemetry_parser
+from mainspring.app.cli.serving import serve_parser
 
 
 def _noun(name: str, description: str, epilog: str = "") -> Parser:
@@ -391,5 +392,6 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "worktrees": _worktrees,
     "commands": _commands,
     "skills": _skills,
+    "serve": serve_parser,
 }
 """Each has a module of its name beside this one, with ``run(options) -> int``."""

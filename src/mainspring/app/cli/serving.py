@@ -1,0 +1,62 @@
+"""The options of ``mainspring serve``. Imports nothing but the standard library."""
+
+from __future__ import annotations
+
+from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
+
+FORMS = ("http", "acp", "rpc", "mcp")
+"""The ways to serve; each has a package of its name below `mainspring.app.server`, with ``run(options) -> int`` in ``start``."""
+
+
+def serve_parser() -> Parser:
+    """The parser of ``serve``."""
+    parser = Parser(
+        "mainspring serve",
+        description="Let other programs work with the agent: editors, scripts, other agents.",
+        epilog="""examples:
+  mainspring serve --acp                     for an editor that speaks the Agent Client Protocol; see docs/editors.md
+  mainspring serve --rpc --cwd ~/project     JSON lines in and out; see docs/rpc.md
+  mainspring serve --mcp --allow edit        a tool of another agent; see docs/mcp-server.md""",
+    )
+    _add_forms(parser)
+    _add_model(parser)
+    _add_conversation(parser)
+    add_rules(parser)
+    parser.add_argument(
+        "--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to a run"
+    )
+    add_place(parser)
+    return parser
+
+
+def _add_forms(parser: Parser) -> None:
+    forms = parser.add_argument_group("how").add_mutually_exclusive_group(required=True)
+    add = forms.add_argument
+    add("--acp", dest="form", action="store_const", const="acp", help="the Agent Client Protocol of editors, on stdio")
+    add("--rpc", dest="form", action="store_const", const="rpc", help="one conversation as JSON lines, on stdio")
+    add("--mcp", dest="form", action="store_const", const="mcp", help="the agent as an MCP server, on stdio")
+
+
+def _add_model(parser: Parser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="PROVIDER:MODEL", help="which one, where the settings do not say")
+    group.add_argument("--provider", metavar="NAME", help="whose model: its default one, or the --model of it")
+    levels = ("off", "minimal", "low", "medium", "high", "xhigh")
+    group.add_argument("--thinking", choices=levels, metavar="LEVEL", help="how much it reasons: off ... xhigh")
+    group.add_argument("--max-turns", type=whole, metavar="N", help="most model calls of a run")
+    group.add_argument("--max-seconds", type=amount, metavar="S", help="most seconds of a run")
+    group.add_argument("--max-cost", type=amount, metavar="USD", help="most US dollars of a run")
+    group.add_argument("--max-tokens", type=whole, metavar="N", help="most tokens of a run")
+    group.add_argument("--max-output-tokens", type=whole, metavar="N", help="most tokens of one answer")
+
+
+def _add_conversation(parser: Parser) -> None:
+    group = parser.add_argument_group("conversation")
+    group.add_argument("--session", metavar="NAME", help="--rpc: go on with this one: its id, title or file")
+    group.add_argument("--session-id", metavar="ID", help="--rpc: begin one of this id, or go on with it")
+    group.add_argument("--no-session", action="store_true", help="save nothing")
+    group.add_argument("--plan", action="store_true", help="look and plan only")
+    group.add_argument(
+        "--sandbox", metavar="LAYER", nargs="?", const="auto", help="hold tools and commands in the project"
+    )
+    group.add_argument("--sandbox-network", action="store_true", help="let the sandbox reach the network")

@@ -1,0 +1,1 @@
+"""Front ends for programs: each a thin codec on the chat engine."""

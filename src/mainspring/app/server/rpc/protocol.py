@@ -1,0 +1,154 @@
+"""The lines of ``serve --rpc``: what comes in, and what goes out. ``docs/rpc.schema.json`` is made of these."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.runtime.chat.commands import ChatCommand, Command
+from mainspring.runtime.chat.events import ChatEvent
+from mainspring.runtime.chat.shown import Candidate
+from mainspring.runtime.chat.words import Status, snake
+
+PROTOCOL = 1
+"""Grows when a program that speaks the number before it would no longer be understood."""
+
+Id = int | str
+"""What a program names its requests by."""
+
+
+class GetStatus(Command, frozen=True):
+    """Tell how the chat stands."""
+
+
+class Complete(Command, frozen=True):
+    """Complete a line: names of commands, their arguments, and files after ``@``."""
+
+    line: str
+
+
+class ListCommands(Command, frozen=True):
+    """Tell what can be typed behind a slash."""
+
+
+class Close(Command, frozen=True):
+    """End the conversation, as the end of the input does."""
+
+
+RpcCommand = ChatCommand | GetStatus | Complete | ListCommands | Close
+"""What a request may ask: every command of the chat engine, and four of the protocol."""
+
+
+class Request(Struct, frozen=True):
+    """A line that comes in.
+
+    Attributes:
+        command: What is asked.
+        id: What the reply is to be known by; a request without one gets its reply with ``null``.
+    """
+
+    command: RpcCommand
+    id: Id | None = None
+
+
+class _Line(Struct, frozen=True, tag_field="type", tag=snake):
+    pass
+
+
+class Hello(_Line, frozen=True):
+    """The first line.
+
+    Attributes:
+        protocol: The version of the protocol.
+        version: That of the program.
+        max_line: Bytes that a line to it may have.
+    """
+
+    protocol: int
+    version: str
+    max_line: int
+
+
+class Reply(_Line, frozen=True, omit_defaults=True):
+    """The answer to a request: it was taken. What comes of it is told by events.
+
+    Attributes:
+        id: That of the request.
+        command: What the events know it by: `CommandDone.id`, `UserText.id`, `Refused.id`.
+        status: Of `GetStatus`.
+        candidates: Of `Complete`.
+        commands: Of `ListCommands`: names, each with a word about it.
+    """
+
+    id: Id | None
+    command: str = ""
+    status: Status | None = None
+    candidates: tuple[Candidate, ...] | None = None
+    commands: dict[str, str] | None = None
+
+
+class Error(_Line, frozen=True, omit_defaults=True):
+    """A line that was not taken, and changed nothing. The conversation goes on, but after ``not_opened``.
+
+    Attributes:
+        code: ``not_json``, ``invalid`` (it is no request), ``too_long``, ``refused`` (it cannot be done now) or ``not_opened`` (there is
+            no conversation; the program ends).
+        message: What is wrong, and what to do.
+        id: That of the request, where it could be read.
+    """
+
+    code: Literal["not_json", "invalid", "too_long", "refused", "not_opened"]
+    message: str
+    id: Id | None = None
+
+
+class Told(_Line, frozen=True, tag="event"):
+    """Something happened.
+
+    Attributes:
+        seq: Its number, from 1 on, without gaps.
+        event: What.
+    """
+
+    seq: int
+    event: ChatEvent
+
+
+RpcLine = Hello | Reply | Error | Told
+"""A line that goes out."""
+
+
+class _Named(Struct, frozen=True):
+    id: Id | None = None
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Request]:
+    return msgspec.json.Decoder(Request)
+
+
+def read_request(line: bytes) -> Request | Error:
+    """A request, or why it is none."""
+    try:
+        return _decoder().decode(line)
+    except msgspec.ValidationError as error:
+        return Error("invalid", f"{error}; docs/rpc.schema.json says what a request is", _id_of(line))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Error("not_json", f"the line is no JSON: {error}; write one object a line")
+    except RecursionError:
+        return Error("not_json", "the line is nested too deeply; write one flat object a line")
+
+
+def _id_of(line: bytes) -> Id | None:
+    try:
+        return msgspec.json.decode(line, type=_Named).id
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def write_line(line: RpcLine) -> bytes:
+    """A line that goes out, without its end."""
+    return msgspec.json.encode(line)

@@ -1,0 +1,14 @@
+"""``mainspring serve --rpc``."""
+
+from __future__ import annotations
+
+import argparse
+
+from mainspring.app.server.rpc.serve import serve_rpc
+from mainspring.app.server.running import asked, serve_stdio
+from mainspring.runtime.chat import ChatOptions
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve one conversation; the exit code."""
+    return serve_stdio(options, lambda wire: serve_rpc(wire, ChatOptions(ask=asked(options))))

@@ -1,0 +1,182 @@
+"""Lines over standard input and output, which belong to the protocol alone: whatever else prints does it on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+
+MOST = 32 << 20
+"""Bytes of a line: images come as base64."""
+
+_CHUNK = 1 << 16
+
+
+class LineTooLongError(Exception):
+    """A line was longer than it may be, and was passed over; the text says so."""
+
+
+class Wire:
+    """Lines in, lines out.
+
+    Args:
+        chunk: Gives what has come; nothing at the end.
+        put: Writes, and waits while the other side does not read.
+        most: Bytes of a line.
+    """
+
+    def __init__(
+        self, chunk: Callable[[], Awaitable[bytes]], put: Callable[[bytes], Awaitable[None]], most: int = MOST
+    ) -> None:
+        self._chunk = chunk
+        self._put = put
+        self._most = most
+        self._rest = bytearray()
+        self._looked = 0
+        self._ended = False
+        self._sending = asyncio.Lock()
+        self.gone = False
+
+    async def line(self) -> bytes | None:
+        """The next line that is not empty, without its end; ``None`` at the end.
+
+        Raises:
+            LineTooLongError: If one was too long. The next call gives the line behind it.
+        """
+        while True:
+            found = await self._line()
+            if found is None or found.strip():
+                return found
+
+    async def _line(self) -> bytes | None:
+        long = False
+        while True:
+            end = self._rest.find(b"\n", self._looked)
+            if end >= 0:
+                line = bytes(self._rest[:end])
+                del self._rest[: end + 1]
+                self._looked = 0
+                if long or len(line) > self._most:
+                    raise LineTooLongError(f"a line of more than {self._most} bytes was passed over; send less at once")
+                return line
+            if long or len(self._rest) > self._most:
+                long = True
+                self._rest.clear()
+            self._looked = len(self._rest)
+            if self._ended or not (came := await self._chunk()):
+                self._ended = True
+                line, self._looked = bytes(self._rest), 0
+                self._rest.clear()
+                return line or None
+            self._rest += came
+
+    async def send(self, line: bytes) -> None:
+        """Write a line. Waits while the other side does not read.
+
+        Raises:
+            ConnectionError: If it reads no more.
+        """
+        async with self._sending:
+            if self.gone:
+                raise BrokenPipeError("nobody reads any more")
+            try:
+                await self._put(line + b"\n")
+            except (OSError, ValueError) as error:
+                self.gone = True
+                raise BrokenPipeError(f"nobody reads any more: {error}") from error
+
+
+@contextmanager
+def claimed_stdio() -> Generator[tuple[int, int]]:
+    """Take standard input and output away from everybody else: prints go to stderr, reads get nothing, and neither is passed on to
+    programs. What was is put back in the end.
+
+    Yields:
+        The descriptors of the two.
+    """
+    sys.stdout.flush()
+    given, out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        yield given, out
+    finally:
+        os.close(nothing)
+        sys.stdout.flush()
+        os.dup2(given, 0)
+        os.dup2(out, 1)
+        os.close(given)
+        os.close(out)
+
+
+@asynccontextmanager
+async def open_wire(given: int, out: int, most: int = MOST) -> AsyncGenerator[Wire]:
+    """Lines over two descriptors, which stay open. A file takes the place of a pipe where one was redirected.
+
+    Args:
+        given: What is read.
+        out: What is written.
+        most: Bytes of a line.
+    """
+    blocking = [(number, os.get_blocking(number)) for number in (given, out)]
+    async with AsyncExitStack() as closing:
+        chunk = await _reading(given, closing)
+        put = await _writing(out, closing)
+        try:
+            yield Wire(chunk, put, most)
+        finally:
+            for number, state in blocking:
+                os.set_blocking(number, state)
+
+
+async def _reading(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
+    pipe = os.fdopen(os.dup(number), "rb", buffering=0)
+    reader = asyncio.StreamReader()
+    try:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+    except (ValueError, OSError, NotImplementedError):
+        pipe.close()
+        return lambda: asyncio.to_thread(os.read, number, _CHUNK)
+    closing.callback(transport.close)
+    return lambda: reader.read(_CHUNK)
+
+
+async def _writing(number: int, closing: AsyncExitStack) -> Callable[[bytes], Awaitable[None]]:
+    pipe = os.fdopen(os.dup(number), "wb", buffering=0)
+    loop = asyncio.get_running_loop()
+    try:
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), pipe
+        )
+    except (ValueError, OSError, NotImplementedError):
+        pipe.close()
+        return _filed(number)
+    closing.callback(transport.abort)
+    return _piped(asyncio.StreamWriter(transport, protocol, None, loop))
+
+
+def _piped(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
+    writer.transport.set_write_buffer_limits(high=0)  # whoever sends waits until the pipe has it
+
+    async def put(data: bytes) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    return put
+
+
+def _filed(out: int) -> Callable[[bytes], Awaitable[None]]:
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(out, left) :]
+
+    async def put(data: bytes) -> None:
+        await asyncio.to_thread(write, data)
+
+    return put
