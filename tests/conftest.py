@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests.needs import missing
 
-pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.containers"]
+pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.containers", "tests.postgres"]
 
 # A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -28,3 +29,12 @@ def require_module(name: str, what: str) -> None:
 on_posix = needs(os.name == "posix", "a POSIX system")
 on_linux = needs(sys.platform == "linux", "Linux and its /proc")
 on_tmux = needs(shutil.which("tmux") is not None, "tmux, a terminal that tests can drive")
+
+
+def postgres_programs() -> Path | None:
+    """The folder with the programs of a PostgreSQL server, where one is installed."""
+    found = shutil.which("initdb")
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders += [Path(found).resolve().parent] if found else []
+    wanted = ("initdb", "postgres", "createdb", "pg_isready")
+    return next((f for f in folders if all((f / program).exists() for program in wanted)), None)

@@ -17,6 +17,7 @@ from dbos import DBOS
 from mainspring import Agent, Behavior, RetryConfig
 from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableSteps, Engine, MemoryEngine
 from mainspring.durable.dbos import DbosEngine
+from mainspring.durable.tables import Tables
 from mainspring.errors import RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.loop import CoreAgent
@@ -24,6 +25,7 @@ from mainspring.messages import Message
 from mainspring.policies.permissions import Permissions, RuleSet
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
+from tests.postgres import Postgres
 
 pytestmark = pytest.mark.covers("BYD-31")
 
@@ -71,45 +73,65 @@ class World:
         return lambda steps: Agent(self.model, tools=tools, execution=MemoryEnv({}), steps=steps, **options)
 
 
-async def in_memory(folder: Path) -> AsyncIterator[Reopen]:
+Where = Callable[[pytest.FixtureRequest, Path], Awaitable[Callable[[], Engine]]]
+
+
+async def in_memory(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Engine]:
     engine = MemoryEngine()
-
-    async def reopen() -> Engine:
-        return engine
-
-    yield reopen
-    await engine.aclose()
+    return lambda: engine
 
 
 @cache
 def empty_database() -> bytes:
     """A file with all tables: making them anew for each test takes most of its time."""
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/runs.db"
-        DBOS.migrate(url)
+        prepare(f"sqlite:///{folder}/runs.db")
         return Path(folder, "runs.db").read_bytes()
 
 
-async def on_sqlite(folder: Path) -> AsyncIterator[Reopen]:
-    made: list[Engine] = []
+@cache
+def empty_template(server: Postgres) -> str:
+    """The same on a server: the name of a database."""
+    url = server.database()
+    prepare(url)
+    return url.partition("@/")[2].partition("?")[0]
+
+
+def prepare(url: str) -> None:
+    DBOS.migrate(url)
+    tables = Tables(url)
+    tables.make()
+    tables.close()
+
+
+def on(url: str) -> Callable[[], Engine]:
+    return lambda: DbosEngine(url, worker="w", poll=0.02, heartbeat=0.5)
+
+
+async def on_sqlite(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Engine]:
     (folder / "runs.db").write_bytes(await asyncio.to_thread(empty_database))
-
-    async def reopen() -> Engine:
-        made.append(DbosEngine(f"sqlite:///{folder / 'runs.db'}", worker="w", poll=0.02, heartbeat=0.5))
-        return made[-1]
-
-    yield reopen
-    for engine in made:
-        await engine.aclose()
+    return on(f"sqlite:///{folder / 'runs.db'}")
 
 
-ENGINES = [in_memory, on_sqlite]
+async def on_postgres(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Engine]:
+    server: Postgres = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    return on(await asyncio.to_thread(lambda: server.database(empty_template(server))))
+
+
+ENGINES = [in_memory, on_sqlite, on_postgres]
 
 
 @pytest.fixture(params=ENGINES, ids=lambda make: make.__name__)
 async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
-    async for opened in request.param(tmp_path):
-        yield opened
+    make, made = await request.param(request, tmp_path), list[Engine]()
+
+    async def opened() -> Engine:
+        made.append(make())
+        return made[-1]
+
+    yield opened
+    for engine in made:
+        await engine.aclose()
 
 
 async def said(value: Any) -> Any:

@@ -269,8 +269,8 @@ class DurableAgents(DurableRuns):
         steps = DurableSteps(log)
         if self._feed_every is None:
             return encode(KeptResult.of(await self._run(log, steps, name, input, None)))
-        telling = Telling(log.emit, self._feed_every, lambda: steps.replaying)
-        await telling.begin(self.engine.feed, log.run_id, log.attempt, name)
+        telling = Telling(log, self._feed_every, lambda: steps.replaying)
+        await telling.begin(name)
         async with asyncio.TaskGroup() as group:
             group.create_task(telling.write())
             try:

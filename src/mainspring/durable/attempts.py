@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from mainspring.durable.errors import DurableError
+
+T = TypeVar("T")
 
 
 class LostRunError(Exception):
@@ -31,7 +34,7 @@ class Attempt:
         idle: Set while no step is under way.
     """
 
-    def __init__(self, run_id: str, number: int, task: asyncio.Task[object]) -> None:
+    def __init__(self, run_id: str, task: asyncio.Task[object], number: int = 0) -> None:
         self.run_id = run_id
         self.number = number
         self.broken = False
@@ -67,6 +70,15 @@ class Attempt:
         self._busy -= 1
         if not self._busy:
             self.idle.set()
+
+    async def reach(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the engine for something; where it cannot be reached, the attempt ends here and not the run."""
+        try:
+            return await ask()
+        except Exception:
+            self.broken = True
+            self.stop()
+            raise asyncio.CancelledError from None
 
     async def keep(self, write: Callable[[], Awaitable[bytes]]) -> bytes:
         """Do something that writes under this attempt; where it is not the run's latest any more, it ends here."""

@@ -10,11 +10,12 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from mainspring.durable.attempts import Attempt
 from mainspring.durable.dbos_log import DbosLog
@@ -27,7 +28,11 @@ from mainspring.durable.watch import Watch
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+_THREADS = 8
 
 NAME, RUN = "mainspring", "mainspring.run"
 _STATES: dict[str, RunState] = {
@@ -75,13 +80,14 @@ class DbosEngine:
         self.version = version
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.tables = Tables(url)
-        self.letters = Watch(self.tables.last_letters, poll)
-        self.feeds = Watch(self.tables.last_events, poll)
-        self._ends = Watch(self._ended, poll)
+        self.letters = Watch(lambda runs: self.ask(self.tables.last_letters, runs), poll)
+        self.feeds = Watch(lambda runs: self.ask(self.tables.last_events, runs), poll)
+        self._ends = Watch(lambda runs: self.ask(self._ended, runs), poll)
         self._feed = DbosFeed(self)
         self._heartbeat = heartbeat
         self._dead_after = dead_after
         self._poll = poll
+        self._threads: ThreadPoolExecutor | None = None
         self._client: DBOSClient | None = None
         self._dbos: DBOS | None = None
         self._opening = asyncio.Lock()
@@ -90,7 +96,7 @@ class DbosEngine:
         self._attempts: dict[asyncio.Task[Any], Attempt] = {}
         self._given_back: dict[str, str] = {}
         self._draining = False
-        self._threads: Any = None
+        self._loops_own: Any = None
 
     @property
     def feed(self) -> Feed:
@@ -109,7 +115,7 @@ class DbosEngine:
         self._main, self._draining = main, False
         me = Worker(self.worker, self.version, tuple(agents))
         queues = [_queue(agent) for agent in agents]
-        self._threads = getattr(asyncio.get_running_loop(), "_default_executor", None)
+        self._loops_own = getattr(asyncio.get_running_loop(), "_default_executor", None)
         self._dbos = DBOS(
             config={
                 "name": NAME,
@@ -129,8 +135,10 @@ class DbosEngine:
         DBOS.workflow(name=RUN, max_recovery_attempts=_EVERLASTING)(attempt)
         DBOS.listen_queues(queues)
         for queue in queues:
-            await client.register_queue_async(queue, worker_concurrency=concurrency, polling_interval_sec=self._poll)
-        await asyncio.to_thread(self.tables.beat, me)
+            await self.ask(
+                client.register_queue, queue, worker_concurrency=concurrency, polling_interval_sec=self._poll
+            )
+        await self.ask(self.tables.beat, me)
         DBOS.launch()
         self._living = asyncio.ensure_future(self._live(me))
 
@@ -142,12 +150,12 @@ class DbosEngine:
         assert self._main is not None
         run_id = DBOS.workflow_id or ""
         client = await self.open()
-        attempt = Attempt(run_id, await asyncio.to_thread(self.tables.claim, run_id), task)
-        self._attempts[task] = attempt
-        if self._draining:
-            attempt.park()
+        attempt = self._attempts[task] = Attempt(run_id, task)
         try:
-            found = await client.list_workflow_steps_async(run_id, load_output=False)
+            attempt.number = await attempt.reach(lambda: self.ask(self.tables.claim, run_id))
+            if self._draining:
+                attempt.park()
+            found = await attempt.reach(lambda: self.ask(client.list_workflow_steps, run_id, load_output=False))
             log = DbosLog(self, attempt, {step["function_id"] for step in found})
             return (await self._main(log, agent, input.encode())).decode()
         except asyncio.CancelledError:
@@ -164,7 +172,7 @@ class DbosEngine:
         steady, last = -math.inf, time.monotonic()
         while True:
             try:
-                await asyncio.to_thread(self.tables.beat, me)
+                await self.ask(self.tables.beat, me)
                 now = time.monotonic()
                 if now - last > 2 * self._heartbeat + 1:
                     steady = now  # whoever was away cannot know who else was
@@ -178,23 +186,23 @@ class DbosEngine:
 
     async def _let_go(self) -> None:
         """Stop attempts at runs that others have by now, and give back those that the database failed."""
-        latest = await asyncio.to_thread(self.tables.attempts, [a.run_id for a in self._attempts.values()])
+        latest = await self.ask(self.tables.attempts, [a.run_id for a in self._attempts.values()])
         for attempt in list(self._attempts.values()):
-            if latest.get(attempt.run_id, attempt.number) != attempt.number:
+            if attempt.number and latest.get(attempt.run_id, attempt.number) > attempt.number:
                 attempt.stop()
         client = await self.open()
         for run_id, queue in list(self._given_back.items()):
-            await client.resume_workflow_async(run_id, queue_name=queue)
+            await self.ask(client.resume_workflow, run_id, queue_name=queue)
             del self._given_back[run_id]
 
     async def _reap(self) -> None:
         """Give the runs of dead workers of this version back to their queues."""
-        dead = await asyncio.to_thread(self.tables.dead, self._dead_after, self.version)
+        dead = await self.ask(self.tables.dead, self._dead_after, self.version)
         dead = [name for name in dead if name != self.worker]
         if dead:
-            await asyncio.to_thread(_recover, self._dbos, dead)
+            await self.ask(_recover, self._dbos, dead)
         for name in dead:
-            await asyncio.to_thread(self.tables.bury, name, self._dead_after)
+            await self.ask(self.tables.bury, name, self._dead_after)
 
     async def drain(self, seconds: float) -> None:
         self._draining = True
@@ -219,17 +227,17 @@ class DbosEngine:
             "app_version": self.version,
             "attributes": {"agent": agent},
         }
-        await client.enqueue_async(options, agent, input.decode())
+        await self.ask(client.enqueue, options, agent, input.decode())
         return True
 
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> None:
         await self._known(run_id)
-        number = await asyncio.to_thread(self.tables.send, run_id, topic, body, key)
+        number = await self.ask(self.tables.send, run_id, topic, body, key)
         self.letters.tell(run_id, number)
 
     async def info(self, run_id: str) -> RunInfo | None:
         client = await self.open()
-        found = await client.list_workflows_async(workflow_ids=[run_id], load_input=False, load_output=False)
+        found = await self.ask(client.list_workflows, workflow_ids=[run_id], load_input=False, load_output=False)
         return (await self._infos(found))[0] if found else None
 
     async def _known(self, run_id: str) -> RunInfo:
@@ -247,7 +255,8 @@ class DbosEngine:
         wanted: Any = [name for name, known in _STATES.items() if known == state] or None
         if state == "failed":
             wanted = ["ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
-        found = await client.list_workflows_async(
+        found = await self.ask(
+            client.list_workflows,
             name=RUN,
             status=wanted,
             sort_desc=True,
@@ -260,7 +269,7 @@ class DbosEngine:
 
     async def read(self, run_id: str, name: str) -> bytes | None:
         await self.open()
-        return await asyncio.to_thread(self.tables.read, run_id, name)
+        return await self.ask(self.tables.read, run_id, name)
 
     def _ended(self, run_ids: Sequence[str]) -> dict[str, int]:
         """Those of the runs that are over. Blocks."""
@@ -275,7 +284,7 @@ class DbosEngine:
         await self._known(run_id)
         async with asyncio.timeout(timeout):
             await self.ended(run_id)
-        found = await client.list_workflows_async(workflow_ids=[run_id], load_input=False)
+        found = await self.ask(client.list_workflows, workflow_ids=[run_id], load_input=False)
         if found[0].status != "SUCCESS":
             info, error = _info(found[0], ()), str(found[0].error or "")
             raise DurableError(f"the run {run_id} {info.state}{': ' + error if error else ''}")
@@ -288,18 +297,24 @@ class DbosEngine:
 
     async def cancel(self, run_id: str) -> None:
         await self._known(run_id)
-        await (await self.open()).cancel_workflow_async(run_id)
-        await asyncio.to_thread(self.tables.claim, run_id)
+        await self.ask((await self.open()).cancel_workflow, run_id)
+        await self.ask(self.tables.claim, run_id)
 
     async def workers(self) -> Sequence[Worker]:
         await self.open()
-        return await asyncio.to_thread(self.tables.alive, self._dead_after)
+        return await self.ask(self.tables.alive, self._dead_after)
+
+    async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Have something done that asks the database. In threads of our own: they are waited for before it is let go."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, "mainspring-durable")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *given, **named))
 
     async def open(self) -> DBOSClient:
         """The client, once the tables are there."""
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._connect)
+                self._client = await self.ask(self._connect)
             return self._client
 
     def _connect(self) -> DBOSClient:
@@ -321,23 +336,26 @@ class DbosEngine:
         for watch in (self.letters, self.feeds, self._ends):
             await watch.aclose()
         client, self._client = self._client, None
+        threads, self._threads = self._threads, None
         was_working, self._main, self._dbos = self._dbos is not None, None, None
-        if client is None:
-            return
         loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1) as threads:  # not the loop's own, which goes with DBOS
-            await loop.run_in_executor(threads, self._close, client, was_working)
+        with ThreadPoolExecutor(1) as closing:  # not the loop's own, which goes with DBOS
+            await loop.run_in_executor(closing, self._close, client, threads, was_working)
         if was_working:
-            loop.set_default_executor(self._threads or ThreadPoolExecutor())
+            loop.set_default_executor(self._loops_own or ThreadPoolExecutor())
 
-    def _close(self, client: DBOSClient, was_working: bool) -> None:
+    def _close(self, client: DBOSClient | None, threads: ThreadPoolExecutor | None, was_working: bool) -> None:
         from dbos import DBOS
 
         if was_working:
             DBOS.destroy(destroy_registry=True)
+        if threads is not None:
+            threads.shutdown()
+        if was_working:
             with suppress(Exception):  # a database that is away learns it from the silence
                 self.tables.leave(self.worker)
-        client.destroy()
+        if client is not None:
+            client.destroy()
         self.tables.close()
 
 
@@ -351,14 +369,14 @@ class DbosFeed:
         """As `Feed.append`."""
         await self._engine.open()
         data = [encode_event(event) for event in events]
-        number = await asyncio.to_thread(self._engine.tables.append, run_id, data)
+        number = await self._engine.ask(self._engine.tables.append, run_id, data)
         self._engine.feeds.tell(run_id, number)
         return number
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
         """As `Feed.read`."""
         await self._engine.open()
-        found = await asyncio.to_thread(self._engine.tables.events, run_id, after, limit)
+        found = await self._engine.ask(self._engine.tables.events, run_id, after, limit)
         return [FeedItem(number, decode_event(data)) for number, data in found]
 
     async def wait(self, run_id: str, after: int = 0) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from mainspring.durable.attempts import Attempt, LostRunError, OtherCodeError
 from mainspring.durable.engine import Letter, RunLog, Work
 from mainspring.durable.errors import DurableError
-from mainspring.durable.feed import FeedEvent, encode_event
+from mainspring.durable.feed import FeedEvent, FeedItem, decode_event, encode_event
 from mainspring.durable.tables import Tables
 from mainspring.durable.watch import Watch
 
 if TYPE_CHECKING:
     from dbos import StepReservation
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Desk(Protocol):
@@ -23,6 +26,10 @@ class Desk(Protocol):
     tables: Tables
     letters: Watch
     feeds: Watch
+
+    async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Have something done that blocks."""
+        ...
 
 
 class _Log:
@@ -40,7 +47,7 @@ class _Log:
     async def publish(self, name: str, value: bytes) -> None:
         async def write() -> bytes:
             of = self.of
-            await asyncio.to_thread(self.desk.tables.publish, self.run_id, of.number, name, value, of.run_id)
+            await self.desk.ask(self.desk.tables.publish, self.run_id, of.number, name, value, of.run_id)
             return b""
 
         await self.of.keep(write)
@@ -48,7 +55,7 @@ class _Log:
     async def child(self, run_id: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         """Do the work of a sub-agent, on what it has kept."""
         await self.of.gate()
-        steps = await asyncio.to_thread(self.desk.tables.steps, run_id)
+        steps = await self.of.reach(lambda: self.desk.ask(self.desk.tables.steps, run_id))
         return await work(ChildLog(self.desk, self.of, run_id, steps))
 
 
@@ -72,16 +79,20 @@ class DbosLog(_Log):
         return _Place(self, DBOS.reserve_step())
 
     async def letters(self, after: int) -> Sequence[Letter]:
-        return await asyncio.to_thread(self.desk.tables.letters, self.run_id, after)
+        return await self.of.reach(lambda: self.desk.ask(self.desk.tables.letters, self.run_id, after))
 
     async def new_letter(self, after: int) -> None:
         await self.desk.letters.wait(self.run_id, after)
+
+    async def told(self, after: int) -> Sequence[FeedItem]:
+        found = await self.of.reach(lambda: self.desk.ask(self.desk.tables.events, self.run_id, after, 1000))
+        return [FeedItem(number, decode_event(data)) for number, data in found]
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
         data = [encode_event(event) for event in events]
 
         async def write() -> bytes:
-            number = await asyncio.to_thread(self.desk.tables.append, self.run_id, data, self.of.number)
+            number = await self.desk.ask(self.desk.tables.append, self.run_id, data, self.of.number)
             self.desk.feeds.tell(self.run_id, number)
             return b""
 
@@ -153,6 +164,9 @@ class ChildLog(_Log):
     async def new_letter(self, after: int) -> None:
         await asyncio.get_running_loop().create_future()
 
+    async def told(self, after: int) -> Sequence[FeedItem]:
+        return ()
+
     async def emit(self, events: Sequence[FeedEvent]) -> None:
         """Nothing: a sub-agent has no followers of its own."""
 
@@ -175,9 +189,7 @@ class _ChildPlace:
                 return value
             value = await work()
             root, attempt = log.of.run_id, log.of.number
-            await asyncio.to_thread(
-                log.desk.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt
-            )
+            await log.desk.ask(log.desk.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt)
             return value
 
         return await log.of.keep(write)

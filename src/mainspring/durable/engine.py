@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from mainspring.durable.feed import Feed, FeedEvent
+from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 
 Work = Callable[[], Awaitable[bytes]]
 """What a step does; its bytes are kept."""
@@ -131,6 +131,10 @@ class RunLog(Protocol):
 
     async def publish(self, name: str, value: bytes) -> None:
         """Let others read something of this run; a later value replaces the one before."""
+        ...
+
+    async def told(self, after: int) -> Sequence[FeedItem]:
+        """What followers were told after a number, a part of it at a time."""
         ...
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:

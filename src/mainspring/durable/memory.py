@@ -12,7 +12,7 @@ from itertools import islice
 from mainspring.durable.attempts import Attempt, OtherCodeError
 from mainspring.durable.engine import Letter, Main, RunInfo, RunLog, RunState, Work, Worker, why_it_waits
 from mainspring.durable.errors import DurableError
-from mainspring.durable.feed import FeedEvent, MemoryFeed
+from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
 
 
 class _Kept:
@@ -72,6 +72,9 @@ class _Log:
 
     async def publish(self, name: str, value: bytes) -> None:
         self.kept.published[name] = value
+
+    async def told(self, after: int) -> Sequence[FeedItem]:
+        return await self.engine.feed.read(self.kept.id, after)
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
         if not self.kept.parent:
@@ -158,7 +161,7 @@ class MemoryEngine:
                 return
             kept.state = "running"
             kept.attempts += 1
-            attempt = Attempt(kept.id, kept.attempts, task)
+            attempt = Attempt(kept.id, task, kept.attempts)
             self._attempts.add(attempt)
             try:
                 kept.result = await main(_Log(kept, self, attempt), kept.agent, kept.input)

@@ -276,4 +276,4 @@ class Tables:
 
     def _rows(self, query: Any) -> Sequence[Any]:
         with self._engine.connect() as connection:
-            return connection.execute(query).tuples().all()
+            return connection.execute(query).all()

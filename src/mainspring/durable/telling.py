@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
+from mainspring.durable.engine import RunLog
 from mainspring.durable.feed import (
     Asked,
     Attempt,
     CallBegan,
     CallDone,
     CallProgress,
-    Feed,
     FeedEvent,
     MessageDone,
     Retry,
@@ -61,15 +61,13 @@ class Telling:
     """Writes what a run tells to its feed; `begin` first, `close` last, `write` beside it.
 
     Args:
-        emit: Writes events.
+        log: The run.
         every: Seconds for which text is gathered.
         replaying: Whether what is told now was told by an earlier attempt, as far as that came.
     """
 
-    def __init__(
-        self, emit: Callable[[Sequence[FeedEvent]], Awaitable[None]], every: float, replaying: Callable[[], bool]
-    ) -> None:
-        self._emit = emit
+    def __init__(self, log: RunLog, every: float, replaying: Callable[[], bool]) -> None:
+        self._log = log
         self._every = every
         self._replaying = replaying
         self._told: set[str] = set()
@@ -80,14 +78,14 @@ class Telling:
         self._some = asyncio.Event()
         self._closed = False
 
-    async def begin(self, feed: Feed, run_id: str, attempt: int, agent: str) -> None:
+    async def begin(self, agent: str) -> None:
         """Find out what earlier attempts told."""
         after = 0
-        while attempt > 1 and (items := await feed.read(run_id, after)):
+        while self._log.attempt > 1 and (items := await self._log.told(after)):
             after = items[-1].number
             self._told.update(_key(item.event) for item in items)
         self._told.discard("")
-        self.tell(Attempt(attempt, agent))
+        self.tell(Attempt(self._log.attempt, agent))
 
     def __call__(self, event: AgentEvent) -> None:
         """Told by the agent."""
@@ -141,7 +139,7 @@ class Telling:
             self._full.clear()
             events, self._events = self._events, []
             if events:
-                await self._emit(events)
+                await self._log.emit(events)
 
     def close(self) -> None:
         """Let `write` end once all is written."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-Look = Callable[[Sequence[str]], Mapping[str, int]]
-"""The numbers that these keys have now; a key that has none may be left out. Blocks, and is called in a thread."""
+Look = Callable[[Sequence[str]], Awaitable[Mapping[str, int]]]
+"""The numbers that these keys have now; a key that has none may be left out."""
 
 
 class Watch:
@@ -47,7 +47,7 @@ class Watch:
     async def _keep_looking(self) -> None:
         while self._waiting:
             with suppress(Exception):  # a database that is away for a while comes back
-                for key, number in (await asyncio.to_thread(self._look, list(self._waiting))).items():
+                for key, number in (await self._look(list(self._waiting))).items():
                     self.tell(key, number)
             await asyncio.sleep(self._every)
 

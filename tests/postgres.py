@@ -1,0 +1,100 @@
+"""A PostgreSQL of the tests' own: started when the first test asks for it, in a temporary folder, on a socket."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.needs import missing, postgres_programs
+
+
+class Postgres:
+    """A running server.
+
+    Attributes:
+        folder: Where its data and its socket are.
+    """
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self._programs = programs
+        self._made = 0
+        # PostgreSQL refuses to run as root.
+        user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        self._run("initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "-D", self._data)
+        with (folder / "log").open("wb") as log:
+            self._server = subprocess.Popen(
+                [programs / "postgres", "-D", self._data, "-k", folder, "-h", "", "-F", "-N", "300"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                **self._as,
+            )
+        self._run("pg_isready", "-q", "-h", folder, "-t", "15", tries=200)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._server.pid
+
+    def _run(self, program: str, *words: str | Path, tries: int = 1) -> None:
+        for left in reversed(range(tries)):
+            done = subprocess.run(
+                [self._programs / program, *words], capture_output=True, text=True, cwd=self.folder, **self._as
+            )
+            if not done.returncode:
+                return
+            if not left:
+                raise AssertionError(f"{program}: {done.stdout}{done.stderr}")
+            subprocess.run(["sleep", "0.05"], check=True)
+
+    def url(self, database: str) -> str:
+        """The address of a database."""
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def database(self, template: str = "template0") -> str:
+        """Make a database and give its address."""
+        self._made += 1
+        name = f"test{self._made}"
+        self._run("createdb", "-h", self.folder, "-U", "postgres", "-T", template, name)
+        return self.url(name)
+
+    def close(self) -> None:
+        """Stop it, and wait."""
+        self._server.terminate()
+        try:
+            self._server.wait(10)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait(10)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server; the test is skipped where there is none."""
+    programs = postgres_programs()
+    if programs is None:
+        missing("PostgreSQL")
+    # Short, since the path of a socket has 107 characters at most.
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    server = Postgres(folder, programs)
+    try:
+        yield server
+    finally:
+        server.close()
+        shutil.rmtree(folder, ignore_errors=True)
