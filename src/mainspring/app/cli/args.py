@@ -53,7 +53,7 @@ EPILOG = """commands (mainspring COMMAND --help says more):
     mcp               list, add, remove, test, tools, login, logs: MCP servers, and what their tools cost
     extensions        what extends the agent, and what is wrong with it
     hooks             list, test EVENT: commands that are asked as hooks
-    serve             --acp, --rpc, --mcp: for editors, programs and other agents
+    serve             --http, --acp, --rpc, --mcp: for browsers, editors, programs, other agents
   what it did
     telemetry         start, stop, status, url: a page that shows runs while they go on
     cost              what conversations cost: --by day, project, model, session

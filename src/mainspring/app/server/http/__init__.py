@@ -1,0 +1,1 @@
+"""Runs over HTTP: start, follow, steer, approve, fork; for many tenants."""

@@ -1,0 +1,168 @@
+"""The application: routes of the table behind the guard, and the page."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mainspring.app.server.http.guard import Doors, Guard
+from mainspring.app.server.http.limits import Limits, Rate
+from mainspring.app.server.http.openapi import document
+from mainspring.app.server.http.operations import OPERATIONS, Call, Operation
+from mainspring.app.server.http.pages import pages
+from mainspring.app.server.http.replies import failed, problem
+from mainspring.app.server.http.state import State
+from mainspring.app.server.http.streaming import Patience
+from mainspring.app.server.http.tokens import Tokens
+from mainspring.runtime.serving.errors import ServiceError
+from mainspring.runtime.serving.service import Service
+
+_JSON = re.compile(r"application/json\s*(;|$)", re.IGNORECASE)
+
+
+class _TooLargeError(Exception):
+    """A body over the limit."""
+
+
+def application(
+    service: Service,
+    tokens: Tokens,
+    *,
+    doors: Doors | None = None,
+    limits: Limits | None = None,
+    patience: Patience | None = None,
+) -> tuple[ASGIApp, State]:
+    """The ASGI application over a service, and its state.
+
+    Args:
+        service: The runs; entered and left by whoever made it.
+        tokens: Who may use it.
+        doors: From where.
+        limits: How much each tenant may ask for.
+        patience: How long streams wait.
+    """
+    limits = limits or Limits()
+    state = State(service, limits, patience or Patience())
+    state.document = document()
+    by_path: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, []).append(operation)
+    routes = [Route(path, _Endpoint(operations, state)) for path, operations in by_path.items()]
+    app = Starlette(routes=[*routes, *pages()], exception_handlers={HTTPException: _http_problem})
+    app.router.redirect_slashes = False
+    guard = Guard(app, tokens, doors or Doors(), Rate(limits.requests), state.metrics)
+    return _Counted(guard, state, [*by_path]), state
+
+
+async def _http_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "refused")
+    return problem(error.status_code, code, error.detail, dict(error.headers or {}))
+
+
+class _Counted:
+    """Counts requests by operation, and answers one that fails in a way nobody thought of."""
+
+    def __init__(self, app: ASGIApp, state: State, paths: Sequence[str]) -> None:
+        self._app = app
+        self._state = state
+        self._paths = paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            name = str(scope.get("operation") or "other")
+            self._state.metrics.request(name, status, time.monotonic() - began)
+
+
+class _Endpoint:
+    """The operations of one path."""
+
+    def __init__(self, operations: Sequence[Operation], state: State) -> None:
+        self._operations = {o.method: o for o in operations}
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        operation = self._operations.get(scope["method"])
+        if operation is None:
+            allowed = {"allow": ", ".join(sorted(self._operations))}
+            answer: ASGIApp = problem(405, "not_allowed", f"this can be asked with {allowed['allow']} only", allowed)
+        else:
+            scope["operation"] = operation.name
+            answer = await self._answer(operation, Request(scope, receive))
+        await answer(scope, receive, send)
+
+    async def _answer(self, operation: Operation, request: Request) -> ASGIApp:
+        try:
+            query = _query(operation, request)
+            body = await self._body(operation, request)
+            call = Call(
+                service=self._state,
+                tenant=request.scope.get("tenant", ""),
+                run_id=request.path_params.get("run_id", ""),
+                body=body,
+                query=query,
+                last_id=request.headers.get("last-event-id", ""),
+                accept=request.headers.get("accept", "").lower(),
+            )
+            return await operation.do(call)
+        except ServiceError as error:
+            if error.retry_after:
+                self._state.metrics.add("limited")
+            return failed(error)
+        except _TooLargeError:
+            return problem(413, "too_large", f"the body may have {self._state.limits.body} bytes at most")
+        except HTTPException as error:
+            return problem(error.status_code, "not_json", error.detail)
+        except msgspec.ValidationError as error:
+            return problem(422, "invalid", str(error))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return problem(400, "not_json", f"the body is no JSON: {error}")
+
+    async def _body(self, operation: Operation, request: Request) -> Any:
+        if operation.body is None:
+            return None
+        if not _JSON.match(request.headers.get("content-type", "")):
+            raise HTTPException(415, "the body has to be application/json, and be called so")
+        most = self._state.limits.body
+        announced = request.headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced[:20]) > most:
+            raise _TooLargeError
+        parts: list[bytes] = []
+        size = 0
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise _TooLargeError
+            parts.append(part)
+        return msgspec.json.decode(b"".join(parts), type=operation.body)
+
+
+def _query(operation: Operation, request: Request) -> Any:
+    given = request.query_params.multi_items()
+    values = dict(given)
+    if len(values) != len(given):
+        raise msgspec.ValidationError("a parameter of the query stands there twice")
+    return msgspec.convert(values, operation.query, strict=False)

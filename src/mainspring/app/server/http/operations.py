@@ -1,0 +1,292 @@
+"""What can be asked over HTTP: one table, of which routes and the OpenAPI document are made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+from starlette.types import ASGIApp
+
+from mainspring.app.server.http.replies import problem, reply
+from mainspring.app.server.http.state import State as Service
+from mainspring.runtime.serving.events import Format, ag_ui, native, parse_id
+from mainspring.runtime.serving.views import (
+    Abort,
+    AgentList,
+    AgentView,
+    Approve,
+    Deny,
+    Fork,
+    ResultView,
+    RunList,
+    RunView,
+    Say,
+    StartRun,
+    State,
+)
+
+_Count = Annotated[int, Meta(ge=1, le=500)]
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class ListQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which runs to list."""
+
+    state: Annotated[State | None, Meta(description="Only those that are so.")] = None
+    limit: Annotated[_Count, Meta(description="How many at most.")] = 50
+
+
+class FollowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From where to follow, and how."""
+
+    after: Annotated[
+        Annotated[str, Meta(pattern="^[0-9]{1,15}([.][0-9]{1,6})?$")] | None,
+        Meta(description="Id of the last event that is known; the header `Last-Event-ID` says the same."),
+    ] = None
+    format: Annotated[
+        Format | None,
+        Meta(description="`ag-ui` for events of AG-UI; so does `Accept: application/vnd.ag-ui.event-stream`."),
+    ] = None
+
+
+class ResultQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait."""
+
+    wait: Annotated[
+        Annotated[float, Meta(ge=0, le=60)], Meta(description="Seconds to wait for the end of the run.")
+    ] = 0.0
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """The run was told."""
+
+    id: str
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How the service is."""
+
+    status: Literal["ok", "closing", "unreachable"]
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A request that passed the guard, with what it brought."""
+
+    service: Service
+    tenant: str
+    run_id: str
+    body: Any
+    query: Any
+    last_id: str
+    accept: str
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One thing that can be asked.
+
+    Attributes:
+        body: What its body has to be; None for no body.
+        answer: What its answer is; None for a stream or a text.
+        media: Media type of an answer that is no JSON.
+        errors: Statuses that it can have beside those of all.
+        open: Whether it needs no token.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    name: str
+    summary: str
+    do: Callable[[Call], Awaitable[ASGIApp]]
+    body: type[Struct] | None = None
+    query: type[Struct] = Nothing
+    answer: type[Struct] | None = None
+    media: str = "application/json"
+    status: int = 200
+    errors: Sequence[int] = ()
+    open: bool = False
+
+
+async def _agents(call: Call) -> ASGIApp:
+    names = await call.service.service.agents()
+    return reply(AgentList(agents=tuple([AgentView(name=name) for name in names])))
+
+
+async def _start(call: Call) -> ASGIApp:
+    view, new = await call.service.service.start(call.tenant, call.body)
+    return _started(call, view, new)
+
+
+async def _fork(call: Call) -> ASGIApp:
+    view, new = await call.service.service.fork(call.tenant, call.run_id, call.body)
+    return _started(call, view, new)
+
+
+def _started(call: Call, view: RunView, new: bool) -> ASGIApp:
+    if new:
+        call.service.metrics.add("runs_started")
+    return reply(view, 201 if new else 200, {"location": f"/v1/runs/{view.id}"})
+
+
+async def _list(call: Call) -> ASGIApp:
+    query: ListQuery = call.query
+    return reply(RunList(runs=await call.service.service.runs(call.tenant, state=query.state, limit=query.limit)))
+
+
+async def _show(call: Call) -> ASGIApp:
+    return reply(await call.service.service.view(call.tenant, call.run_id))
+
+
+async def _result(call: Call) -> ASGIApp:
+    return reply(await call.service.service.result(call.tenant, call.run_id, call.query.wait))
+
+
+async def _steer(call: Call) -> ASGIApp:
+    await call.service.service.steer(call.tenant, call.run_id, call.body.text)
+    return _accepted(call)
+
+
+async def _follow_up(call: Call) -> ASGIApp:
+    await call.service.service.follow_up(call.tenant, call.run_id, call.body.text)
+    return _accepted(call)
+
+
+async def _approve(call: Call) -> ASGIApp:
+    await call.service.service.approve(call.tenant, call.run_id, call.body)
+    return _accepted(call)
+
+
+async def _deny(call: Call) -> ASGIApp:
+    await call.service.service.deny(call.tenant, call.run_id, call.body)
+    return _accepted(call)
+
+
+async def _abort(call: Call) -> ASGIApp:
+    await call.service.service.abort(call.tenant, call.run_id, call.body)
+    return _accepted(call)
+
+
+def _accepted(call: Call) -> ASGIApp:
+    return reply(Accepted(id=call.run_id), 202)
+
+
+async def _events(call: Call) -> ASGIApp:
+    query: FollowQuery = call.query
+    service, tenant, run_id = call.service.service, call.tenant, call.run_id
+    try:
+        after = parse_id(call.last_id or query.after or "0")
+    except ValueError as error:
+        return problem(422, "invalid", f"Last-Event-ID: {error}")
+    kind = query.format or ("ag-ui" if "ag-ui" in call.accept else "native")
+    if call.last_id and await service.silent(tenant, run_id, after[0]):
+        return reply_nothing()
+    await service.view(tenant, run_id)
+    if kind == "ag-ui":
+        events = ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
+    else:
+        events = native(service.follow(tenant, run_id, after[0]))
+    return call.service.stream(tenant, events)
+
+
+def reply_nothing() -> ASGIApp:
+    """All was told: a reader that comes back by itself need not come again."""
+    from starlette.responses import Response
+
+    return Response(status_code=204)
+
+
+async def _health(call: Call) -> ASGIApp:
+    return reply(Health(status="ok"))
+
+
+async def _ready(call: Call) -> ASGIApp:
+    if call.service.service.closing:
+        return reply(Health(status="closing"), 503)
+    there = await call.service.service.reachable(2.0)
+    return reply(Health(status="ok" if there else "unreachable"), 200 if there else 503)
+
+
+async def _metrics(call: Call) -> ASGIApp:
+    return await call.service.figures()
+
+
+async def _openapi(call: Call) -> ASGIApp:
+    return reply(call.service.document)
+
+
+_RUN = "/v1/runs/{run_id}"
+_TOLD = (404, 409)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="GET", path="/v1/agents", name="listAgents", summary="The agents that runs can be started of.",
+        do=_agents, answer=AgentList,
+    ),
+    Operation(
+        method="POST", path="/v1/runs", name="startRun", summary="Start a run.",
+        do=_start, body=StartRun, answer=RunView, status=201, errors=(503,),
+    ),
+    Operation(
+        method="GET", path="/v1/runs", name="listRuns", summary="The runs of this tenant, the newest first.",
+        do=_list, query=ListQuery, answer=RunList,
+    ),
+    Operation(
+        method="GET", path=_RUN, name="showRun", summary="How far a run is, and what it waits for.",
+        do=_show, answer=RunView, errors=(404,),
+    ),
+    Operation(
+        method="GET", path=f"{_RUN}/events", name="followRun",
+        summary="What a run tells, from the beginning or after an event, until it is over. 204 where all was told.",
+        do=_events, query=FollowQuery, media="text/event-stream", errors=(404,),
+    ),
+    Operation(
+        method="GET", path=f"{_RUN}/result", name="runResult", summary="How a run ended.",
+        do=_result, query=ResultQuery, answer=ResultView, errors=_TOLD,
+    ),
+    Operation(
+        method="POST", path=f"{_RUN}/steer", name="steerRun", summary="Let a message join at the next step.",
+        do=_steer, body=Say, answer=Accepted, status=202, errors=_TOLD,
+    ),
+    Operation(
+        method="POST", path=f"{_RUN}/follow-up", name="followUpRun",
+        summary="Let a message join where the run would end.",
+        do=_follow_up, body=Say, answer=Accepted, status=202, errors=_TOLD,
+    ),
+    Operation(
+        method="POST", path=f"{_RUN}/approve", name="approveCall", summary="Let a call be made that waits for an answer.",
+        do=_approve, body=Approve, answer=Accepted, status=202, errors=_TOLD,
+    ),
+    Operation(
+        method="POST", path=f"{_RUN}/deny", name="denyCall", summary="Refuse a call that waits for an answer.",
+        do=_deny, body=Deny, answer=Accepted, status=202, errors=_TOLD,
+    ),
+    Operation(
+        method="POST", path=f"{_RUN}/abort", name="abortRun", summary="Stop a run.",
+        do=_abort, body=Abort, answer=Accepted, status=202, errors=_TOLD,
+    ),
+    Operation(
+        method="POST", path=f"{_RUN}/fork", name="forkRun",
+        summary="Start a run that goes on from the conversation of this one.",
+        do=_fork, body=Fork, answer=RunView, status=201, errors=(404, 503),
+    ),
+    Operation(
+        method="GET", path="/health", name="health", summary="Whether the process is there.",
+        do=_health, answer=Health, open=True,
+    ),
+    Operation(
+        method="GET", path="/ready", name="ready", summary="Whether it takes on runs.",
+        do=_ready, answer=Health, open=True, errors=(503,),
+    ),
+    Operation(
+        method="GET", path="/metrics", name="metrics", summary="Figures for Prometheus, of all tenants together.",
+        do=_metrics, media="text/plain",
+    ),
+    Operation(
+        method="GET", path="/openapi.json", name="openapi", summary="This document.",
+        do=_openapi, open=True,
+    ),
+)  # fmt: skip
+"""Everything that can be asked; the page is beside it."""

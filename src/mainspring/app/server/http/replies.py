@@ -1,0 +1,59 @@
+"""Answers that are not a stream."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from mainspring.runtime.serving.errors import (
+    ClosingError,
+    ConflictError,
+    LimitError,
+    RejectedError,
+    ServiceError,
+    UnknownRunError,
+)
+
+STATUS: dict[type[ServiceError], int] = {
+    UnknownRunError: 404,
+    ConflictError: 409,
+    RejectedError: 422,
+    LimitError: 429,
+    ClosingError: 503,
+}
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Why a request was not done."""
+
+    code: Annotated[str, Meta(description="What kind it is, for programs.")]
+    message: Annotated[str, Meta(description="What happened and what to do, for people.")]
+
+
+def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A value as JSON."""
+    body = msgspec.json.encode(value, enc_hook=str)
+    return Response(body, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
+
+
+def problem(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """A request that was not done."""
+    return reply(Problem(code=code, message=message), status, headers)
+
+
+def busy(status: int, code: str, message: str, seconds: float) -> Response:
+    """A request that may be done later."""
+    return problem(status, code, message, {"retry-after": str(max(1, math.ceil(seconds)))})
+
+
+def failed(error: ServiceError) -> Response:
+    """What the service refused."""
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    if error.retry_after or status == 429:
+        return busy(status, error.code, str(error), error.retry_after)
+    return problem(status, error.code, str(error))

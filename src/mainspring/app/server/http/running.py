@@ -1,0 +1,168 @@
+"""The server process: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from types import FrameType
+
+import uvicorn
+from msgspec import Struct
+from starlette.types import ASGIApp, Scope
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mainspring.app.server.http.state import State
+from mainspring.errors import ConfigError
+
+_BACKLOG = 2048
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a server listens, and how long its end may take.
+
+    Attributes:
+        host: The address; a loopback one unless others are to reach it.
+        port: The port; 0 for any that is free.
+        drain: Seconds for what goes on to come to its end.
+        keeps: Whether runs outlive the process.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    drain: float = 30.0
+    keeps: bool = False
+
+
+def listen(place: Place) -> socket.socket:
+    """The socket of a server.
+
+    Raises:
+        ConfigError: If it cannot listen there.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {place.host}: {error.strerror}") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"cannot listen on {place.host} port {place.port}: {error.strerror}; take another --port"
+        ) from None
+    return made
+
+
+def url_of(listening: socket.socket) -> str:
+    """The address of a server for people on this machine."""
+    host, port = listening.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        host = "::1" if address.version == 6 else "127.0.0.1"
+    return f"http://[{host}]:{port}/" if address.version == 6 else f"http://{host}:{port}/"
+
+
+def is_loopback(listening: socket.socket) -> bool:
+    """Whether only this machine reaches it."""
+    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
+
+
+class HttpServer(uvicorn.Server):
+    """Serves an application. The first SIGTERM or SIGINT lets what goes on come to its end; a second one ends it now.
+
+    Args:
+        app: The application.
+        state: Its state.
+        place: How long its end may take.
+        say: Is told how the end goes on.
+    """
+
+    def __init__(self, app: ASGIApp, state: State, place: Place, say: Callable[[str], object]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=5,
+                h11_max_incomplete_event_size=65_536,
+            )
+        )
+        self._state = state
+        self._place = place
+        self._say = say
+        self._asked = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        state.cut = self.cut
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the end, or hurry it."""
+        if self._asked.is_set():
+            self.should_exit = self.force_exit = True
+        else:
+            self._loop.call_soon_threadsafe(self._asked.set)
+
+    def stop(self) -> None:
+        """Begin the end, as a signal does."""
+        self._asked.set()
+
+    def cut(self, scope: Scope) -> None:
+        """Break a connection off, with all that was not read."""
+        client = tuple(scope.get("client") or ())
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, H11Protocol) and connection.client == client:
+                connection.transport.abort()
+
+    async def run_until_asked(self, listening: socket.socket) -> None:
+        """Serve until a signal, then drain."""
+        async with asyncio.TaskGroup() as group:
+            ending = group.create_task(self._end_when_asked())
+            await self.serve(sockets=[listening])
+            ending.cancel()
+
+    async def _end_when_asked(self) -> None:
+        await self._asked.wait()
+        state, place = self._state, self._place
+        if place.keeps:
+            state.closing.set()
+        self._say(f"ending: no run is taken on any more; {place.drain:g} s for those that go on (again to end at once)")
+        left = await state.service.drain(place.drain, keeps=place.keeps)
+        if left:
+            self._say(f"{left} runs did not come to their end and are lost: their place is this process; see --url")
+        state.closing.set()
+        self.should_exit = True
+
+
+@asynccontextmanager
+async def serving(
+    app: ASGIApp, state: State, place: Place | None = None, say: Callable[[str], object] = lambda _: None
+) -> AsyncGenerator[str]:
+    """A server inside this process, for as long as the block; gives its address.
+
+    Args:
+        app: The application.
+        state: Its state.
+        place: Where to listen; by default any free port of the loopback interface.
+        say: Is told how the end goes on.
+    """
+    place = place or Place(port=0, drain=0.0)
+    listening = listen(place)
+    server = HttpServer(app, state, place, say)
+    running = asyncio.ensure_future(server.run_until_asked(listening))
+    try:
+        yield url_of(listening)
+    finally:
+        server.stop()
+        await running

@@ -1,0 +1,66 @@
+"""What the service has while it is up, beside the runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Scope
+
+from mainspring.app.server.http.limits import Limits, Places
+from mainspring.app.server.http.metrics import MEDIA_TYPE, Metrics
+from mainspring.app.server.http.replies import busy
+from mainspring.app.server.http.streaming import EventStream, Patience
+from mainspring.runtime.serving.events import WireEvent
+from mainspring.runtime.serving.service import Service
+
+
+class State:
+    """What the service has while it is up.
+
+    Args:
+        service: The runs.
+        limits: What each tenant may ask for.
+        patience: How long streams wait.
+
+    Attributes:
+        closing: Set when followers are to leave.
+        cut: Cuts the connection of a request.
+        document: The OpenAPI document.
+    """
+
+    def __init__(self, service: Service, limits: Limits, patience: Patience) -> None:
+        self.service = service
+        self.limits = limits
+        self.patience = patience
+        self.metrics = Metrics()
+        self.followers = Places(limits.followers)
+        self.closing = asyncio.Event()
+        self.cut: Callable[[Scope], None] = _nothing
+        self.document: dict[str, Any] = {}
+
+    def stream(self, tenant: str, events: AsyncGenerator[WireEvent, None]) -> ASGIApp:
+        """A stream for one more follower, if there is a place."""
+        if self.followers.full(tenant):
+            self.metrics.add("limited")
+            return busy(429, "too_many_followers", f"{self.followers.most} followers are there, and no more may", 5)
+        place = self.followers.one(tenant)
+        return EventStream(events, place, self.closing, self.cut, self.metrics, self.patience)
+
+    async def figures(self) -> ASGIApp:
+        """The figures as they are now."""
+        states = await self.service.going()
+        text = self.metrics.text(
+            {
+                "followers": {(): self.followers.taken},
+                "runs": {(("state", state),): count for state, count in states.items()},
+                "closing": {(): int(self.service.closing)},
+            }
+        )
+        return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
+
+
+def _nothing(_: Scope) -> None:
+    pass

@@ -1,0 +1,135 @@
+"""Server-sent events: pulled as fast as they are read, so that a slow reader costs no memory; broken off, a reader comes back by id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, aclosing
+from typing import Protocol
+
+from msgspec import Struct
+from starlette.types import Receive, Scope, Send
+
+from mainspring.app.server.http.metrics import Metrics
+from mainspring.runtime.serving.events import WireEvent
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class _Put(Protocol):
+    async def __call__(self, body: bytes, *, more: bool = True) -> None: ...
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """How long a stream waits, in seconds.
+
+    Attributes:
+        beat: For an event, before a sign of life is sent.
+        reader: For a reader that does not read, before it is cut off.
+        retry: After which a reader that was cut off is told to come back.
+    """
+
+    beat: float = 15.0
+    reader: float = 30.0
+    retry: float = 2.0
+
+
+class EventStream:
+    """A response that is a stream of events.
+
+    Args:
+        events: The events; closed at the end.
+        place: Held while the stream goes on.
+        closing: Set when the service ends: then the stream ends with a word when to come back.
+        cut: Cuts the connection of a request, of which not all was read.
+        metrics: Where events are counted.
+        patience: How long to wait.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[WireEvent, None],
+        place: AbstractContextManager[None],
+        closing: asyncio.Event,
+        cut: Callable[[Scope], None],
+        metrics: Metrics,
+        patience: Patience | None = None,
+    ) -> None:
+        self._events = events
+        self._place = place
+        self._closing = closing
+        self._cut = cut
+        self._metrics = metrics
+        self._patience = patience or Patience()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the run is over, the reader is gone or the service ends."""
+        with self._place:
+            tasks = [
+                asyncio.ensure_future(self._write(scope, send)),
+                asyncio.ensure_future(_gone(receive)),
+            ]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            writing = tasks[0]
+            if not writing.cancelled() and (error := writing.exception()) is not None:
+                raise error
+
+    async def _write(self, scope: Scope, send: Send) -> None:
+        async def put(body: bytes, *, more: bool = True) -> None:
+            async with asyncio.timeout(self._patience.reader):
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await put(f"retry: {int(self._patience.retry * 1000)}\n\n".encode())
+            async with aclosing(self._events) as events:
+                await self._pump(events, put)
+            await put(b"", more=False)
+        except TimeoutError:
+            self._metrics.add("followers_cut")
+            self._cut(scope)
+
+    async def _pump(self, events: AsyncGenerator[WireEvent, None], put: _Put) -> None:
+        closing = asyncio.ensure_future(self._closing.wait())
+        coming: asyncio.Future[WireEvent | None] | None = None
+        try:
+            while True:
+                coming = coming or asyncio.ensure_future(anext(events, None))
+                await asyncio.wait({coming, closing}, timeout=self._patience.beat, return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    event, coming = coming.result(), None
+                    if event is None:
+                        return
+                    self._metrics.add("events_sent")
+                    await put(frame(event))
+                elif closing.done():
+                    await put(f": the service ends\nretry: {int(self._patience.retry * 1000)}\n\n".encode())
+                    return
+                else:
+                    await put(b": still there\n\n")
+        finally:
+            left = [task for task in (coming, closing) if task is not None]
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def frame(event: WireEvent) -> bytes:
+    """An event as it goes over the line; JSON has no line ends of its own."""
+    head = f"id: {event.id}\n" if event.id else ""
+    return f"{head}event: {event.name}\ndata: ".encode() + event.data + b"\n\n"

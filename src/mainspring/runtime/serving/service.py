@@ -1,0 +1,385 @@
+"""Runs of many tenants on one engine: each sees its own and no other. What a front end of a service stands on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, Engine, Factory, RunInfo
+from mainspring.durable.feed import FeedItem, MessageDone
+from mainspring.messages import AgentMessage, Message
+from mainspring.runtime.serving.errors import ClosingError, ConflictError, LimitError, RejectedError, UnknownRunError
+from mainspring.runtime.serving.views import (
+    Abort,
+    Approve,
+    Deny,
+    Fork,
+    ResultView,
+    RunView,
+    StartRun,
+    State,
+    WaitingView,
+)
+
+__all__ = ["Factory", "Service", "ServiceOptions"]
+
+_OWN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OVER = ("done", "failed", "cancelled")
+_TITLES = 2_000
+_TITLE = 80
+
+
+class ServiceOptions(Struct, frozen=True, kw_only=True):
+    """How much a service takes on.
+
+    Attributes:
+        runs: Runs of one tenant that go on, wait or are paused at the same time.
+        concurrency: Runs of each agent that are at work here at the same time, those that are paused included.
+        default: The agent of a start that names none; the first one if left out.
+    """
+
+    runs: int = 16
+    concurrency: int = 256
+    default: str = ""
+
+
+class Service:
+    """Starts runs, finds them again, and lets their owner talk to them. A run's name begins with its tenant's and a dot. ``async with Service(engine, agents) as service: ...``.
+
+    Args:
+        engine: Where runs are kept.
+        agents: How to make the agents whose runs are done here; with none, workers elsewhere do them.
+        options: How much it takes on.
+    """
+
+    def __init__(
+        self, engine: Engine, agents: Mapping[str, Factory] | None = None, options: ServiceOptions | None = None
+    ) -> None:
+        self.options = options or ServiceOptions()
+        self._engine = engine
+        self._own = tuple(agents or ())
+        self._runs: DurableRuns = (
+            DurableAgents(engine, agents, concurrency=self.options.concurrency) if agents else DurableRuns(engine)
+        )
+        self._starting: dict[str, asyncio.Lock] = {}
+        self._titles: OrderedDict[str, str] = OrderedDict()
+        self._open = AsyncExitStack()
+        self.closing = False
+        """Whether nothing is taken on any more."""
+
+    async def __aenter__(self) -> Self:
+        if isinstance(self._runs, DurableAgents):
+            await self._open.enter_async_context(self._runs)
+        else:
+            self._open.push_async_callback(self._engine.aclose)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closing = True
+        await self._open.aclose()
+
+    @property
+    def works(self) -> bool:
+        """Whether runs are done here."""
+        return isinstance(self._runs, DurableAgents)
+
+    async def drain(self, seconds: float, *, keeps: bool) -> int:
+        """Take nothing on any more, and give what goes on here its time.
+
+        Args:
+            seconds: How long at most.
+            keeps: Whether runs outlive this process: then only their steps come to an end, and another worker goes on.
+
+        Returns:
+            How many runs are still going on.
+        """
+        self.closing = True
+        if not isinstance(self._runs, DurableAgents):
+            return 0
+        if keeps:
+            await self._runs.drain(seconds)
+            return 0
+        until = time.monotonic() + seconds
+        while running := [r for r in await self._active("") if not await self._asks(r)]:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                async with asyncio.timeout(min(left, 1.0)):
+                    await self._engine.ended(running[0].id)
+            except TimeoutError:
+                continue
+        return len(await self._active(""))
+
+    # --- runs of a tenant -------------------------------------------------------------------------------------------
+
+    async def agents(self) -> Sequence[str]:
+        """Names of the agents that runs can be started of, the default first."""
+        elsewhere = {name for worker in await self._engine.workers() for name in worker.agents}
+        names = [*self._own, *sorted(elsewhere - set(self._own))]
+        first = self.options.default
+        return [first, *[n for n in names if n != first]] if first else names
+
+    async def start(self, tenant: str, order: StartRun) -> tuple[RunView, bool]:
+        """Start a run; says whether it is new.
+
+        Raises:
+            RejectedError: If there is no such agent.
+            LimitError: If too many runs of this tenant go on.
+            ClosingError: If the service is about to end.
+        """
+        known = await self.agents()
+        agent = order.agent or (known[0] if known else "")
+        if not agent or (self.works and agent not in known):
+            raise RejectedError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
+        return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
+
+    async def fork(self, tenant: str, run_id: str, order: Fork) -> tuple[RunView, bool]:
+        """Start a run with the conversation of another one, up to some message; it may still go on.
+
+        Raises:
+            UnknownRunError: If there is no such run.
+            RejectedError: If there is no such message.
+        """
+        info = await self._info(tenant, run_id)
+        kept = await self._conversation(run_id, order.at)
+        return await self._start(tenant, info.agent, [*kept, Message.user(order.prompt)], order.key)
+
+    async def _start(
+        self, tenant: str, agent: str, prompt: Sequence[AgentMessage], key: str | None
+    ) -> tuple[RunView, bool]:
+        if self.closing:
+            raise ClosingError("closing", "the service is about to end; try again in a moment", retry_after=2.0)
+        run_id = f"{tenant}.{key or f'{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}'}"
+        async with self._starting.setdefault(tenant, asyncio.Lock()):
+            if key and (found := await self._engine.info(run_id)) is not None:
+                return await self._view(found), False
+            going = len(await self._active(f"{tenant}."))
+            if going >= self.options.runs:
+                raise LimitError(
+                    "too_many_runs",
+                    f"{going} runs go on, and no more may; end one, or wait until one ends",
+                    retry_after=5.0,
+                )
+            try:
+                await self._runs.start(agent, prompt, run_id=run_id)
+            except DurableError as error:
+                raise RejectedError("refused", str(error)) from None
+        return await self.view(tenant, run_id), True
+
+    async def reachable(self, seconds: float) -> bool:
+        """Whether the engine answers within so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._engine.runs(limit=1)
+        except Exception:  # a database fails in many ways
+            return False
+        return True
+
+    async def going(self) -> dict[str, int]:
+        """How many runs go on, of all tenants, by state."""
+        counts = {"waiting": 0, "running": 0}
+        for info in await self._active(""):
+            counts[info.state] += 1
+        return counts
+
+    async def _active(self, prefix: str) -> Sequence[RunInfo]:
+        most = 10_000
+        waiting = await self._engine.runs(state="waiting", limit=most, prefix=prefix)
+        return [*waiting, *await self._engine.runs(state="running", limit=most, prefix=prefix)]
+
+    async def _asks(self, info: RunInfo) -> bool:
+        return bool(await self._run(info.id).pending())
+
+    async def runs(self, tenant: str, *, state: State | None = None, limit: int = 50) -> tuple[RunView, ...]:
+        """The tenant's runs, the newest first."""
+        wanted = "running" if state == "paused" else state
+        found = await self._engine.runs(state=wanted, limit=limit, prefix=f"{tenant}.")
+        views = [await self._view(info) for info in found]
+        return tuple([v for v in views if state in (None, v.state)])
+
+    async def view(self, tenant: str, run_id: str) -> RunView:
+        """How far a run is.
+
+        Raises:
+            UnknownRunError: If there is no such run of this tenant.
+        """
+        return await self._view(await self._info(tenant, run_id))
+
+    async def follow(self, tenant: str, run_id: str, after: int = 0) -> AsyncGenerator[FeedItem, None]:
+        """What a run tells, from the beginning or after a number that is known, until it is over.
+
+        Raises:
+            UnknownRunError: If there is no such run of this tenant; before the first event.
+        """
+        await self._info(tenant, run_id)
+        async with aclosing(self._run(run_id).follow(after)) as items:
+            async for item in items:
+                yield item
+
+    async def silent(self, tenant: str, run_id: str, after: int) -> bool:
+        """Whether a run is over and has told nothing after a number."""
+        info = await self._info(tenant, run_id)
+        return info.state in _OVER and not await self._engine.feed.read(run_id, after, 1)
+
+    async def result(self, tenant: str, run_id: str, wait: float = 0.0) -> ResultView:
+        """How a run ended.
+
+        Args:
+            tenant: Whose it is.
+            run_id: Its name.
+            wait: Seconds to wait for its end.
+
+        Raises:
+            UnknownRunError: If there is no such run of this tenant.
+            ConflictError: If it is not over.
+        """
+        info = await self._info(tenant, run_id)
+        if info.state not in _OVER and wait > 0:
+            try:
+                async with asyncio.timeout(wait):
+                    await self._engine.ended(run_id)
+            except TimeoutError:
+                pass
+            info = await self._info(tenant, run_id)
+        if info.state not in _OVER:
+            raise ConflictError("not_over", "the run is not over")
+        if info.state != "done":
+            status = "aborted" if info.state == "cancelled" else "error"
+            return ResultView(id=run_id, status=status, text="", error=info.error)
+        result = await self._run(run_id).result(timeout=10)
+        usage = result.stats.usage
+        return ResultView(
+            id=run_id,
+            status=result.status,
+            text=result.text,
+            output=to_builtins(result.output, enc_hook=str),
+            error=str(result.error or result.output_error or ""),
+            turns=result.stats.turns,
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+            cost=usage.cost.total if usage.cost else None,
+            seconds=round(result.stats.seconds, 3),
+        )
+
+    async def steer(self, tenant: str, run_id: str, text: str) -> None:
+        """Let a message join at the run's next step."""
+        await (await self._going(tenant, run_id)).steer(text)
+
+    async def follow_up(self, tenant: str, run_id: str, text: str) -> None:
+        """Let a message join where the run would end."""
+        await (await self._going(tenant, run_id)).follow_up(text)
+
+    async def abort(self, tenant: str, run_id: str, order: Abort) -> None:
+        """Stop a run."""
+        run = await self._going(tenant, run_id)
+        await run.abort(order.reason)
+
+    async def approve(self, tenant: str, run_id: str, order: Approve) -> None:
+        """Let a call be made.
+
+        Raises:
+            ConflictError: If no such call waits for an answer.
+        """
+        run = await self._going(tenant, run_id)
+        await self._answered(run.approve(order.call_id, input=order.input))
+
+    async def deny(self, tenant: str, run_id: str, order: Deny) -> None:
+        """Refuse a call.
+
+        Raises:
+            ConflictError: If no such call waits for an answer.
+        """
+        run = await self._going(tenant, run_id)
+        await self._answered(run.deny(order.call_id, order.reason, stop=order.stop))
+
+    async def _answered(self, answering: Any) -> None:
+        try:
+            await answering
+        except DurableError as error:
+            raise ConflictError("not_waiting", str(error)) from None
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _run(self, run_id: str) -> DurableRun:
+        return self._runs.run(run_id)
+
+    async def _info(self, tenant: str, run_id: str) -> RunInfo:
+        owner, dot, own = run_id.partition(".")
+        if owner != tenant or not dot or not _OWN.fullmatch(own):
+            raise UnknownRunError
+        found = await self._engine.info(run_id)
+        if found is None or found.parent:
+            raise UnknownRunError
+        return found
+
+    async def _going(self, tenant: str, run_id: str) -> DurableRun:
+        info = await self._info(tenant, run_id)
+        if info.state in _OVER:
+            raise ConflictError("over", f"the run is over ({info.state}); fork it to go on from there")
+        return self._run(run_id)
+
+    async def _view(self, info: RunInfo) -> RunView:
+        waiting = await self._run(info.id).pending() if info.state == "running" else ()
+        state: State = "paused" if waiting else info.state
+        calls = [WaitingView(call_id=w.call.id, tool=w.call.name, input=w.call.input, reason=w.reason) for w in waiting]
+        return RunView(
+            id=info.id,
+            agent=info.agent,
+            state=state,
+            created=info.created,
+            title=await self._title(info.id),
+            worker=info.worker,
+            error=info.error,
+            waiting=tuple(calls),
+        )
+
+    async def _title(self, run_id: str) -> str:
+        """The beginning of the run's last prompt, which what was forked stands before."""
+        known = self._titles.get(run_id)
+        if known is not None:
+            return known
+        title = ""
+        for item in await self._engine.feed.read(run_id, 0, 500):
+            match item.event:
+                case MessageDone(message=Message(role="user") as message) if text := message.text.strip():
+                    title = " ".join(text.split())[:_TITLE]
+                case MessageDone():
+                    pass
+                case _ if title:  # what was prompted is complete once something else is told
+                    break
+                case _:
+                    pass
+        if title:
+            self._titles[run_id] = title
+            if len(self._titles) > _TITLES:
+                self._titles.popitem(last=False)
+        return title
+
+    async def _conversation(self, run_id: str, at: int | None) -> list[AgentMessage]:
+        """The messages of a run so far, up to one of them, as the beginning of another run."""
+        kept: list[AgentMessage] = []
+        after = 0
+        while items := await self._engine.feed.read(run_id, after):
+            after = items[-1].number
+            told = [item.event for item in items if isinstance(item.event, MessageDone)]
+            kept += [event.message for event in told if at is None or event.number <= at]
+        if at is not None and at > len(kept):
+            raise RejectedError("unknown_message", f"the run has no message {at}; it has {len(kept)}")
+        if kept and isinstance(kept[-1], Message) and kept[-1].tool_uses:
+            kept.pop()  # its calls have no results yet
+        # What they cost was paid by the other run.
+        return [replace(m, usage=None, id="") if isinstance(m, Message) else m for m in kept]
