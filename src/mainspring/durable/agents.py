@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.durable.engine import Engine, RunInfo, RunLog, RunState
 from mainspring.durable.errors import DurableError
@@ -18,6 +19,7 @@ from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
 from mainspring.durable.outcomes import KeptResult, decode, encode
 from mainspring.durable.steps import DurableSteps
 from mainspring.durable.telling import Telling
+from mainspring.errors import AgentAbortedError
 from mainspring.events import AgentEvent
 from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
 from mainspring.messages import AgentMessage, Message, as_messages
@@ -49,6 +51,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     input: dict[str, object] | None = None
     reason: str = ""
     stop: bool = False
+    abort: bool = False
+    """Whether it is none, but the end of a run that waits for one."""
 
 
 class DurableRun:
@@ -142,6 +146,9 @@ class DurableRun:
     async def abort(self, reason: str = "aborted") -> None:
         """Stop the run, in mid-step if need be; its calls get results that say so."""
         await self._engine.send(self.id, "abort", reason.encode(), key="abort")
+        # Where it waits for an answer there is no step to break off: this is the answer then.
+        none = Answer(number=0, call_id="", allow=False, reason=reason, abort=True)
+        await self._engine.send(self.id, "answer", encode(none), key="abort as an answer")
 
     async def result(self, *, timeout: float | None = None) -> RunResult:
         """Wait for the end, wherever the run is done.
@@ -360,6 +367,8 @@ async def _to_the_end(
         await _ask(log, agent, asked, telling)
         while agent.pending.calls:
             answer = decode(await steps.wait("answer"), Answer)
+            if answer.abort:
+                return await _stopped(log, agent, asked, result, answer.reason, telling)
             if answer.number != asked or answer.call_id not in {c.id for c in agent.pending.calls}:
                 continue
             given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
@@ -367,6 +376,17 @@ async def _to_the_end(
             await _ask(log, agent, asked, telling)
         result = _joined(result, await agent.run(raise_errors=False))
     return result
+
+
+async def _stopped(
+    log: RunLog, agent: CoreAgent, asked: int, result: RunResult, reason: str, telling: Telling | None
+) -> RunResult:
+    """End a run that waits for answers; its calls get results that say so."""
+    if agent.pending is not None:
+        agent.answer({call.id: Deny(reason, stop=True) for call in agent.pending.calls})
+    await _ask(log, agent, asked, telling)
+    result = _joined(result, await agent.run(raise_errors=False))
+    return replace(result, status="aborted", error=result.error or AgentAbortedError(reason))
 
 
 async def _ask(log: RunLog, agent: CoreAgent, number: int, telling: Telling | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -39,7 +40,7 @@ _FULL = 200
 
 
 def _key(event: FeedEvent) -> str:
-    """What is told once in a run; empty for what may be told again."""
+    """What is told as often in each attempt; empty for what may be told again."""
     match event:
         case TurnBegan(turn=turn):
             return f"turn {turn}"
@@ -70,7 +71,9 @@ class Telling:
         self._log = log
         self._every = every
         self._replaying = replaying
-        self._told: set[str] = set()
+        # Counted, since some models use the ids of their calls again.
+        self._told: Counter[str] = Counter()
+        self._seen: Counter[str] = Counter()
         self._events: list[FeedEvent] = []
         self._messages = 0
         self._turns = 0
@@ -84,7 +87,6 @@ class Telling:
         while self._log.attempt > 1 and (items := await self._log.told(after)):
             after = items[-1].number
             self._told.update(_key(item.event) for item in items)
-        self._told.discard("")
         self.tell(Attempt(self._log.attempt, agent))
 
     def __call__(self, event: AgentEvent) -> None:
@@ -113,9 +115,9 @@ class Telling:
     def tell(self, event: FeedEvent) -> None:
         """Write an event soon, unless it was told before."""
         key = _key(event)
-        if key and key in self._told:
+        self._seen[key] += 1
+        if key and self._seen[key] <= self._told[key]:
             return
-        self._told.add(key)
         last = self._events[-1] if self._events else None
         match last, event:
             case (Text(text=before), Text(text=more)):
