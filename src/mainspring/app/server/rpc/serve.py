@@ -87,7 +87,7 @@ async def _do(chat: Chat, request: Request) -> RpcLine:
         case GetStatus():
             return Reply(request.id, status=chat.status)
         case Complete(line=line):
-            return Reply(request.id, candidates=await chat.complete(line))
+            return Reply(request.id, candidates=await chat.completions(line))
         case ListCommands():
             return Reply(request.id, commands=dict(sorted(chat.command_names.items())))
         case Close():

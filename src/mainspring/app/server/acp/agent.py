@@ -1,0 +1,285 @@
+"""The agent as a client of the protocol sees it: what it can do, and its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from acp import PROTOCOL_VERSION, Client, RequestError, schema
+from msgspec.structs import replace
+
+from mainspring import __version__
+from mainspring.app.server.acp.content import Block
+from mainspring.app.server.acp.session import AcpSession
+from mainspring.app.server.acp.transport import WireTransport
+from mainspring.errors import MainspringError
+from mainspring.runtime.chat import ChatOptions
+from mainspring.runtime.commands.sessions import saved_sessions
+from mainspring.runtime.options import AskOptions, Place
+
+Servers = Sequence[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
+_PAGE = 50
+
+
+class AcpAgent:
+    """Answers one client. An `Agent` of the ``acp`` package.
+
+    Args:
+        tasks: Where its sessions live.
+        transport: Where what is told of a session waits until the client knows the session.
+        ask: What the command line says about conversations.
+        options: How chats are opened.
+    """
+
+    def __init__(
+        self, tasks: asyncio.TaskGroup, transport: WireTransport, ask: AskOptions, options: ChatOptions
+    ) -> None:
+        self._tasks = tasks
+        self._transport = transport
+        self._ask = ask
+        self._options = options
+        self._client: Client | None = None
+        self._offered = schema.ClientCapabilities()
+        self._sessions: dict[str, AcpSession] = {}
+        self._opening: set[AcpSession] = set()
+
+    def on_connect(self, conn: Client) -> None:
+        """Take up the connection."""
+        self._client = conn
+
+    async def stop(self) -> None:
+        """End every session."""
+        for session in [*self._sessions.values(), *self._opening]:
+            await session.stop()
+
+    # --- the beginning ----------------------------------------------------------------------------------------------
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: schema.ClientCapabilities | None = None,
+        client_info: schema.Implementation | None = None,
+        **_: Any,
+    ) -> schema.InitializeResponse:
+        """Say what can be done here."""
+        self._offered = client_capabilities or schema.ClientCapabilities()
+        return schema.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=schema.Implementation(name="mainspring", title="Mainspring", version=__version__),
+            auth_methods=[],
+            agent_capabilities=schema.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=schema.McpCapabilities(http=True, sse=True),
+                session_capabilities=schema.SessionCapabilities(
+                    list=schema.SessionListCapabilities(),
+                    fork=schema.SessionForkCapabilities(),
+                    resume=schema.SessionResumeCapabilities(),
+                    close=schema.SessionCloseCapabilities(),
+                ),
+            ),
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> schema.AuthenticateResponse:
+        """Nothing is to be proved: keys of models are those of the user's settings."""
+        return schema.AuthenticateResponse()
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    async def new_session(self, cwd: str, mcp_servers: Servers | None = None, **_: Any) -> schema.NewSessionResponse:
+        """Begin a session."""
+        made = await self._open(self._with_place(cwd), mcp_servers, cwd)
+        status = made.chat.status
+        return schema.NewSessionResponse(
+            session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
+        )
+
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: Servers | None = None, **_: Any
+    ) -> schema.LoadSessionResponse:
+        """Go on with a session, and tell all that was said in it before."""
+        made = await self._again(cwd, session_id, mcp_servers, replay=True)
+        status = made.chat.status
+        return schema.LoadSessionResponse(modes=made.choices.modes(status), config_options=made.choices.options(status))
+
+    async def resume_session(
+        self, session_id: str, cwd: str, mcp_servers: Servers | None = None, **_: Any
+    ) -> schema.ResumeSessionResponse:
+        """Go on with a session that the client shows already."""
+        made = await self._again(cwd, session_id, mcp_servers, replay=False)
+        status = made.chat.status
+        return schema.ResumeSessionResponse(
+            modes=made.choices.modes(status), config_options=made.choices.options(status)
+        )
+
+    async def fork_session(
+        self, session_id: str, cwd: str, mcp_servers: Servers | None = None, **_: Any
+    ) -> schema.ForkSessionResponse:
+        """Begin a session with a copy of another."""
+        ask = self._with_place(cwd, session=await self._place_of(session_id), fork=True)
+        made = await self._open(ask, mcp_servers, cwd, replay=False)
+        status = made.chat.status
+        return schema.ForkSessionResponse(
+            session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
+        )
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> schema.ListSessionsResponse:
+        """The saved sessions of a folder, or of all, last used first."""
+        if cursor is not None and not (cursor.isdecimal() and len(cursor) < 9):
+            raise RequestError.invalid_params({"details": "the cursor is none that was given"})
+        if cwd is not None:
+            _check_folder(cwd)
+        place = Place(cwd=cwd or self._ask.place.cwd, offline=self._ask.place.offline)
+        try:
+            found = await asyncio.to_thread(
+                saved_sessions, place, everywhere=cwd is None, environ=self._options.environ
+            )
+        except MainspringError as error:
+            _refuse(error)
+        first = int(cursor or 0)
+        shown = [info for info in found if not info.problem]
+        page = shown[first : first + _PAGE]
+        return schema.ListSessionsResponse(
+            sessions=[
+                schema.SessionInfo(
+                    session_id=info.id,
+                    cwd=info.cwd or place.cwd or os.getcwd(),
+                    title=info.title or info.preview or None,
+                    updated_at=info.updated.isoformat() if info.updated else None,
+                )
+                for info in page
+            ],
+            next_cursor=str(first + _PAGE) if len(shown) > first + _PAGE else None,
+        )
+
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        """End a session; it stays on disk."""
+        await self._close(self._session(session_id))
+        return schema.CloseSessionResponse()
+
+    # --- in a session -----------------------------------------------------------------------------------------------
+
+    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> schema.PromptResponse:
+        """Say something, and wait for the end of what comes of it."""
+        return schema.PromptResponse(stop_reason=await self._session(session_id).prompt(prompt))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        """Stop the prompt that goes on."""
+        await self._session(session_id).cancel()
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:
+        """Work, or plan."""
+        session = self._session(session_id)
+        await session.change(session.choices.command_for("mode", mode_id))
+        return schema.SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> schema.SetSessionConfigOptionResponse:
+        """Choose the mode, the model or how much it reasons."""
+        session = self._session(session_id)
+        await session.change(session.choices.command_for(config_id, value))
+        return schema.SetSessionConfigOptionResponse(config_options=session.choices.options(session.chat.status))
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """There are no methods beside those of the protocol."""
+        raise RequestError.method_not_found(f"_{method}")
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """What is not known is passed over."""
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _session(self, id: str) -> AcpSession:
+        found = self._sessions.get(id)
+        if found is None:
+            raise RequestError(-32002, f"there is no open session {id[:200]!r}; begin or load it first")
+        return found
+
+    def _with_place(self, cwd: str, *, session: str | None = None, fork: bool = False) -> AskOptions:
+        _check_folder(cwd)
+        place = Place(cwd=cwd, offline=self._ask.place.offline)
+        return replace(self._ask, place=place, session=session, fork=fork)
+
+    async def _again(self, cwd: str, id: str, servers: Servers | None, *, replay: bool) -> AcpSession:
+        ask = self._with_place(cwd)
+        open_one = self._sessions.get(id)
+        if open_one is not None:
+            await self._close(open_one)
+        ask = self._with_place(cwd, session=await self._place_of(id))
+        return await self._open(ask, servers, cwd, id=id, replay=replay)
+
+    async def _place_of(self, id: str) -> str:
+        """Where a session is kept. Only by its id: a client cannot name a file."""
+        try:
+            found = await asyncio.to_thread(
+                saved_sessions, self._ask.place, everywhere=True, environ=self._options.environ
+            )
+        except MainspringError as error:
+            _refuse(error)
+        place = next((info.place for info in found if info.id == id), None)
+        if place is None:
+            raise RequestError(-32002, f"there is no session {id[:200]!r}; session/list has those that are kept")
+        return place
+
+    async def _open(
+        self, ask: AskOptions, servers: Servers | None, cwd: str, *, id: str = "", replay: bool = True
+    ) -> AcpSession:
+        assert self._client is not None
+        hold = None if id else self._transport.hold
+        session = AcpSession(self._client, self._offered, cwd, id=id, hold=hold)
+        options = replace(
+            self._options, ask=ask, replay=replay, buffers=session.buffers, mcp_servers=_servers(servers or ())
+        )
+        self._opening.add(session)
+        self._tasks.create_task(session.live(options))
+        try:
+            await session.opened(replayed=bool(id) and replay)
+        except BaseException:
+            await session.stop()
+            raise
+        finally:
+            self._opening.discard(session)
+        self._sessions[session.id] = session
+        return session
+
+    async def _close(self, session: AcpSession) -> None:
+        self._sessions.pop(session.id, None)
+        await session.stop()
+        await session.closed()
+
+
+def _refuse(error: MainspringError) -> NoReturn:
+    raise RequestError.invalid_params({"details": str(error)}) from error
+
+
+def _check_folder(cwd: str) -> None:
+    if not os.path.isabs(cwd) or "\0" in cwd:
+        raise RequestError.invalid_params({"details": f"cwd must be an absolute path, not {cwd[:200]!r}"})
+    if not os.path.isdir(cwd):
+        raise RequestError.invalid_params({"details": f"cwd: there is no folder {cwd[:200]!r}"})
+
+
+def _servers(given: Servers) -> dict[str, Any]:
+    """MCP servers of the client, as an ``mcp.json`` has them.
+
+    Raises:
+        RequestError: If one is of a kind that was not offered.
+    """
+    found: dict[str, Any] = {}
+    for server in given:
+        match server:
+            case schema.McpServerStdio():
+                variables = {variable.name: variable.value for variable in server.env}
+                found[server.name] = {"command": server.command, "args": server.args, "env": variables}
+            case schema.HttpMcpServer() | schema.SseMcpServer():
+                headers = {header.name: header.value for header in server.headers}
+                found[server.name] = {"type": server.type, "url": server.url, "headers": headers}
+            case _:
+                why = f"the MCP server {server.name!r} is of a kind that is not known here"
+                raise RequestError.invalid_params({"details": why})
+    return found

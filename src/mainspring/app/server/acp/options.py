@@ -1,0 +1,119 @@
+"""What can be chosen in a session: the mode, the model, how much it reasons, and slash commands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast, get_args
+
+from acp import RequestError, schema
+
+from mainspring.runtime.chat import Chat
+from mainspring.runtime.chat.commands import ChatCommand, SetMode, SetModel, SetThinking
+from mainspring.runtime.chat.words import Mode, Status, ThinkingName
+
+_MODES: dict[Mode, str] = {
+    "build": "Reads, writes and runs, as far as it is allowed",
+    "plan": "Only looks, and makes a plan",
+}
+_LEFT_TO_PROVIDER = "default"
+_FOREIGN = frozenset({"quit", "clear", "copy"})
+"""Slash commands that are for terminals."""
+_PATIENCE = 3.0
+_MOST = 100
+
+
+class Choices:
+    """What a client may offer its user.
+
+    Attributes:
+        models: The models that can be chosen, each with a word about it.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, str] = {}
+
+    async def look(self, chat: Chat) -> None:
+        """See which models there are."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                found = await chat.completions("/model ")
+        except TimeoutError:
+            found = ()
+        self.models = {candidate.text: candidate.detail for candidate in found[:_MOST]}
+
+    def modes(self, status: Status) -> schema.SessionModeState:
+        """The modes, and which one holds."""
+        return schema.SessionModeState(
+            current_mode_id=status.mode,
+            available_modes=[
+                schema.SessionMode(id=mode, name=mode.capitalize(), description=about) for mode, about in _MODES.items()
+            ],
+        )
+
+    def options(self, status: Status) -> list[Any]:
+        """The same as options, with model and thinking."""
+        models = {status.model: status.model_label, **self.models}
+        levels = [_LEFT_TO_PROVIDER, *get_args(ThinkingName)]
+        return [
+            _select(
+                "mode", "Mode", "mode", status.mode, {mode: (mode.capitalize(), text) for mode, text in _MODES.items()}
+            ),
+            _select("model", "Model", "model", status.model, {name: (name, text) for name, text in models.items()}),
+            _select(
+                "thinking",
+                "Thinking",
+                "thought_level",
+                status.thinking or _LEFT_TO_PROVIDER,
+                {level: (level.capitalize(), "") for level in levels},
+            ),
+        ]
+
+    def command_for(self, option: str, value: Any) -> ChatCommand:
+        """The command that chooses a value.
+
+        Raises:
+            RequestError: If there is no such option or value.
+        """
+        match option, value:
+            case "mode", str() if value in _MODES:
+                return SetMode(value)
+            case "model", str() if value.strip():
+                return SetModel(value)
+            case "thinking", str() if value == _LEFT_TO_PROVIDER:
+                return SetThinking(None)
+            case "thinking", str() if value in get_args(ThinkingName):
+                return SetThinking(cast("ThinkingName", value))
+            case _:
+                raise RequestError.invalid_params({"details": f"there is no value {value!r:.80} of {option!r:.80}"})
+
+
+def commands_of(chat: Chat) -> schema.AvailableCommandsUpdate:
+    """The slash commands that a client may offer."""
+    return schema.AvailableCommandsUpdate(
+        session_update="available_commands_update",
+        available_commands=[
+            schema.AvailableCommand(
+                name=name,
+                description=about or name,
+                input=schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint="arguments, if any")),
+            )
+            for name, about in sorted(chat.command_names.items())
+            if name not in _FOREIGN
+        ],
+    )
+
+
+def _select(
+    id: str, name: str, category: Any, current: str, values: dict[str, tuple[str, str]]
+) -> schema.SessionConfigOptionSelect:
+    return schema.SessionConfigOptionSelect(
+        type="select",
+        id=id,
+        name=name,
+        category=category,
+        current_value=current,
+        options=[
+            schema.SessionConfigSelectOption(value=value, name=label, description=about or None)
+            for value, (label, about) in values.items()
+        ],
+    )

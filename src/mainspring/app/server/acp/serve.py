@@ -1,0 +1,30 @@
+"""One client over lines."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acp import AgentSideConnection
+
+from mainspring.app.server.acp.agent import AcpAgent
+from mainspring.app.server.acp.transport import WireTransport
+from mainspring.app.server.stdio import Wire
+from mainspring.runtime.chat import ChatOptions
+
+
+async def serve_acp(wire: Wire, options: ChatOptions) -> None:
+    """Serve one client to its end; its sessions end with it.
+
+    Args:
+        wire: Its lines.
+        options: How chats are opened; folder and session are the client's.
+    """
+    transport = WireTransport(wire)
+    async with asyncio.TaskGroup() as tasks:
+        agent = AcpAgent(tasks, transport, options.ask, options)
+        connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
+        try:
+            await connection.listen()
+        finally:
+            await connection.close()
+            await agent.stop()

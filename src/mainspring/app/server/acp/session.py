@@ -1,0 +1,232 @@
+"""One session of a client: a chat, what is told of it, and the prompt that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+
+from acp import Client, RequestError, schema
+
+from mainspring.app.server.acp.asking import Asking
+from mainspring.app.server.acp.buffers import ClientBuffers
+from mainspring.app.server.acp.content import Block, read_prompt
+from mainspring.app.server.acp.options import Choices, commands_of
+from mainspring.app.server.acp.turn import StopReason, Turn
+from mainspring.app.server.acp.updates import Updates, agent_says
+from mainspring.errors import MainspringError
+from mainspring.runtime.chat import Chat, ChatOptions, command_of
+from mainspring.runtime.chat.commands import Abort, ChatCommand, Prompt, RemoveQueued, Shell
+from mainspring.runtime.chat.events import (
+    ApprovalAsked,
+    ApprovalSettled,
+    ChatEvent,
+    CommandDone,
+    QuestionAsked,
+    QuestionSettled,
+    QueueChanged,
+    ReplayFinished,
+)
+
+_log = logging.getLogger("mainspring.acp")
+
+
+class AcpSession:
+    """One session.
+
+    Args:
+        client: The editor.
+        offered: What the editor can do.
+        cwd: The folder.
+        id: What the client knows it by; by default the id of the conversation, as soon as there is one.
+        hold: Called with the id before anything is told, where the client does not know the id yet.
+
+    Attributes:
+        id: What the client knows it by.
+        buffers: The files that the editor has open.
+        choices: What can be chosen.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        offered: schema.ClientCapabilities,
+        cwd: str,
+        *,
+        id: str = "",
+        hold: Callable[[str], None] | None = None,
+    ) -> None:
+        self.id = id
+        self.cwd = cwd
+        self.buffers = ClientBuffers(client, offered.fs or schema.FileSystemCapabilities())
+        self.buffers.session = id
+        self.choices = Choices()
+        self._client = client
+        self._asking = Asking(client, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd)
+        self._updates = Updates(cwd, self.choices)
+        self._hold = hold
+        self._chat: Chat | None = None
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._replayed = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._turn: Turn | None = None
+        self._sent: set[str] = set()
+        self._changes: dict[str, asyncio.Future[str]] = {}
+        self._questions: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def chat(self) -> Chat:
+        """The chat."""
+        assert self._chat is not None, "the session is not open"
+        return self._chat
+
+    # --- its life ---------------------------------------------------------------------------------------------------
+
+    async def live(self, options: ChatOptions) -> None:
+        """Open the chat, tell of it until it is stopped, and close it."""
+        try:
+            async with Chat.open(options) as chat:
+                self._chat = chat
+                self.id = self.buffers.session = self.id or chat.status.session_id or uuid.uuid4().hex
+                if self._hold is not None:
+                    self._hold(self.id)
+                await self.choices.look(chat)
+                self._opened.set_result(None)
+                async with asyncio.TaskGroup() as tasks:
+                    await self._listen(chat, tasks)
+        except BrokenPipeError:
+            pass  # the client has gone
+        except Exception as error:  # one session harms no other
+            if self._opened.done():
+                _log.exception("a session has ended")
+            else:
+                self._opened.set_exception(error)
+        finally:
+            self._closed.set()
+            self._replayed.set()
+            if not self._opened.done():
+                self._opened.cancel()
+            if self._turn is not None:
+                self._turn.end("cancelled")
+            for future in self._changes.values():
+                future.cancel()
+
+    async def _listen(self, chat: Chat, tasks: asyncio.TaskGroup) -> None:
+        try:
+            async for event in chat.events():
+                for update in self._updates.of(event) if self._is_told(event) else ():
+                    await self._client.session_update(session_id=self.id, update=update)
+                await self._hear(event, tasks)
+        finally:
+            for task in self._questions.values():
+                task.cancel()
+
+    async def opened(self, *, replayed: bool = False) -> None:
+        """Wait until it is open, and with ``replayed`` until all that was said before is told.
+
+        Raises:
+            RequestError: If it cannot be opened.
+        """
+        try:
+            await self._opened
+        except (MainspringError, OSError, ValueError) as error:
+            raise RequestError.invalid_params({"details": str(error)}) from error
+        if replayed:
+            await self._replayed.wait()
+        await self._client.session_update(session_id=self.id, update=commands_of(self.chat))
+
+    async def stop(self) -> None:
+        """End it; what runs is stopped, and the conversation is kept."""
+        if self._chat is not None:
+            await self._chat.stop()
+
+    async def closed(self) -> None:
+        """Wait until it is closed."""
+        await self._closed.wait()
+
+    # --- what the client asks ---------------------------------------------------------------------------------------
+
+    async def prompt(self, blocks: list[Block]) -> StopReason:
+        """Say something, or do a slash command, and wait for its end.
+
+        Raises:
+            RequestError: If a prompt goes on already, if this one cannot be used, or if the run fails.
+        """
+        if self._turn is not None:
+            raise RequestError(-32600, "a prompt goes on in this session; cancel it first, or wait for its end")
+        text, attachments = read_prompt(blocks, self.cwd)
+        command = command_of(text, attachments, known=self.chat.command_names)
+        if isinstance(command, Shell) or attachments:  # an editor has terminals of its own
+            command = Prompt(text, attachments)
+        receipt = await self.chat.send(command)
+        if receipt.refused and isinstance(command, Prompt):
+            raise RequestError.invalid_params({"details": receipt.refused})
+        if receipt.refused:
+            await self._client.session_update(session_id=self.id, update=agent_says(receipt.refused))
+            return "end_turn"
+        self._sent.add(receipt.id)
+        self._turn = turn = Turn(self.chat, receipt.id)
+        try:
+            return await turn.wait()
+        finally:
+            self._turn = None
+
+    async def cancel(self) -> None:
+        """Stop what goes on."""
+        turn = self._turn
+        if turn is not None:
+            turn.cancelled = True
+        await self.chat.send(Abort("the user cancelled it in the editor"))
+        if turn is not None:
+            await turn.cancel()
+
+    async def change(self, command: ChatCommand) -> None:
+        """Do a command and wait until it holds.
+
+        Raises:
+            RequestError: If it cannot be done.
+        """
+        receipt = await self.chat.send(command)
+        why = receipt.refused
+        if not why:
+            self._changes[receipt.id] = future = asyncio.get_running_loop().create_future()
+            try:
+                why = await future
+            finally:
+                del self._changes[receipt.id]
+        if why:
+            raise RequestError.invalid_params({"details": why})
+
+    # --- what the chat tells ----------------------------------------------------------------------------------------
+
+    def _is_told(self, event: ChatEvent) -> bool:
+        return not (isinstance(event, CommandDone) and event.id in self._changes)
+
+    async def _hear(self, event: ChatEvent, tasks: asyncio.TaskGroup) -> None:
+        match event:
+            case ReplayFinished():
+                self._replayed.set()
+            case CommandDone(id=id, error=error) if id in self._changes:
+                self._changes[id].set_result(error)
+            case ApprovalAsked() | QuestionAsked():
+                self._questions[event.id] = tasks.create_task(self._ask(event))
+            case ApprovalSettled(id=id) | QuestionSettled(id=id):
+                if (task := self._questions.pop(id, None)) is not None:
+                    task.cancel()
+            case QueueChanged(items=items, held=True):
+                for item in items:
+                    if (
+                        item.id in self._sent
+                    ):  # the client shows that it was stopped: it must not be said later by itself
+                        await self.chat.send(RemoveQueued(item.id))
+            case _:
+                pass
+        if self._turn is not None:
+            await self._turn.hear(event)
+
+    async def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
+        if isinstance(event, ApprovalAsked):
+            await self.chat.send(await self._asking.approval(self.id, event))
+        else:
+            await self.chat.send(await self._asking.question(self.id, event))

@@ -1,0 +1,26 @@
+"""``mainspring serve --acp``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+from importlib import import_module
+
+from mainspring.app.server.running import asked, serve_stdio
+from mainspring.app.server.stdio import Wire
+from mainspring.errors import ConfigError
+from mainspring.runtime.chat import ChatOptions
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve one editor; the exit code."""
+    if not options.verbose:  # the package tells the root logger of what it has answered with an error
+        logging.getLogger().addHandler(logging.NullHandler())
+
+    async def serve(wire: Wire) -> None:
+        if importlib.util.find_spec("acp") is None:
+            raise ConfigError("--acp needs the package agent-client-protocol: pip install 'mainspring[acp]'")
+        await import_module("mainspring.app.server.acp.serve").serve_acp(wire, ChatOptions(ask=asked(options)))
+
+    return serve_stdio(options, serve)

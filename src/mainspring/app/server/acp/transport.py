@@ -1,0 +1,137 @@
+"""Messages of JSON-RPC over lines. What is no message is answered and passed over: it never reaches the connection."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from mainspring.app.server.stdio import LineTooLongError, Wire
+
+_NOT_JSON, _INVALID = -32700, -32600
+
+
+class WireTransport:
+    """The lines of one client. A `Transport` of the ``acp`` package.
+
+    Args:
+        wire: The lines.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._held: dict[str, list[dict[str, Any]]] = {}
+
+    def hold(self, session: str) -> None:
+        """Keep what is told of a session until the client has learnt, by an answer, that there is one of this id."""
+        self._held[session] = []
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message.
+
+        Raises:
+            ConnectionError: If nobody reads any more.
+        """
+        if (
+            "method" in message
+            and "id" not in message
+            and (waiting := self._held.get(_session_of(message["params"]))) is not None
+        ):
+            waiting.append(message)
+            return
+        if "error" in message:
+            _shorten(message["error"])
+        await self._write(message)
+        if "result" in message:
+            for each in self._held.pop(_session_of(message["result"]), []):
+                await self._write(each)
+
+    async def _write(self, message: dict[str, Any]) -> None:
+        await self._wire.send(msgspec.json.encode(message, enc_hook=str))
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; ``None`` at the end."""
+        while True:
+            try:
+                line = await self._wire.line()
+            except LineTooLongError as error:
+                await self._refuse(_INVALID, str(error))
+                continue
+            if line is None:
+                return None
+            try:
+                message = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                await self._refuse(_NOT_JSON, f"the line is no JSON: {error}")
+                continue
+            except RecursionError:
+                await self._refuse(_NOT_JSON, "the line is nested too deeply")
+                continue
+            problem = _problem(message)
+            if not problem:
+                return _cleaned(message)
+            await self._refuse(_INVALID, problem, message)
+
+    async def _refuse(self, code: int, why: str, message: Any = None) -> None:
+        given = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None
+        id = given if _is_id(given) else None
+        await self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}})
+
+    async def close(self) -> None:
+        """Nothing: the lines belong to whoever opened them."""
+
+
+def _is_id(value: Any) -> bool:
+    return value is None or (isinstance(value, str | int) and not isinstance(value, bool))
+
+
+def _problem(message: Any) -> str:
+    """Why something is no message; empty if it is one."""
+    if not isinstance(message, dict):
+        return "a message is one JSON object; batches are not part of the protocol"
+    given = cast("dict[str, Any]", message)
+    if "id" in given and not _is_id(given["id"]):
+        return "an id is a string or a whole number"
+    if "method" in given:
+        if not isinstance(given["method"], str):
+            return "a method is a string"
+        if not isinstance(given.get("params"), dict | list | None):
+            return "params are an object"
+        return ""
+    if "id" not in given or ("result" in given) == ("error" in given):
+        return "a message has a method, or an id with either a result or an error"
+    error = given.get("error")
+    if "error" in given and not (
+        isinstance(error, dict)
+        and isinstance(cast("dict[str, Any]", error).get("code"), int)
+        and isinstance(cast("dict[str, Any]", error).get("message"), str)
+    ):
+        return "an error is an object with a code and a message"
+    return ""
+
+
+def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
+    """A message without ``_meta``: the connection would let it take the place of parameters."""
+    params = message.get("params")
+    if isinstance(params, dict) and "_meta" in params:
+        rest = {k: v for k, v in cast("dict[str, Any]", params).items() if k != "_meta"}
+        return {**message, "params": rest}
+    return message
+
+
+def _session_of(value: Any) -> str:
+    found = cast("dict[str, Any]", value).get("sessionId") if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _shorten(error: dict[str, Any]) -> None:
+    """Errors of a check hold everything that was checked; where and why is enough."""
+    data = error.get("data")
+    errors = cast("dict[str, Any]", data).get("errors") if isinstance(data, dict) else None
+    if isinstance(errors, list):
+        error["data"] = {
+            "errors": [
+                {"where": ".".join(map(str, each.get("loc", ()))), "why": str(each.get("msg", ""))[:200]}
+                for each in cast("list[dict[str, Any]]", errors)[:10]
+            ]
+        }

@@ -1,0 +1,262 @@
+"""Events of a chat as updates of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from acp import schema
+
+from mainspring.app.server.acp import calls
+from mainspring.app.server.acp.options import Choices
+from mainspring.app.server.words import markdown_of
+from mainspring.runtime.chat.events import (
+    AnswerText,
+    ApprovalAsked,
+    ChatEvent,
+    ChildEvent,
+    ChildFinished,
+    ChildStarted,
+    CommandDone,
+    Compacted,
+    Notice,
+    Refused,
+    ReplayFinished,
+    ReplayStarted,
+    Retrying,
+    RunFinished,
+    SessionChanged,
+    ShellFinished,
+    StatusChanged,
+    ThinkingText,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    UserText,
+)
+from mainspring.runtime.chat.words import Status
+
+Update = (
+    schema.UserMessageChunk
+    | schema.AgentMessageChunk
+    | schema.AgentThoughtChunk
+    | schema.ToolCallStart
+    | schema.ToolCallProgress
+    | schema.AgentPlanUpdate
+    | schema.AvailableCommandsUpdate
+    | schema.CurrentModeUpdate
+    | schema.ConfigOptionUpdate
+    | schema.SessionInfoUpdate
+    | schema.UsageUpdate
+)
+
+_TAIL = 4_000
+"""Characters of what a running call has printed that are shown: each update holds all that is to be seen."""
+
+_LIMITS = {
+    "max_turns": "the most model calls of a run were made",
+    "max_tokens": "the most tokens of a run were used",
+    "max_seconds": "the time of a run is over",
+    "max_cost": "the money of a run is spent",
+    "denied": "a call was denied",
+}
+
+
+class Updates:
+    """Makes updates of events. The same events always give the same.
+
+    Args:
+        cwd: The folder of the session.
+        choices: What can be chosen in it.
+    """
+
+    def __init__(self, cwd: str, choices: Choices) -> None:
+        self._cwd = cwd
+        self._choices = choices
+        self._known: set[str] = set()
+        self._printed: dict[str, str] = {}
+        self._replaying = False
+        self._status: Status | None = None
+
+    def of(self, event: ChatEvent) -> Iterator[Update]:
+        """The updates that tell of an event, in order."""
+        match event:
+            case AnswerText(text=text):
+                yield agent_says(text)
+            case ThinkingText(text=text):
+                yield agent_thinks(text)
+            case UserText(text=text, source=source) if self._replaying or source in ("notice", "steer", "queue"):
+                yield user_says(text)
+            case ToolStarted() | ToolProgress() | ToolFinished() | ApprovalAsked():
+                yield from self._call(event)
+            case ChildStarted() | ChildEvent() | ChildFinished():
+                yield from self._child(event)
+            case StatusChanged(status=status):
+                yield from self._stands(status)
+            case _:
+                yield from self._other(event)
+
+    def _other(self, event: ChatEvent) -> Iterator[Update]:
+        match event:
+            case ReplayStarted():
+                self._replaying = True
+            case ReplayFinished():
+                self._replaying = False
+            case Compacted() if not self._replaying:
+                yield agent_thinks("The conversation so far was summed up.\n")
+            case Retrying(reason=reason, delay=delay):
+                yield agent_thinks(f"{reason}; trying again in {delay:g} s\n")
+            case Notice(text=text, level=level) if level != "info" and not self._replaying:
+                yield agent_thinks(f"{text}\n")
+            case CommandDone(shown=shown, error=error) if text := error or markdown_of(shown):
+                yield agent_says(text)
+            case SessionChanged(reason="new" | "resumed" | "forked" | "rewound" as reason, title=title) if self._status:
+                yield agent_says(f"*{_MOVED[reason]}{f': {title}' if title else ''}*\n\n")
+            case ShellFinished(output=printed):
+                yield agent_says(printed)
+            case RunFinished(status=status) if status in _LIMITS:
+                yield agent_says(f"\n\n*Stopped: {_LIMITS[status]}.*")
+            case Refused():
+                pass
+            case _:
+                pass
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def _call(self, event: ToolStarted | ToolProgress | ToolFinished | ApprovalAsked) -> Iterator[Update]:
+        match event:
+            case ApprovalAsked():
+                id = event.call_id
+                if not event.child and id not in self._known:
+                    yield self._start(id, event.tool, event.display, event.resource, event.arguments, "pending")
+            case ToolStarted(id=id):
+                if id in self._known:
+                    yield _progress(id, status="in_progress")
+                else:
+                    yield self._start(id, event.name, event.display, event.summary, event.arguments, "in_progress")
+                plan = calls.plan_of(event.name, event.arguments)
+                if plan is not None:
+                    yield plan
+            case ToolProgress(id=id, output=output, title=title):
+                self._printed[id] = (self._printed.get(id, "") + output)[-_TAIL:]
+                content = calls.output(self._printed[id]) if output else None
+                yield _progress(id, title=title or None, content=content)
+            case ToolFinished(id=id):
+                self._printed.pop(id, None)
+                self._known.discard(id)
+                yield _progress(
+                    id,
+                    status="failed" if event.is_error else "completed",
+                    content=calls.changes(event.diffs, self._cwd)
+                    or calls.output(event.output or event.summary, event.hidden_lines),
+                    locations=calls.changed_places(event.diffs, self._cwd) or None,
+                )
+
+    def _start(
+        self,
+        id: str,
+        tool: str,
+        display: str,
+        summary: str,
+        arguments: dict[str, object],
+        status: Literal["pending", "in_progress"],
+    ) -> Update:
+        self._known.add(id)
+        return schema.ToolCallStart(
+            session_update="tool_call",
+            tool_call_id=id,
+            title=calls.title_of(display, summary),
+            kind=calls.kind_of(tool),
+            status=status,
+            locations=calls.locations_of(arguments, self._cwd) or None,
+            raw_input=calls.raw(arguments),
+        )
+
+    def _child(self, event: ChildStarted | ChildEvent | ChildFinished) -> Iterator[Update]:
+        id = f"child:{event.id}"
+        match event:
+            case ChildStarted(name=name, task=task):
+                yield schema.ToolCallStart(
+                    session_update="tool_call",
+                    tool_call_id=id,
+                    title=calls.title_of(name, task)[:200],
+                    kind="think",
+                    status="in_progress",
+                )
+            case ChildEvent(event=ToolStarted(display=display, summary=summary)):
+                yield _progress(id, content=[calls.said(calls.title_of(display, summary))])
+            case ChildFinished(status=status, text=text, error=error):
+                done = "completed" if status == "completed" else "failed"
+                yield _progress(id, status=done, content=[calls.said(error or text or status)])
+            case _:
+                pass
+
+    # --- how it stands ----------------------------------------------------------------------------------------------
+
+    def _stands(self, status: Status) -> Iterator[Update]:
+        before, self._status = self._status, status
+        if before is not None and before.mode != status.mode:
+            yield schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=status.mode)
+        if before is not None and (before.mode, before.model, before.thinking) != (
+            status.mode,
+            status.model,
+            status.thinking,
+        ):
+            yield schema.ConfigOptionUpdate(
+                session_update="config_option_update", config_options=self._choices.options(status)
+            )
+        if status.title and (before is None or before.title != status.title):
+            yield schema.SessionInfoUpdate(session_update="session_info_update", title=status.title)
+        used = (status.context_used, status.context_window, status.cost)
+        if status.context_window and (
+            before is None or used != (before.context_used, before.context_window, before.cost)
+        ):
+            cost = None if status.cost is None else schema.Cost(amount=status.cost, currency="USD")
+            yield schema.UsageUpdate(
+                session_update="usage_update", used=status.context_used, size=status.context_window, cost=cost
+            )
+
+
+_MOVED = {
+    "new": "A new conversation begins",
+    "resumed": "Another conversation goes on",
+    "forked": "A copy of the conversation goes on",
+    "rewound": "The conversation went back",
+}
+
+
+def agent_says(text: str) -> schema.AgentMessageChunk:
+    """A piece of an answer."""
+    return schema.AgentMessageChunk(session_update="agent_message_chunk", content=_text(text))
+
+
+def agent_thinks(text: str) -> schema.AgentThoughtChunk:
+    """A piece of reasoning, or a word beside the conversation."""
+    return schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=_text(text))
+
+
+def user_says(text: str) -> schema.UserMessageChunk:
+    """Something that the user has said."""
+    return schema.UserMessageChunk(session_update="user_message_chunk", content=_text(text))
+
+
+def _text(text: str) -> schema.TextContentBlock:
+    return schema.TextContentBlock(type="text", text=text)
+
+
+def _progress(
+    id: str,
+    *,
+    status: Literal["in_progress", "completed", "failed"] | None = None,
+    title: str | None = None,
+    content: list[calls.Content] | None = None,
+    locations: list[schema.ToolCallLocation] | None = None,
+) -> schema.ToolCallProgress:
+    return schema.ToolCallProgress(
+        session_update="tool_call_update",
+        tool_call_id=id,
+        status=status,
+        title=title,
+        content=content,
+        locations=locations,
+    )

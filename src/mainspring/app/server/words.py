@@ -1,0 +1,64 @@
+"""What slash commands give, as Markdown for programs that show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainspring.runtime.chat.shown import Changes, Clipboard, Fields, Picker, Shown, Table, Text
+from mainspring.runtime.chat.words import FileDiff
+
+
+def markdown_of(shown: Shown | None) -> str:
+    """A text that can stand in a conversation; empty where there is nothing to see."""
+    match shown:
+        case Text(text=text, title=title, markdown=markdown):
+            return _titled(title, text if markdown else fenced(text))
+        case Fields(fields=fields, title=title):
+            return _titled(title, "\n".join(f"- **{_plain(name)}:** {_plain(value)}" for name, value in fields))
+        case Table(columns=columns, rows=rows, title=title, empty=empty):
+            return _titled(title, _table(columns, rows) if rows else empty or "none")
+        case Picker(title=title, choices=choices, empty=empty):
+            lines = [
+                f"{'  ' * choice.depth}- {_plain(choice.label)}{' (now)' if choice.current else ''}: `{choice.line}`"
+                for choice in choices
+            ]
+            return _titled(title, "\n".join(lines) or empty or "none")
+        case Changes(text=text, diffs=diffs):
+            return "\n\n".join([text, *[fenced(diff_text(diff), "diff") for diff in diffs]])
+        case Clipboard(text=text):
+            return text
+        case _:
+            return ""
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text in a fence that nothing in it can close."""
+    if not text:
+        return ""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def diff_text(diff: FileDiff) -> str:
+    """A change of a file, as text."""
+    lines = [f"{diff.change} {diff.path}"]
+    for hunk in diff.hunks:
+        lines += [hunk.header, *hunk.lines]
+    if diff.left_out:
+        lines.append(f"({diff.left_out} lines of the change are not shown)")
+    return "\n".join(lines)
+
+
+def _titled(title: str, text: str) -> str:
+    return "\n\n".join(part for part in (f"**{_plain(title)}**" if title else "", text) if part)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
