@@ -177,6 +177,7 @@ class Service:
                 await self._runs.start(agent, prompt, run_id=run_id)
             except DurableError as error:
                 raise RejectedError("refused", str(error)) from None
+        self._keep_title(run_id, _short(prompt[-1].text) if isinstance(prompt[-1], Message) else "")
         return await self.view(tenant, run_id), True
 
     async def reachable(self, seconds: float) -> bool:
@@ -356,7 +357,7 @@ class Service:
         for item in await self._engine.feed.read(run_id, 0, 500):
             match item.event:
                 case MessageDone(message=Message(role="user") as message) if text := message.text.strip():
-                    title = " ".join(text.split())[:_TITLE]
+                    title = _short(text)
                 case MessageDone():
                     pass
                 case _ if title:  # what was prompted is complete once something else is told
@@ -364,10 +365,13 @@ class Service:
                 case _:
                     pass
         if title:
-            self._titles[run_id] = title
-            if len(self._titles) > _TITLES:
-                self._titles.popitem(last=False)
+            self._keep_title(run_id, title)
         return title
+
+    def _keep_title(self, run_id: str, title: str) -> None:
+        self._titles[run_id] = title
+        if len(self._titles) > _TITLES:
+            self._titles.popitem(last=False)
 
     async def _conversation(self, run_id: str, at: int | None) -> list[AgentMessage]:
         """The messages of a run so far, up to one of them, as the beginning of another run."""
@@ -383,3 +387,7 @@ class Service:
             kept.pop()  # its calls have no results yet
         # What they cost was paid by the other run.
         return [replace(m, usage=None, id="") if isinstance(m, Message) else m for m in kept]
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_TITLE]

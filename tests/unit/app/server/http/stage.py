@@ -1,0 +1,192 @@
+"""The service on a free port of this process, with scripted agents, and a client."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from mainspring import Agent, Permissions, tool
+from mainspring.app.server.http.app import application
+from mainspring.app.server.http.guard import Doors
+from mainspring.app.server.http.limits import Limits
+from mainspring.app.server.http.running import Place, serving
+from mainspring.app.server.http.state import State
+from mainspring.app.server.http.streaming import Patience
+from mainspring.app.server.http.tokens import Tokens
+from mainspring.durable import DurableSteps, MemoryEngine
+from mainspring.runtime.serving.service import Factory, Service, ServiceOptions
+from mainspring.testing import ScriptedModel
+
+ANN, BEN = "ann-0123456789abcdef", "ben-0123456789abcdef"
+
+
+@tool
+async def note(text: str) -> str:
+    """Note something."""
+    return f"noted {text}"
+
+
+def scripted(*script: Any) -> Factory:
+    """An agent that asks before it calls its tool."""
+
+    def make(steps: DurableSteps) -> Agent:
+        permissions = Permissions(ask=["note"], unattended="pause")
+        return Agent(_Model(*script), tools=[note], permissions=permissions, steps=steps)
+
+    return make
+
+
+class Gate:
+    """A model's answer that waits until it is let go."""
+
+    def __init__(self, text: str = "done") -> None:
+        self.open = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.text = text
+
+    def __call__(self, _: Any) -> str:
+        return self.text
+
+
+class _Model(ScriptedModel):
+    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+        step = self._script[self._next] if self.remaining else None
+        if isinstance(step, Gate):
+            step.asked.set()
+            await step.open.wait()
+        async with aclosing(super().stream(request)) as events:
+            async for event in events:
+                yield event
+
+
+@dataclass
+class Told:
+    """An event as a follower gets it."""
+
+    id: str
+    name: str
+    data: Any
+
+
+@dataclass
+class Client:
+    """Asks a service as one tenant."""
+
+    url: str
+    session: aiohttp.ClientSession
+    token: str = ANN
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
+        own = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        return {**own, **self.headers, **extra}
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Status and answer."""
+        given = {k.replace("_", "-"): v for k, v in headers.items()}
+        options: dict[str, Any] = {} if body is None else {"json": body}
+        async with self.session.request(method, self.url + path, headers=self._headers(given), **options) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if "json" in answer.headers.get("content-type", "") else text
+
+    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        return await self.ask("GET", path, **headers)
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        return await self.ask("POST", path, body)
+
+    async def start(self, prompt: str = "hello", **fields: Any) -> str:
+        """The id of a new run."""
+        status, run = await self.post("v1/runs", {"prompt": prompt, **fields})
+        assert status == 201, run
+        return run["id"]
+
+    async def ended(self, run_id: str) -> Any:
+        """Its result."""
+        status, result = await self.get(f"v1/runs/{run_id}/result?wait=15")
+        assert status == 200, result
+        return result
+
+    async def until(self, run_id: str, state: str) -> Any:
+        """The run, once it is so."""
+        async for _ in self.follow(run_id):
+            run = (await self.get(f"v1/runs/{run_id}"))[1]
+            if run["state"] == state:
+                return run
+        run = (await self.get(f"v1/runs/{run_id}"))[1]
+        assert run["state"] == state, run
+        return run
+
+    async def follow(self, run_id: str, query: str = "", **headers: str) -> AsyncIterator[Told]:
+        """Its events, to the end of the stream."""
+        given = self._headers({k.replace("_", "-"): v for k, v in headers.items()})
+        async with self.session.get(f"{self.url}v1/runs/{run_id}/events{query}", headers=given) as answer:
+            assert answer.status == 200, await answer.text()
+            async for told in events_of(answer.content):
+                yield told
+
+
+async def events_of(lines: aiohttp.StreamReader) -> AsyncIterator[Told]:
+    """The events of a stream."""
+    fields: dict[str, str] = {}
+    async for line in lines:
+        text = line.decode().rstrip("\n")
+        if text:
+            name, _, value = text.partition(": ")
+            fields[name] = value
+        elif "data" in fields:
+            yield Told(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+            fields = {}
+        else:
+            fields = {}
+
+
+@dataclass
+class Stage:
+    """A service that is up."""
+
+    url: str
+    session: aiohttp.ClientSession
+    state: State
+    service: Service
+    engine: MemoryEngine
+
+    @property
+    def ann(self) -> Client:
+        return Client(self.url, self.session, ANN)
+
+    @property
+    def ben(self) -> Client:
+        return Client(self.url, self.session, BEN)
+
+    @property
+    def nobody(self) -> Client:
+        return Client(self.url, self.session, "")
+
+
+@asynccontextmanager
+async def on_stage(
+    agents: Mapping[str, Factory],
+    *,
+    limits: Limits | None = None,
+    options: ServiceOptions | None = None,
+    patience: Patience | None = None,
+    doors: Doors | None = None,
+    drain: float = 0.0,
+) -> AsyncGenerator[Stage]:
+    """A service on a free port, with two tenants."""
+    engine = MemoryEngine()
+    service = Service(engine, agents, options)
+    tokens = Tokens({ANN: "ann", BEN: "ben"})
+    app, state = application(service, tokens, doors=doors, limits=limits, patience=patience)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with (
+        service,
+        serving(app, state, Place(port=0, drain=drain)) as url,
+        aiohttp.ClientSession(connector=connector) as session,
+    ):
+        yield Stage(url, session, state, service, engine)
