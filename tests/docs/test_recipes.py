@@ -12,8 +12,11 @@ RECIPES = {
     "A handler of a hook": "@agent.on(",
     "A plug": "def for_child(self)",
     "A policy": "ctx.deny(",
-    "A kind of sub-agent": "parse_definition(",
-    "A skill": "SKILL.md",
+    "A kind of sub-agent": "subagents=[",
+    "A skill": 'skills="skills"',
+    "An extension": "extensions=[",
+    "An MCP server": "mcp_servers=",
+    "A front end": "Chat.open(",
 }
 
 
