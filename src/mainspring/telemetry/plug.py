@@ -116,9 +116,10 @@ class Tracing(Plug):
 
     def span_of(self, event: AgentEvent) -> SpanContext | None:
         """The ids of the span in which an event happens, for whoever joins what it hears to the trace: those of the run, of a model
-        call, or of a tool call. ``None`` where there is none. Asked while the event is told.
+        call, or of a tool call. ``None`` where there is none, or telemetry is off. Asked while the event is told.
         """
-        self._hear(event)
+        if self.telemetry.signals is not None:
+            self._hear(event)
         run = self.run
         if run is None:
             return None

@@ -8,7 +8,7 @@ from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.events import SpanContext
 from mainspring.runtime.callbacks import AgentCallbacks
-from mainspring.telemetry import Tracing, install_tracing
+from mainspring.telemetry import Telemetry, Tracing, install_tracing
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
@@ -68,6 +68,17 @@ async def test_without_telemetry_ids_are_made_up() -> None:
     assert len(told["agent"].span_id) == 16
     assert told["agent"].parent_span_id is None
     assert told["llm"].parent_span_id == told["agent"].span_id
+
+
+@pytest.mark.covers("TEL-01")
+async def test_with_telemetry_off_nothing_is_said_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    told, tracing = dict[str, SpanContext](), Tracing(Telemetry(environ={"OTEL_SDK_DISABLED": "true"}))
+    agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), callbacks=callbacks(told), plugs=[tracing])
+
+    await agent.run("go")
+
+    assert told["llm"].parent_span_id == told["agent"].span_id
+    assert [r for r in caplog.records if r.levelname != "INFO"] == []
 
 
 async def test_a_tracer_without_a_generator_of_ids_leaves_calls_with_ids_of_their_own() -> None:

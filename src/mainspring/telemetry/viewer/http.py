@@ -11,6 +11,7 @@ from msgspec import Struct
 
 _HEAD = 16 * 1024
 _BODY = 32 * 1024 * 1024
+_DIGITS = 12  # of a length; Python itself refuses thousands
 _IDLE_SECONDS = 60.0
 _CONNECTIONS = 64
 _REASONS = {
@@ -125,8 +126,19 @@ async def _read(reader: asyncio.StreamReader) -> Request:
         if not colon or name.strip().lower() in headers and name.strip().lower() in {"host", "content-length"}:
             raise Refused(400, "a header cannot be read")
         headers[name.strip().lower()] = value.strip()
-    body = await _body(reader, headers)
-    return Request(parts[0].upper(), urlsplit(parts[1]).path, headers, body)
+    path = _path(parts[1])
+    return Request(parts[0].upper(), path, headers, await _body(reader, headers))
+
+
+def _path(target: str) -> str:
+    """The path that is asked for, without what stands behind it."""
+    try:
+        path = urlsplit(target).path
+    except ValueError:
+        path = ""
+    if not path.startswith("/"):
+        raise Refused(400, "the address cannot be read")
+    return path
 
 
 async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
@@ -136,7 +148,7 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
             raise Refused(400, "the length cannot be read")
-        if int(length) > _BODY:
+        if len(length) > _DIGITS or int(length) > _BODY:
             raise Refused(413, "the request is too large")
         data = await reader.readexactly(int(length))
     encoding = headers.get("content-encoding", "identity").lower()
@@ -151,20 +163,27 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
-        line = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
         try:
+            line = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
             length = int(line, 16)
-        except ValueError:
+        except (ValueError, asyncio.LimitOverrunError):
             raise Refused(400, "a chunk cannot be read") from None
         size += length
         if length < 0 or size > _BODY:
             raise Refused(413, "the request is too large")
         if length == 0:
-            while await reader.readuntil(b"\r\n") != b"\r\n":
-                pass
+            await _skip_trailers(reader)
             return b"".join(parts)
         parts.append(await reader.readexactly(length))
         await reader.readexactly(2)
+
+
+async def _skip_trailers(reader: asyncio.StreamReader) -> None:
+    try:
+        while await reader.readuntil(b"\r\n") != b"\r\n":
+            pass
+    except asyncio.LimitOverrunError:
+        raise Refused(413, "the headers are too long") from None
 
 
 def _unpacked(data: bytes, encoding: str) -> bytes:

@@ -81,6 +81,7 @@ class Summary(Struct, kw_only=True, rename="camel", omit_defaults=True):
         models: How many model calls there were.
         tools: How many tool calls there were.
         errors: How many operations failed.
+        dropped: Operations that are not shown, since there were too many.
     """
 
     id: str
@@ -100,6 +101,7 @@ class Summary(Struct, kw_only=True, rename="camel", omit_defaults=True):
     models: int = 0
     tools: int = 0
     errors: int = 0
+    dropped: int = 0
 
 
 class Detail(Struct, kw_only=True, rename="camel", omit_defaults=True):

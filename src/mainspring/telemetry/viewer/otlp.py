@@ -27,7 +27,15 @@ PROTOBUF_TYPES = ("application/x-protobuf", "application/protobuf")
 
 
 class UnreadableError(ValueError):
-    """What came in is no OTLP, or in a form that cannot be read here; the text says which."""
+    """What came in is no OTLP, or in a form that cannot be read here; the text says which.
+
+    Attributes:
+        status: What HTTP calls it.
+    """
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Received:
@@ -51,24 +59,24 @@ def decode(data: bytes, content_type: str) -> list[Received]:
     if kind in JSON_TYPES:
         try:
             request = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UnreadableError(f"this is no JSON: {error}") from error
     elif kind in PROTOBUF_TYPES:
         request = _of_protobuf(data)
     else:
         raise UnreadableError(
-            f"the type {kind or '(none)'!r} is not OTLP; send application/json or application/x-protobuf"
+            f"the type {kind or '(none)'!r} is not OTLP; send application/json or application/x-protobuf", 415
         )
     try:
         return list(_spans(_mapping(request)))
-    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:
         raise UnreadableError(f"this is no OTLP: {error}") from error
 
 
 def _of_protobuf(data: bytes) -> dict[str, Any]:
     """The same as OTLP's own JSON has."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        raise UnreadableError("protobuf cannot be read here; install mainspring[otel], or send JSON")
+        raise UnreadableError("protobuf cannot be read here; install mainspring[otel], or send JSON", 415)
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     try:
@@ -175,7 +183,7 @@ def _content(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in {"[", "{"}:
         try:
             return msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return value
     return value
 

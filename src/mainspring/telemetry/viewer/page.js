@@ -5,8 +5,12 @@ const EVERY = 1500;
 const view = { runs: [], chosen: "", span: "", detail: null, shown: "", order: [] };
 
 function readAddress() {
-  const [run, span] = location.hash.slice(1).split("/").map(decodeURIComponent);
-  return [run || "", span || ""];
+  try {
+    const [run, span] = location.hash.slice(1).split("/").map(decodeURIComponent);
+    return [run || "", span || ""];
+  } catch (error) { // somebody edited the address
+    return ["", ""];
+  }
 }
 function writeAddress() {
   const parts = [view.chosen, view.span].filter(Boolean).map(encodeURIComponent);
@@ -130,7 +134,8 @@ function showRun() {
   get("figures").replaceChildren(
     figure("Time", took(endOf(summary) - summary.start)), figure("Tokens in", tokens(summary.inputTokens)),
     figure("Tokens out", tokens(summary.outputTokens)), figure("Cost", money(summary)), figure("Model calls", summary.models || 0),
-    figure("Tool calls", summary.tools || 0), figure("Errors", summary.errors || 0));
+    figure("Tool calls", summary.tools || 0), figure("Errors", summary.errors || 0),
+    summary.dropped ? figure("Not shown", `${summary.dropped} more`) : "");
   const failed = spans.find((span) => span.error && !spans.some((other) => other.id === span.parent));
   get("problem").hidden = !failed;
   get("problem").textContent = failed ? failed.error : "";
@@ -186,7 +191,7 @@ function plain(value) {
   return JSON.stringify(value, null, 2);
 }
 function saidIn(message) {
-  const parts = message.parts.map((part) => {
+  const parts = message.parts.filter((part) => part && typeof part === "object").map((part) => {
     if (typeof part.content === "string") return part.type === "reasoning" ? `(thinking) ${part.content}` : part.content;
     if (part.type === "tool_call") return `→ ${part.name} ${JSON.stringify(part.arguments)}`;
     if (part.type === "tool_call_response") return `← ${typeof part.response === "string" ? part.response : JSON.stringify(part.response)}`;

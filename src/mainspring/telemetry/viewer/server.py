@@ -124,7 +124,7 @@ class Viewer:
         try:
             received = await asyncio.to_thread(decode, request.body, kind)
         except UnreadableError as error:
-            return Response(415 if "type" in str(error) else 400, str(error).encode())
+            return Response(error.status, str(error).encode())
         self.store.add(received)
         if kind.partition(";")[0].strip().lower() in PROTOBUF_TYPES:
             return Response(200, b"", kind)

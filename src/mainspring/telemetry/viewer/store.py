@@ -15,6 +15,9 @@ TRACES = 200
 SPANS = 5000
 """Spans that are kept of a trace; what comes after them is counted only."""
 
+AGENTS = 500
+"""Runs and outermost spans that are kept beyond that: they come last, and tell how it ended."""
+
 
 class Trace:
     """One trace, as far as it has come in."""
@@ -28,10 +31,12 @@ class Trace:
     def add(self, received: Received) -> None:
         """Take a span; one that comes again takes the place of the first."""
         self.service = self.service or received.service
-        if received.span.id not in self.spans and len(self.spans) >= SPANS:
+        span = received.span
+        limit = SPANS + AGENTS if span.kind == "agent" or not span.parent else SPANS
+        if span.id not in self.spans and len(self.spans) >= limit:
             self.dropped += 1
             return
-        self.spans[received.span.id] = received.span
+        self.spans[span.id] = span
 
     def summary(self) -> Summary:
         """What the list shows. Asked in a thread, so it looks at a copy of what comes in meanwhile."""
@@ -50,6 +55,7 @@ class Trace:
             start=min(s.start for s in spans),
             end=root.end if root is not None else None,
             status=status,
+            dropped=self.dropped,
         )
         return summed(made, spans)
 

@@ -142,6 +142,10 @@ async def test_a_trace_whose_root_is_still_on_its_way_is_running(viewer: Viewer)
         ("POST /v1/metrics", {"Content-Type": "application/json"}, 200),
         ("POST /the-token/api/stop", {"Origin": "https://evil.example"}, 405),
         ("nonsense", {}, 400),
+        ("GET nowhere", {}, 400),
+        ("OPTIONS *", {}, 400),
+        ("GET //[x", {}, 400),
+        ("POST /v1/traces", {"Content-Length": "9" * 5000}, 413),
         ("GET /" + "x" * 20_000, {}, 413),
     ],
 )
@@ -163,6 +167,30 @@ async def test_bodies_may_be_packed_or_in_chunks(viewer: Viewer) -> None:
     assert (await ask(viewer, "POST /v1/traces", bomb, Content_Encoding="gzip", **json_type))[0] == 413
     assert (await ask(viewer, "POST /v1/traces", chunks, Transfer_Encoding="chunked", **json_type))[0] == 200
     assert len(viewer.store.runs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"[" * 100_000, "application/json", 400),
+        (b"\xff\xff\xff", "application/x-protobuf", 400),
+        (b'{"resourceSpans":[{"scopeSpans":[{"spans":[{}]}]}]}', "application/json", 400),
+    ],
+)
+async def test_what_is_broken_is_refused_and_no_failure_of_the_viewer(
+    viewer: Viewer, caplog: pytest.LogCaptureFixture, body: bytes, kind: str, status: int
+) -> None:
+    assert (await ask(viewer, "POST /v1/traces", body, Content_Type=kind))[0] == status
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("chunks", [b"5" * 20_000 + b"\r\n", b"0\r\n" + b"x" * 20_000 + b"\r\n", b"-5\r\n", b"x\r\n"])
+async def test_broken_chunks_are_refused(viewer: Viewer, caplog: pytest.LogCaptureFixture, chunks: bytes) -> None:
+    status, _, _ = await ask(
+        viewer, "POST /v1/traces", chunks, Transfer_Encoding="chunked", Content_Type="application/json"
+    )
+    assert status in {400, 413}
+    assert caplog.records == []
 
 
 @pytest.mark.covers("CLI-17")
@@ -197,6 +225,18 @@ def test_what_is_kept_has_limits() -> None:
     assert store.run("otlp-t0") is None
     trace = Trace("t")
     for n in range(5010):
-        trace.add(received("t", f"s{n}"))
-    trace.add(received("t", "s1"))
+        trace.add(received("t", f"s{n}", "root"))
+    trace.add(received("t", "s1", "root"))
     assert (len(trace.spans), trace.dropped) == (5000, 10)
+
+
+def test_of_a_huge_run_the_end_is_known_although_it_comes_last() -> None:
+    trace = Trace("t")
+    for n in range(6000):
+        trace.add(received("t", f"s{n}", "root"))
+    assert trace.summary().status == "running"
+
+    trace.add(received("t", "root"))
+
+    made = trace.summary()
+    assert (made.status, made.end, made.dropped) == ("completed", 2.0, 1000)
