@@ -138,6 +138,8 @@ class _Endpoint:
             return problem(error.status_code, "not_json", error.detail)
         except msgspec.ValidationError as error:
             return problem(422, "invalid", str(error))
+        except RecursionError:
+            return problem(400, "not_json", "the body is nested too deeply")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return problem(400, "not_json", f"the body is no JSON: {error}")
 

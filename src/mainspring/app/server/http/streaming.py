@@ -112,6 +112,8 @@ class EventStream:
                         return
                     self._metrics.add("events_sent")
                     await put(frame(event))
+                    if event.last:
+                        return
                 elif closing.done():
                     await put(f": the service ends\nretry: {int(self._patience.retry * 1000)}\n\n".encode())
                     return

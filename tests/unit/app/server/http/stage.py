@@ -133,8 +133,7 @@ class Client:
 async def events_of(lines: aiohttp.StreamReader) -> AsyncIterator[Told]:
     """The events of a stream."""
     fields: dict[str, str] = {}
-    async for line in lines:
-        text = line.decode().rstrip("\n")
+    async for text in _lines(lines):
         if text:
             name, _, value = text.partition(": ")
             fields[name] = value
@@ -143,6 +142,18 @@ async def events_of(lines: aiohttp.StreamReader) -> AsyncIterator[Told]:
             fields = {}
         else:
             fields = {}
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[str]:
+    """Lines of any length."""
+    left = bytearray()
+    async for piece in stream.iter_any():
+        left += piece
+        if b"\n" in piece:
+            *whole, rest = bytes(left).split(b"\n")
+            left = bytearray(rest)
+            for line in whole:
+                yield line.decode()
 
 
 @dataclass

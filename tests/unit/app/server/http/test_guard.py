@@ -1,0 +1,218 @@
+"""Who gets in: tokens, tenants, hosts, origins, limits."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.server.http.guard import Doors
+from mainspring.app.server.http.limits import Limits, Rate
+from mainspring.app.server.http.tokens import VARIABLE, Tokens, new_token, read_tokens, take_token
+from mainspring.errors import ConfigError
+from mainspring.runtime.serving.service import ServiceOptions
+from mainspring.testing import Call, Reply
+from tests.unit.app.server.http.stage import ANN, BEN, Client, Gate, on_stage, scripted
+
+OPEN = ("", "health", "ready", "openapi.json", "page/page.js")
+CLOSED = ("v1/agents", "v1/runs", "v1/runs/ann.x", "v1/runs/ann.x/events", "v1/runs/ann.x/result", "metrics")
+
+
+async def test_nothing_that_is_somebodys_is_told_without_a_token():
+    async with on_stage({"bot": scripted("a")}) as stage:
+        for path in OPEN:
+            assert (await stage.nobody.get(path))[0] == 200, path
+        for token in ("", "x", ANN[:-1], ANN + "x", f"{ANN} {BEN}"):
+            for path in CLOSED:
+                status, refused = await Client(stage.url, stage.session, token).get(path)
+                assert (status, refused["code"]) == (401, "unauthorized"), path
+            assert (await Client(stage.url, stage.session, token).post("v1/runs", {"prompt": "x"}))[0] == 401
+        basic = await stage.nobody.get("v1/runs", authorization=f"Basic {ANN}")
+        query = await stage.nobody.get(f"v1/runs?token={ANN}")
+        assert (basic[0], query[0]) == (401, 401)
+        assert (await stage.nobody.get("v1/nothing"))[0] == 401
+        assert (await stage.ann.get("v1/nothing"))[0] == 404
+
+
+async def test_another_tenants_run_is_not_there():
+    asking = [Reply(calls=[Call("note", {"text": "x"})]), "over"]
+    async with on_stage({"bot": scripted(*asking)}) as stage:
+        run = await stage.ann.start("the secret of ann")
+        call = (await stage.ann.until(run, "paused"))["waiting"][0]["call_id"]
+        unknown = await stage.ben.get("v1/runs/ben.nothing")
+        asked = [
+            await stage.ben.get(f"v1/runs/{run}"),
+            await stage.ben.get(f"v1/runs/{run}/events"),
+            await stage.ben.get(f"v1/runs/{run}/events?format=ag-ui"),
+            await stage.ben.get(f"v1/runs/{run}/events", last_event_id="1"),
+            await stage.ben.get(f"v1/runs/{run}/result?wait=1"),
+            await stage.ben.post(f"v1/runs/{run}/steer", {"text": "x"}),
+            await stage.ben.post(f"v1/runs/{run}/follow-up", {"text": "x"}),
+            await stage.ben.post(f"v1/runs/{run}/approve", {"call_id": call}),
+            await stage.ben.post(f"v1/runs/{run}/deny", {"call_id": call}),
+            await stage.ben.post(f"v1/runs/{run}/abort", {}),
+            await stage.ben.post(f"v1/runs/{run}/fork", {"prompt": "what did ann say?"}),
+        ]
+        assert asked == [unknown] * len(asked)
+        assert unknown == (404, {"code": "unknown_run", "message": "there is no such run"})
+        assert (await stage.ben.get("v1/runs"))[1] == {"runs": []}
+        assert (await stage.ann.until(run, "paused"))["waiting"]
+        assert "ann" not in (await stage.ben.get("metrics"))[1]
+
+
+@pytest.mark.parametrize("run", ["ann.x%00", "ann.", ".x", "ann", "ann.x.spawn-1", "ann.%2e%2e", "x" * 500, "ANN.x", "%F0%9F"])
+async def test_a_run_of_a_strange_name_is_not_there(run: str):
+    async with on_stage({"bot": scripted("a")}) as stage:
+        assert (await stage.ann.get(f"v1/runs/{run}"))[0] == 404
+
+
+def test_a_tenant_whose_name_begins_like_anothers_is_another(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"'ann\.x' is no name of a tenant"):
+        Tokens({"0123456789abcdef": "ann.x"})
+    with pytest.raises(ConfigError, match="needs 16"):
+        Tokens({"short": "ann"})
+    file = tmp_path / "tokens"
+    file.write_text(f"# ours\n{ANN}\nben {BEN}\n\n")
+    tokens = Tokens(read_tokens(file))
+    assert [tokens.tenant(t) for t in (ANN, BEN, "", ANN + "x", "\ud800")] == ["default", "ben", None, None, None]
+    assert ANN not in repr(tokens)
+    for text, why in (("", "no token"), (f"a b {ANN}", "line 1"), (f"{ANN}\nben {ANN}", "twice")):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=why):
+            read_tokens(file)
+    with pytest.raises(ConfigError, match="No such file"):
+        read_tokens(tmp_path / "none")
+
+
+def test_the_token_of_the_environment_is_not_left_for_programs():
+    environ = {VARIABLE: ANN, "HOME": "/"}
+    assert take_token(environ) == ANN
+    assert environ == {"HOME": "/"}
+    assert len(new_token()) > 40
+    assert new_token() != new_token()
+
+
+async def test_foreign_hosts_and_origins_are_refused():
+    doors = Doors(hosts=("agents.example.org",), origins=("https://app.example.org",))
+    async with on_stage({"bot": scripted("a")}, doors=doors) as stage:
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "a@b", ""):
+            for path in ("v1/runs", "health", ""):
+                status, refused = await stage.ann.get(path, host=host)
+                assert status == 403 or (host == "" and status == 400), host
+        for host in ("agents.example.org", "localhost:9", "127.0.0.1", "[::1]:80", "10.1.2.3:80"):
+            assert (await stage.ann.get("v1/runs", host=host))[0] == 200, host
+        own = stage.url.rstrip("/")
+        for origin in ("https://evil.example", "null", own + "1", "http://localhost", "https://app.example.org.evil", "http://[x"):
+            status, refused = await stage.ann.get("v1/runs", origin=origin)
+            assert (status, refused["code"]) == (403, "foreign_origin"), origin
+        assert (await stage.ann.get("v1/runs", origin=own))[0] == 200
+        async with stage.session.get(stage.url + "v1/runs", headers={"origin": own, "authorization": f"Bearer {ANN}"}) as a:
+            assert "access-control-allow-origin" not in a.headers
+        given = {"origin": "https://app.example.org"}
+        async with stage.session.options(stage.url + "v1/runs", headers=given) as a:
+            assert (a.status, a.headers["access-control-allow-origin"]) == (204, "https://app.example.org")
+            assert "authorization" in a.headers["access-control-allow-headers"]
+        async with stage.session.get(stage.url + "v1/runs", headers=given) as a:
+            assert (a.status, a.headers["access-control-allow-origin"]) == (401, "https://app.example.org")
+
+
+async def test_a_tenant_has_its_own_limits():
+    gate = Gate()
+    options, limits = ServiceOptions(runs=2), Limits(requests=30, followers=1, body=2_000)
+    async with on_stage({"bot": scripted(gate)}, options=options, limits=limits) as stage:
+        await stage.ann.start()
+        run = await stage.ann.start()
+        status, refused = await stage.ann.post("v1/runs", {"prompt": "x"})
+        assert (status, refused["code"]) == (429, "too_many_runs")
+        await stage.ben.start()
+        events = stage.ann.follow(run)
+        await anext(events)
+        async with stage.session.get(f"{stage.url}v1/runs/{run}/events", headers={"authorization": f"Bearer {ANN}"}) as a:
+            assert (a.status, (await a.json())["code"]) == (429, "too_many_followers")
+            assert int(a.headers["retry-after"]) > 0
+        await events.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+        status, refused = await stage.ann.post("v1/runs", {"prompt": "x" * 3_000})
+        assert (status, refused["code"]) == (413, "too_large")
+
+        async def pieces():
+            for _ in range(100):
+                yield b" " * 100
+
+        headers = {"authorization": f"Bearer {ANN}", "content-type": "application/json"}
+        async with stage.session.post(f"{stage.url}v1/runs", data=pieces(), headers=headers) as a:
+            assert a.status == 413
+        while (await stage.ann.get("v1/agents"))[0] == 200:
+            pass
+        async with stage.session.get(f"{stage.url}v1/agents", headers=headers) as a:
+            assert (a.status, (await a.json())["code"]) == (429, "too_many_requests")
+            assert 1 <= int(a.headers["retry-after"]) <= 3
+        assert (await stage.ben.get("v1/agents"))[0] == 200
+        assert (await stage.nobody.get("health"))[0] == 200
+        gate.open.set()
+
+
+def test_the_rate_is_refilled_with_time():
+    now = [0.0]
+    rate = Rate(60, lambda: now[0])
+    assert [rate.take("a") for _ in range(61)] == [0] * 60 + [1]
+    assert rate.take("b") == 0
+    now[0] = 0.5
+    assert rate.take("a") == 1
+    now[0] = 1.5
+    assert [rate.take("a"), rate.take("a")] == [0, 1]
+    now[0] = 1e9
+    assert [rate.take("a") for _ in range(61)][-2:] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b"", "application/json", 400),
+        (b"[]", "application/json", 422),
+        (b"{}", "application/json", 422),
+        (b'{"prompt": ""}', "application/json", 422),
+        (b'{"prompt": 1}', "application/json", 422),
+        (b'{"prompt": "x", "promt": "y"}', "application/json", 422),
+        (b'{"prompt": "x", "key": "../x"}', "application/json", 422),
+        (b'{"prompt": "x", "agent": "other"}', "application/json", 422),
+        (b'{"prompt": "x"}', "text/plain", 415),
+        (b"prompt=x", "application/x-www-form-urlencoded", 415),
+        (b'{"prompt": "x"}', "application/json; charset=utf-8", 201),
+        (b"[" * 100_000, "application/json", 400),
+    ],
+)
+async def test_bad_bodies_are_refused_and_change_nothing(body: bytes, kind: str, status: int):
+    async with on_stage({"bot": scripted("a")}) as stage:
+        headers = {"authorization": f"Bearer {ANN}", "content-type": kind}
+        async with stage.session.post(stage.url + "v1/runs", data=body, headers=headers) as answer:
+            told = json.loads(await answer.read())
+            assert (answer.status, status == 201) == (status, "id" in told), told
+        assert len((await stage.ann.get("v1/runs"))[1]["runs"]) == (status == 201)
+
+
+async def test_bad_queries_and_methods_are_refused():
+    async with on_stage({"bot": scripted("a")}) as stage:
+        run = await stage.ann.start()
+        for query in ("limit=0", "limit=x", "limit=501", "state=odd", "limt=5", "limit=1&limit=2"):
+            assert (await stage.ann.get(f"v1/runs?{query}"))[0] == 422, query
+        for query in ("after=-1", "after=x", "format=xml", f"after={'9' * 30}"):
+            assert (await stage.ann.get(f"v1/runs/{run}/events?{query}"))[0] == 422, query
+        assert (await stage.ann.get(f"v1/runs/{run}/events", last_event_id="x"))[0] == 422
+        async with stage.session.delete(stage.url + "v1/runs", headers={"authorization": f"Bearer {ANN}"}) as answer:
+            assert (answer.status, answer.headers["allow"]) == (405, "GET, POST")
+            assert (await answer.json())["code"] == "not_allowed"
+
+
+async def test_tokens_are_in_no_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]):
+    caplog.set_level(logging.DEBUG)
+    async with on_stage({"bot": scripted("a")}) as stage:
+        await stage.ann.ended(await stage.ann.start())
+        await Client(stage.url, stage.session, "wrong-0123456789abcdef").get("v1/runs")
+        figures = (await stage.ann.get("metrics"))[1]
+    out = capsys.readouterr()
+    for text in (caplog.text, out.out, out.err, figures):
+        assert ANN not in text
+        assert "wrong-0123" not in text
+    assert out.out == ""

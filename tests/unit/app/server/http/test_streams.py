@@ -1,0 +1,140 @@
+"""Followers: many, slow, cut off; and what is left of them."""
+
+import asyncio
+import gc
+import re
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from mainspring import Agent, tool
+from mainspring.app.server.http.streaming import Patience
+from mainspring.durable import DurableSteps
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.app.server.http.stage import ANN, Gate, Stage, on_stage, scripted
+
+
+async def figure(stage: Stage, name: str) -> float:
+    text = (await stage.ben.get("metrics"))[1]
+    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    assert found, text
+    return float(found[1])
+
+
+async def until(stage: Stage, name: str, value: float) -> None:
+    """Wait until a figure is so."""
+    while await figure(stage, name) != value:
+        await asyncio.sleep(0.01)
+
+
+async def test_many_followers_get_everything_and_leave_nothing_behind():
+    gate = Gate("the same for all")
+    async with on_stage({"bot": scripted(gate)}) as stage:
+        run = await stage.ann.start()
+
+        async def follow() -> list[str]:
+            return [f"{e.id} {e.name}" async for e in stage.ann.follow(run)]
+
+        following = [asyncio.ensure_future(follow()) for _ in range(100)]
+        await until(stage, "mainspring_followers", 100)
+        gate.open.set()
+        told = await asyncio.gather(*following)
+        assert told[0][-1].endswith(" end")
+        assert all(each == told[0] for each in told)
+        await until(stage, "mainspring_followers", 0)
+
+
+async def test_cut_connections_release_everything():
+    gate = Gate()
+    async with on_stage({"bot": scripted(gate)}) as stage:
+        run = await stage.ann.start()
+        await gate.asked.wait()
+        before = len(asyncio.all_tasks())
+        streams = [stage.ann.follow(run) for _ in range(30)]
+        for stream in streams:
+            await anext(stream)
+        assert len(asyncio.all_tasks()) > before + 30
+        for stream in streams:
+            await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+        await until(stage, "mainspring_followers", 0)
+        del streams
+        gc.collect()
+        while len(asyncio.all_tasks()) > before + 5:
+            await asyncio.sleep(0.01)
+        gate.open.set()
+
+
+def loud(steps: DurableSteps) -> Agent:
+    """An agent whose run tells some 40 MB."""
+
+    @tool(idempotent=True)
+    async def shout() -> str:
+        """Say much."""
+        return "x" * 1_000_000
+
+    calls = [Reply(calls=[Call("shout") for _ in range(10)]) for _ in range(2)]
+    return Agent(ScriptedModel(*calls, "over"), tools=[shout], steps=steps, extra={})
+
+
+async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back():
+    patience = Patience(reader=0.3)
+    async with on_stage({"bot": loud}, patience=patience) as stage:
+        run = await stage.ann.start()
+        await stage.ann.ended(run)
+        place = urlsplit(stage.url)
+        with socket.socket() as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(lazy, (place.hostname, place.port))
+            head = f"GET /v1/runs/{run}/events HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {ANN}\r\n\r\n"
+            await loop.sock_sendall(lazy, head.encode())
+            await until(stage, "mainspring_followers_cut_total", 1)
+            await until(stage, "mainspring_followers", 0)
+            sent = await figure(stage, "mainspring_events_sent_total")
+        whole = [event async for event in stage.ann.follow(run)]
+        assert sent < len(whole)
+        rest = [event.id async for event in stage.ann.follow(run, last_event_id=whole[5].id)]
+        assert rest == [event.id for event in whole[6:]]
+
+
+async def test_a_silent_run_gives_signs_of_life():
+    gate = Gate()
+    async with on_stage({"bot": scripted(gate)}, patience=Patience(beat=0.05)) as stage:
+        run = await stage.ann.start()
+        headers = {"authorization": f"Bearer {ANN}"}
+        async with stage.session.get(f"{stage.url}v1/runs/{run}/events", headers=headers) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert answer.headers["cache-control"] == "no-store"
+            assert await answer.content.readline() == b"retry: 2000\n"
+            while await answer.content.readline() != b": still there\n":
+                pass
+        gate.open.set()
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_the_service_ends_gently(asks: bool):
+    gate = Gate("finished")
+    script = [Reply(calls=[Call("note", {"text": "x"})])] if asks else [gate]
+    async with on_stage({"bot": scripted(*script)}, drain=10) as stage:
+        run = await stage.ann.start()
+        if asks:
+            await stage.ann.until(run, "paused")
+        else:
+            await gate.asked.wait()
+        headers = {"authorization": f"Bearer {ANN}"}
+        async with stage.session.get(f"{stage.url}v1/runs/{run}/events", headers=headers) as answer:
+            ending = asyncio.ensure_future(stage.service.drain(10, keeps=False))
+            await asyncio.sleep(0)
+            status, refused = await stage.ann.post("v1/runs", {"prompt": "more"})
+            assert (status, refused["code"]) == (503, "closing")
+            assert await stage.nobody.get("ready") == (503, {"status": "closing"})
+            assert (await stage.nobody.get("health"))[0] == 200
+            gate.open.set()
+            assert await ending == (1 if asks else 0)  # what waits for an answer would wait for ever
+            stage.state.closing.set()
+            text = (await answer.content.read()).decode()
+        assert ("event: end" in text) == (not asks)
+        assert ("the service ends" in text) == asks
+        assert text.rstrip().endswith("retry: 2000") == asks
