@@ -39,6 +39,7 @@ HARMLESS = {
     "sessions/places.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
     "memory/files.py": "finds files; the plug asks",
+    "skills/creating.py": "writes skills that a person confirmed; finding them asks",
     "runtime/commands/skills.py": "begins new skills there; finding them asks",
     "app/cli/commands.py": "says where commands are written; finding them asks",
     "runtime/commands/config.py": "the settings, which are shown, checked and changed",
