@@ -55,7 +55,7 @@ def test_a_skill_of_the_user_is_offered_used_and_its_script_runs_when_allowed(co
 @pytest.mark.covers("SKL-20", "SKL-27", "SKL-37")
 def test_skills_of_a_project_wait_for_trust_and_come_back_with_the_session(command: Command) -> None:
     skill(command.folder / ".agent", "house-style", "Our way.")
-    command.server.script = ["no skill"]
+    command.server.script[:] = ["no skill"]
     assert command.run("-p", "go").code == 0
     assert "house-style" not in system(command.server.requests[0])
 
@@ -73,7 +73,7 @@ def test_skills_of_a_project_wait_for_trust_and_come_back_with_the_session(comma
 
 def test_who_wants_certain_tools_gets_those_alone(command: Command) -> None:
     skill(command.home / ".agent", "count", "Count.")
-    command.server.script = [Reply("hi")]
+    command.server.script[:] = [Reply("hi")]
 
     done = command.run("-p", "go", "--tools", "read_file")
 

@@ -28,7 +28,6 @@ MODULES: dict[str, str | None] = {
     "foundry-local-sdk": "foundry_local_sdk",
     "langchain-core": "langchain_core",
     "pillow": "PIL",
-    "prompt-toolkit": "prompt_toolkit",
     "pyyaml": "yaml",
 }
 
