@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from mainspring.durable import Engine, MemoryEngine
-from mainspring.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mainspring.durable.dbos import DbosEngine
 
 
 def engine_of(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engine:
@@ -19,10 +22,17 @@ def engine_of(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engi
     Raises:
         ConfigError: If what it needs is not installed.
     """
-    if url is None:
-        return MemoryEngine(version, keep=keep)
-    try:
-        made = import_module("mainspring.durable.dbos").DbosEngine
-    except ImportError as error:
-        raise ConfigError(f"--url needs the extra durable: pip install 'mainspring[durable]' ({error})") from error
-    return made(url, version=version)
+    return MemoryEngine(version, keep=keep) if url is None else durable_engine(url, version=version)
+
+
+def durable_engine(url: str, **options: Any) -> DbosEngine:
+    """The engine at an address.
+
+    Args:
+        url: ``sqlite:///PATH`` or ``postgresql://...``.
+        options: As `DbosEngine` takes them.
+
+    Raises:
+        ConfigError: If what it needs is not installed, or it is no such address.
+    """
+    return import_module("mainspring.durable.dbos").DbosEngine(url, **options)

@@ -59,11 +59,8 @@ async def ag_ui(
     translator = AgUi(run_id)
     async for item in follow(0):
         made: Sequence[dict[str, Any]] = translator.of(item.event)
+        ends = len(made) if isinstance(item.event, RunEnded) else 0
         for part, event in enumerate(made, 1):
             if (item.number, part) > after:
-                yield WireEvent(
-                    f"{item.number}.{part}",
-                    str(event["type"]),
-                    msgspec.json.encode(event),
-                    isinstance(item.event, RunEnded),
-                )
+                name = f"{item.number}.{part}"
+                yield WireEvent(name, str(event["type"]), msgspec.json.encode(event), part == ends)

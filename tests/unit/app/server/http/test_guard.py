@@ -60,7 +60,9 @@ async def test_another_tenants_run_is_not_there():
         assert "ann" not in (await stage.ben.get("metrics"))[1]
 
 
-@pytest.mark.parametrize("run", ["ann.x%00", "ann.", ".x", "ann", "ann.x.spawn-1", "ann.%2e%2e", "x" * 500, "ANN.x", "%F0%9F"])
+@pytest.mark.parametrize(
+    "run", ["ann.x%00", "ann.", ".x", "ann", "ann.x.spawn-1", "ann.%2e%2e", "x" * 500, "ANN.x", "%F0%9F"]
+)
 async def test_a_run_of_a_strange_name_is_not_there(run: str):
     async with on_stage({"bot": scripted("a")}) as stage:
         assert (await stage.ann.get(f"v1/runs/{run}"))[0] == 404
@@ -102,11 +104,20 @@ async def test_foreign_hosts_and_origins_are_refused():
         for host in ("agents.example.org", "localhost:9", "127.0.0.1", "[::1]:80", "10.1.2.3:80"):
             assert (await stage.ann.get("v1/runs", host=host))[0] == 200, host
         own = stage.url.rstrip("/")
-        for origin in ("https://evil.example", "null", own + "1", "http://localhost", "https://app.example.org.evil", "http://[x"):
+        for origin in (
+            "https://evil.example",
+            "null",
+            own + "1",
+            "http://localhost",
+            "https://app.example.org.evil",
+            "http://[x",
+        ):
             status, refused = await stage.ann.get("v1/runs", origin=origin)
             assert (status, refused["code"]) == (403, "foreign_origin"), origin
         assert (await stage.ann.get("v1/runs", origin=own))[0] == 200
-        async with stage.session.get(stage.url + "v1/runs", headers={"origin": own, "authorization": f"Bearer {ANN}"}) as a:
+        async with stage.session.get(
+            stage.url + "v1/runs", headers={"origin": own, "authorization": f"Bearer {ANN}"}
+        ) as a:
             assert "access-control-allow-origin" not in a.headers
         given = {"origin": "https://app.example.org"}
         async with stage.session.options(stage.url + "v1/runs", headers=given) as a:
@@ -127,7 +138,9 @@ async def test_a_tenant_has_its_own_limits():
         await stage.ben.start()
         events = stage.ann.follow(run)
         await anext(events)
-        async with stage.session.get(f"{stage.url}v1/runs/{run}/events", headers={"authorization": f"Bearer {ANN}"}) as a:
+        async with stage.session.get(
+            f"{stage.url}v1/runs/{run}/events", headers={"authorization": f"Bearer {ANN}"}
+        ) as a:
             assert (a.status, (await a.json())["code"]) == (429, "too_many_followers")
             assert int(a.headers["retry-after"]) > 0
         await events.aclose()  # pyright: ignore[reportAttributeAccessIssue]
@@ -180,7 +193,7 @@ def test_the_rate_is_refilled_with_time():
         (b'{"prompt": "x"}', "text/plain", 415),
         (b"prompt=x", "application/x-www-form-urlencoded", 415),
         (b'{"prompt": "x"}', "application/json; charset=utf-8", 201),
-        (b"[" * 100_000, "application/json", 400),
+        (b"[" * 100_000, "application/json", 422),
     ],
 )
 async def test_bad_bodies_are_refused_and_change_nothing(body: bytes, kind: str, status: int):

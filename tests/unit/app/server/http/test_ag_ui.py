@@ -1,0 +1,125 @@
+"""Events as AG-UI has them: each fits its schema, and a client that keeps its rules can follow them."""
+
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from mainspring.durable.feed import Asked, Attempt, MessageDone, RunEnded, Text, Thinking, TurnBegan, WaitingCall
+from mainspring.messages import Message, ToolUseBlock
+from mainspring.runtime.serving.ag_ui import AgUi
+from mainspring.testing import Call, Reply
+from tests.unit.app.server.http.stage import on_stage, scripted
+
+SCRIPT = [Reply("let me see", thinking="hm", calls=[Call("note", {"text": "x"}), Call("note", {"text": "y"})]), "over"]
+
+
+class Rules:
+    """What a client of AG-UI expects of a stream: what is opened is closed, and nothing comes outside of a run."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.texts: dict[str, str] = {}
+        self.open: set[str] = set()
+        self.calls: dict[str, str] = {}
+
+    def see(self, event: dict[str, Any]) -> None:
+        kind = event["type"]
+        assert self.running != (kind == "RUN_STARTED"), event
+        name = event.get("messageId") or event.get("toolCallId") or event.get("stepName") or ""
+        match kind:
+            case "RUN_STARTED":
+                self.running = True
+            case "RUN_FINISHED" | "RUN_ERROR":
+                assert not self.open, self.open
+                self.running = False
+            case "TOOL_CALL_RESULT":
+                assert event["toolCallId"] in self.calls
+            case "CUSTOM":
+                pass
+            case _ if kind.endswith(("_START", "_STARTED")):
+                assert (key := f"{kind.rpartition('_')[0]} {name}") not in self.open
+                self.open.add(key)
+                if kind == "TOOL_CALL_START":
+                    self.calls[name] = ""
+            case _ if kind.endswith(("_END", "_FINISHED")):
+                self.open.remove(f"{kind.rpartition('_')[0]} {name}")
+            case _:
+                assert kind.endswith(("_CONTENT", "_ARGS"))
+                assert f"{kind.rpartition('_')[0]} {name}" in self.open
+                assert event["delta"]
+                kept = self.calls if kind == "TOOL_CALL_ARGS" else self.texts
+                kept[name] = kept.get(name, "") + event["delta"]
+
+
+async def test_a_run_with_an_approval_as_ag_ui(material: Path):
+    schema = Draft202012Validator(json.loads((material / "ag-ui" / "events.schema.json").read_text()))
+    rules = Rules()
+    async with on_stage({"bot": scripted(*SCRIPT)}) as stage:
+        run = await stage.ann.start("hello")
+        seen: list[Any] = []
+        async with aclosing(stage.ann.follow(run, "?format=ag-ui")) as events:
+            async for event in events:
+                seen.append(event)
+                if event.name == "RUN_FINISHED":
+                    break
+        interrupts = seen[-1].data["outcome"]["interrupts"]
+        assert len(interrupts) == 2
+        for asked in interrupts:
+            await stage.ann.post(f"v1/runs/{run}/approve", {"call_id": asked["toolCallId"]})
+        after = seen[-1].id
+        seen += [e async for e in stage.ann.follow(run, "?format=ag-ui", last_event_id=after)]
+        assert [e.id for e in seen] == [
+            e.id async for e in stage.ann.follow(run, accept="text/event-stream; profile=ag-ui")
+        ]
+    for event in seen:
+        schema.validate(event.data)
+        assert event.name == event.data["type"]
+        rules.see(event.data)
+    assert not rules.running
+    assert list(rules.texts.values()) == ["hello", "hm", "let me see", "over"]
+    assert sorted(rules.calls.values()) == ['{"text":"x"}', '{"text":"y"}']
+    results = [e.data["content"] for e in seen if e.name == "TOOL_CALL_RESULT"]
+    assert len(results) == 2
+    assert "noted x" in str(results)
+    assert seen[-1].data["outcome"] == {"type": "success"}
+    kinds = {e.name for e in seen}
+    assert kinds >= {
+        "STEP_STARTED",
+        "REASONING_START",
+        "REASONING_MESSAGE_CONTENT",
+        "TOOL_CALL_START",
+        "TEXT_MESSAGE_START",
+    }
+
+
+def test_what_a_dead_worker_left_unfinished_is_taken_back(material: Path):
+    schema = Draft202012Validator(json.loads((material / "ag-ui" / "events.schema.json").read_text()))
+    call = ToolUseBlock("c1", "note", {"text": "x"})
+    told = [
+        *(Attempt(1), TurnBegan(1), Thinking("hm"), Text("I wi"), Attempt(2), Text("I will"), Text(" look")),
+        MessageDone(2, Message.assistant("I will look")),
+        *(Asked(1, (WaitingCall(call, "why"),)), Attempt(3), Asked(1, ()), TurnBegan(2), Text("so"), Attempt(4)),
+        MessageDone(4, Message.assistant("so it is")),
+        RunEnded("error", error="no model"),
+    ]
+    translator, rules, made = AgUi("ann.x"), Rules(), list[dict[str, Any]]()
+    for event in told:
+        made += translator.of(event)
+    for event in made:
+        schema.validate(event)
+        rules.see(event)
+    void = [e["value"]["messageId"] for e in made if e["type"] == "CUSTOM"]
+    left = [text for name, text in rules.texts.items() if name not in void]
+    assert left[-1] == "so it is"
+    assert "I will look" in left
+    assert "I wi" not in left
+    assert made[-1] == {"type": "RUN_ERROR", "message": "no model", "code": "error"}
+
+
+def test_a_run_that_was_stopped_is_cancelled_and_not_a_success():
+    translator = AgUi("ann.x")
+    translator.of(Attempt(1))
+    assert translator.of(RunEnded("aborted"))[-1]["outcome"] == {"type": "cancelled"}
