@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from urllib.parse import urlsplit
 
 from mainspring.durable.attempts import Attempt
 from mainspring.durable.dbos_log import DbosLog
@@ -24,6 +25,7 @@ from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
 from mainspring.durable.tables import Tables
 from mainspring.durable.watch import Watch
+from mainspring.errors import ConfigError
 
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
@@ -63,7 +65,7 @@ class DbosEngine:
         poll: Seconds between two looks for letters and for runs that wait.
 
     Raises:
-        ConfigError: If DBOS is not installed.
+        ConfigError: If DBOS is not installed, or the address is none.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class DbosEngine:
         self.url = url
         self.version = version
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self.tables = Tables(url)
+        self.tables = _tables(url)
         self.letters = Watch(lambda runs: self.ask(self.tables.last_letters, runs), poll)
         self.feeds = Watch(lambda runs: self.ask(self.tables.last_events, runs), poll)
         self._ends = Watch(lambda runs: self.ask(self._ended, runs), poll)
@@ -314,8 +316,17 @@ class DbosEngine:
         """The client, once the tables are there."""
         async with self._opening:
             if self._client is None:
-                self._client = await self.ask(self._connect)
+                try:
+                    self._client = await self.ask(self._connect)
+                except Exception as error:
+                    raise DurableError(f"the database of the runs cannot be used: {self._plain(error)}") from error
             return self._client
+
+    def _plain(self, error: Exception) -> str:
+        """What a driver says, without what SQLAlchemy adds and without the password."""
+        text = str(getattr(error, "orig", None) or error).strip()
+        secret = urlsplit(self.url).password
+        return text.replace(secret, "***") if secret else text
 
     def _connect(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient
@@ -383,6 +394,23 @@ class DbosFeed:
         """As `Feed.wait`."""
         await self._engine.open()
         await self._engine.feeds.wait(run_id, after)
+
+
+def _tables(url: str) -> Tables:
+    """The tables at an address.
+
+    Raises:
+        ConfigError: If DBOS is not installed, or it is no such address.
+    """
+    if url.partition(":")[0].partition("+")[0] not in ("sqlite", "postgresql", "postgres"):
+        raise ConfigError("durable runs are kept at sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
+    try:
+        import_module("dbos")
+        return Tables(url)
+    except ImportError as error:
+        raise ConfigError(
+            f"durable runs need the extra durable: pip install 'mainspring[durable]' ({error})"
+        ) from error
 
 
 def _queue(agent: str) -> str:

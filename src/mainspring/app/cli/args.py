@@ -54,6 +54,8 @@ EPILOG = """commands (mainspring COMMAND --help says more):
     extensions        what extends the agent, and what is wrong with it
     hooks             list, test EVENT: commands that are asked as hooks
     serve             --http, --acp, --rpc, --mcp: for browsers, editors, programs, other agents
+    worker            do the runs that wait in a database, beside other workers
+    runs              list, start, show, follow, answer, steer, abort: runs that outlive their process
   what it did
     telemetry         start, stop, status, url: a page that shows runs while they go on
     cost              what conversations cost: --by day, project, model, session

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from mainspring.app.cli.parser import Parser, add_place, add_rules, whole
 from mainspring.app.cli.reports import cost_parser, telemetry_parser
 from mainspring.app.cli.serving import serve_parser
+from mainspring.app.cli.working import runs_parser, worker_parser
 
 
 def _noun(name: str, description: str, epilog: str = "") -> Parser:
@@ -393,5 +394,7 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "commands": _commands,
     "skills": _skills,
     "serve": serve_parser,
+    "worker": worker_parser,
+    "runs": runs_parser,
 }
 """Each has a module of its name beside this one, with ``run(options) -> int``."""

@@ -22,7 +22,7 @@ def serve_parser() -> Parser:
   mainspring serve --mcp --allow edit        a tool of another agent; see docs/mcp-server.md""",
     )
     _add_forms(parser)
-    _add_model(parser)
+    add_model(parser)
     _add_conversation(parser)
     _add_http(parser)
     add_rules(parser)
@@ -42,7 +42,8 @@ def _add_forms(parser: Parser) -> None:
     add("--mcp", dest="form", action="store_const", const="mcp", help="the agent as an MCP server, on stdio")
 
 
-def _add_model(parser: Parser) -> None:
+def add_model(parser: Parser) -> None:
+    """The options that choose a model and limit a run."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PROVIDER:MODEL", help="which one, where the settings do not say")
     group.add_argument("--provider", metavar="NAME", help="whose model: its default one, or the --model of it")

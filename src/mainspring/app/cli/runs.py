@@ -1,0 +1,156 @@
+"""``mainspring runs``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+
+import msgspec
+
+from mainspring.app.cli.args import STDIN, UsageError
+from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.exit_codes import DONE, ERROR
+from mainspring.app.cli.frame import framed
+from mainspring.app.cli.stdin import Piped
+from mainspring.app.cli.worker import url_of
+from mainspring.runtime.commands.runs import (
+    Asked,
+    Attempt,
+    CallBegan,
+    CallDone,
+    DurableRuns,
+    FeedEvent,
+    Retry,
+    RunEnded,
+    RunInfo,
+    RunReport,
+    Text,
+    encode_event,
+    open_runs,
+    report_of,
+)
+
+_WORDS = {
+    "list": (0, ""),
+    "start": (1, "a PROMPT, in quotes; '-' reads it from stdin"),
+    "show": (1, "an ID"),
+    "follow": (1, "an ID"),
+    "answer": (3, "an ID, a CALL and yes or no; mainspring runs show ID says which calls wait"),
+    "steer": (2, "an ID and a TEXT, in quotes"),
+    "abort": (1, "an ID"),
+}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do it; the exit code.
+
+    Raises:
+        UsageError: If something is missing.
+    """
+    wanted, what = _WORDS[options.action]
+    if len(options.words) != wanted:
+        raise UsageError(f"runs {options.action} takes {what or 'nothing more'}")
+    if options.action == "answer" and options.words[2] not in ("yes", "no"):
+        raise UsageError(f"runs answer takes yes or no, not {options.words[2]!r}")
+    url = url_of(options)
+    return framed(options, lambda console: asyncio.run(_do(options, url, console)))
+
+
+async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
+    async with open_runs(url, version=options.code_version) as runs:
+        match options.action:
+            case "list":
+                return await _list(options, runs, console)
+            case "start":
+                prompt = await asyncio.to_thread(Piped().text) if options.words == [STDIN] else options.words[0]
+                console.answer((await runs.start(options.agent, prompt, run_id=options.id)).id + "\n")
+            case "show":
+                _show(await report_of(runs.run(options.words[0])), options, console)
+            case "follow":
+                return await _follow(options, runs, console)
+            case _:
+                await _tell(options, runs)
+    return DONE
+
+
+async def _list(options: argparse.Namespace, runs: DurableRuns, console: Console) -> int:
+    found = await runs.list(limit=options.limit)
+    if options.json:
+        console.data(msgspec.json.encode(found).decode())
+        return DONE
+    for run in found:
+        console.answer(_line(run) + "\n")
+    if not found:
+        console.say("there are no runs; mainspring runs start PROMPT")
+    return DONE
+
+
+def _line(run: RunInfo) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created))
+    return f"{run.id}  {run.state:<9}  {when}  {run.agent}" + (f"  ({one_line(run.error)})" if run.error else "")
+
+
+def _show(report: RunReport, options: argparse.Namespace, console: Console) -> None:
+    if options.json:
+        console.data(msgspec.json.encode(report).decode())
+        return
+    console.answer(_line(report.run) + "\n")
+    for call in report.waiting:
+        given = msgspec.json.encode(call.input).decode()
+        console.answer(f"  waits for an answer: {call.id}  {call.name} {one_line(given)}\n")
+        if call.reason:
+            console.answer(f"    {one_line(call.reason)}\n")
+
+
+async def _tell(options: argparse.Namespace, runs: DurableRuns) -> None:
+    run = runs.run(options.words[0])
+    match options.action:
+        case "steer":
+            await run.steer(options.words[1])
+        case "abort":
+            await run.abort(options.reason or "aborted")
+        case _ if options.words[2] == "yes":
+            await run.approve(options.words[1])
+        case _:
+            await run.deny(options.words[1], options.reason or "the user said no")
+
+
+async def _follow(options: argparse.Namespace, runs: DurableRuns, console: Console) -> int:
+    run = runs.run(options.words[0])
+    await run.info()
+    code = ERROR
+    async for item in run.follow(options.after):
+        if options.json:
+            console.data(f'{{"number":{item.number},"event":{encode_event(item.event).decode()}}}')
+        elif isinstance(item.event, Text):
+            console.answer(item.event.text)
+        else:
+            console.end_answer_line()
+            if line := _said(item.event):
+                console.say(line)
+        if isinstance(item.event, RunEnded):
+            code = DONE if item.event.status == "completed" else ERROR
+    if not options.json:
+        console.end_answer()
+    return code
+
+
+def _said(event: FeedEvent) -> str:
+    """What people read of an event that is no text of the answer."""
+    match event:
+        case Attempt(number=number) if number > 1:
+            return f"taken up again (attempt {number}); text of the unfinished answer is void"
+        case CallBegan(call=call):
+            return f"{call.name} {one_line(msgspec.json.encode(call.input).decode())}"
+        case CallDone(call=call, result=result) if result.is_error:
+            return f"{call.name} failed: {one_line(result.text)}"
+        case Retry(delay=delay, error=error):
+            return f"the model failed ({one_line(error)}); again in {delay:.1f} s"
+        case Asked(calls=calls) if calls:
+            waiting = ", ".join(f"{c.call.id} ({c.call.name})" for c in calls)
+            return f"waits for an answer to {waiting}"
+        case RunEnded(status=status, error=error) if status != "completed":
+            return f"{status}: {one_line(error)}" if error else str(status)
+        case _:
+            return ""

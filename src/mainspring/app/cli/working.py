@@ -1,0 +1,77 @@
+"""The options of ``mainspring worker`` and ``mainspring runs``. Imports nothing but the standard library."""
+
+from __future__ import annotations
+
+from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
+from mainspring.app.cli.serving import add_model
+
+URL = "$MAINSPRING_RUNS_URL"
+
+
+def worker_parser() -> Parser:
+    """The parser of ``worker``."""
+    parser = Parser(
+        "mainspring worker",
+        description="Do the runs that wait in a database, until SIGTERM. Any number of workers may share one. See docs/durable.md.",
+        epilog="""examples:
+  mainspring worker --url sqlite:///runs.db                     for the command's own agent, on this machine
+  mainspring worker --url postgresql://agent@db/runs --agents my_agents:agents --only-agents
+  mainspring runs start --url sqlite:///runs.db "What is in this folder?" """,
+    )
+    _add_url(parser)
+    add = parser.add_argument
+    add("--agents", action="append", default=[], metavar="MODULE:NAME", help="agents of your own, by name")
+    add("--only-agents", action="store_true", help="those of --agents only, without the command's own")
+    add("--name", default="", metavar="NAME", help="of this worker; under its old name it takes up its runs at once")
+    add("--concurrency", type=whole, default=8, metavar="N", help="runs of each agent at the same time (default 8)")
+    add("--drain", type=amount, default=10.0, metavar="S", help="at the end: seconds for steps that go on (default 10)")
+    add(
+        "--dead-after",
+        type=amount,
+        default=10.0,
+        metavar="S",
+        help="silence after which a worker's runs go to others (default 10); the same for all workers",
+    )
+    add_model(parser)
+    add_rules(parser)
+    add("--on-deny", choices=("continue", "stop"), default="continue", help="what a denied call does to a run")
+    add("--sandbox", metavar="LAYER", nargs="?", const="auto", help="hold tools and commands in the project")
+    add("--sandbox-network", action="store_true", help="let the sandbox reach the network")
+    add_place(parser)
+    parser.set_defaults(session=None, session_id=None, no_session=True, plan=False)
+    return parser
+
+
+def runs_parser() -> Parser:
+    """The parser of ``runs``."""
+    parser = Parser(
+        "mainspring runs",
+        description="Runs in a database: start them for workers, look, follow, steer, answer. See docs/durable.md.",
+        epilog=f"""examples (--url, or {URL}, says where):
+  mainspring runs start "What is in this folder?"       prints the id
+  mainspring runs                                       the newest
+  mainspring runs follow ID                             what it says and does, from the beginning, to its end
+  mainspring runs show ID                               how far it is, and what waits for an answer
+  mainspring runs answer ID CALL yes                    or no, with --reason
+  mainspring runs steer ID "use Celsius"                joins at the next step
+  mainspring runs abort ID""",
+    )
+    _add_url(parser)
+    add = parser.add_argument
+    actions = ("list", "start", "show", "follow", "answer", "steer", "abort")
+    add("action", nargs="?", choices=actions, default="list", metavar="ACTION", help=", ".join(actions))
+    add("words", nargs="*", metavar="WHAT", help="start: a prompt; else the id, and what belongs to it")
+    add("--agent", default="mainspring", metavar="NAME", help="start: which one (default: the command's own)")
+    add("--id", default="", metavar="ID", help="start: of the run; one that is there already is not started again")
+    add("--reason", default="", metavar="TEXT", help="answer no, abort: why")
+    add("--after", type=whole, default=0, metavar="N", help="follow --json: events with a higher number only")
+    add("--limit", type=whole, default=20, metavar="N", help="list: how many (default 20)")
+    add("--json", action="store_true", help="as JSON; follow: a line for each event")
+    add_place(parser)
+    return parser
+
+
+def _add_url(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--url", metavar="URL", help=f"the database: sqlite:///PATH or postgresql://...; else {URL}")
+    add("--code-version", default="1", metavar="NAME", help="of your agents; workers of the same one do the runs")
