@@ -64,6 +64,7 @@ class Mcp(Plug):
         roots: The folders that servers are told of; the agent's own if left out.
         environ: Our variables, for ``${VAR}`` and for the base set that programs get.
         home: The user's folder: what servers write is kept there, and logins are looked for.
+        tell: Is told in a sentence what people should know: a server that failed, was lost, or keeps the first prompt waiting in vain.
 
     Raises:
         ConfigError: If a configuration is none. (Files of many are better read by `parse_mcp_config`, which leaves out the broken.)
@@ -80,6 +81,7 @@ class Mcp(Plug):
         roots: Sequence[str] | None = None,
         environ: Mapping[str, str] = os.environ,
         home: Path | None = None,
+        tell: Callable[[str], object] | None = None,
     ) -> None:
         found = parse_mcp_config(servers)
         if found.problems:
@@ -92,6 +94,8 @@ class Mcp(Plug):
         self._boot: asyncio.Task[None] | None = None
         self._dirty = False
         self._offered: tuple[Tool, ...] = ()
+        self._tell = tell or (lambda text: None)
+        self._told_of: set[str] = set()
         keys = server_keys([s.name for s in found.servers])
         self.servers: tuple[McpServer, ...] = tuple(
             [self._server(config, keys[config.name], environ, home) for config in found.servers]
@@ -145,6 +149,9 @@ class Mcp(Plug):
         self._start()
         assert self._boot is not None
         await asyncio.wait({self._boot}, timeout=self.grace)
+        for server in self.servers:
+            if server.status == "connecting":
+                self._tell(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
         self._offer()
 
     async def aclose(self) -> None:
@@ -284,6 +291,7 @@ class Mcp(Plug):
 
     async def connected(self, server: McpServer, seconds: float) -> None:
         """A server is ready."""
+        self._told_of.discard(server.name)
         self._news()
         names = tuple([t.name for t in server.tools])
         await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
@@ -291,6 +299,9 @@ class Mcp(Plug):
     async def failed(self, server: McpServer, error: McpFailure) -> None:
         """A server failed. Its tools stay, so that the prompt does: a call is told why."""
         logger.warning("%s", error)
+        if server.name not in self._told_of:  # once, however often it is tried again
+            self._told_of.add(server.name)
+            self._tell(str(error))
         await self._emit(McpError, lambda: McpError(server.name, error))
 
     def relisted(self, server: McpServer) -> None:

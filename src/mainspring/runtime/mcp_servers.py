@@ -90,7 +90,8 @@ def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False, 
     given = settings.config.mcp.grace_seconds
     grace = given if given is not None else ALONE_SECONDS if alone else None
     options: dict[str, Any] = {} if grace is None else {"grace": grace}
-    return mcp.Mcp(found.servers, home=settings.home.root if settings.home else None, **options)
+    home = settings.home.root if settings.home else None
+    return mcp.Mcp(found.servers, home=home, tell=lambda text: report(Notice(text)), **options)
 
 
 def _project_files(cwd: str, home: Home | None) -> list[Path]:

@@ -12,6 +12,7 @@ from mainspring.errors import ConfigError
 from mainspring.events import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
 from mainspring.loop import Behavior
 from mainspring.mcp import Answer, ElicitAnswer, Elicitation, Mcp, McpServerConfig, Sampling, TwinConnector, TwinServer
+from mainspring.mcp.port import McpFailure
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.models import ModelInfo
 from mainspring.models.scripted import Call, Reply, ScriptedModel
@@ -135,6 +136,36 @@ async def test_the_end_of_the_start_is_told_even_where_it_is_broken_off() -> Non
     assert told == []
     await agent.shutdown()
     assert [(h.failed, h.outcome) for h in told] == [(("never",), "failed")]
+
+
+@pytest.mark.covers("MCP-07")
+async def test_people_are_told_of_a_server_that_fails_or_is_late() -> None:
+    told: list[str] = []
+    servers = {"bad": twin(refuse="no"), "good": twin("echo"), "late": twin(delay=asyncio.Event())}
+    agent = agent_with(servers, "done", "done", mcp={"grace": 0.2, "tell": told.append})
+    await agent.run("go")
+    await agent.run("go on")
+    assert len(told) == 2
+    assert "no" in told[0]
+    assert told[1] == "MCP server 'late' has not answered yet; its tools are offered once it does"
+    await agent.shutdown()
+
+
+@pytest.mark.covers("MCP-07")
+async def test_a_server_that_is_lost_again_and_again_is_told_of_once() -> None:
+    told: list[str] = []
+    server = twin("echo")
+    agent = agent_with({"s": server}, "done", mcp={"tell": told.append})
+    await agent.run("go")
+    plug = plug_of(agent)
+    lost = McpFailure("s", "gone", "lost")
+    await plug.failed(plug.get("s"), lost)
+    await plug.failed(plug.get("s"), lost)
+    assert told == ["gone"]
+    await plug.connected(plug.get("s"), 0.1)
+    await plug.failed(plug.get("s"), lost)
+    assert told == ["gone", "gone"]
+    await agent.shutdown()
 
 
 @pytest.mark.covers("MCP-07")
