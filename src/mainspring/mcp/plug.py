@@ -64,7 +64,11 @@ class Mcp(Plug):
         roots: The folders that servers are told of; the agent's own if left out.
         environ: Our variables, for ``${VAR}`` and for the base set that programs get.
         home: The user's folder: what servers write is kept there, and logins are looked for.
-        tell: Is told in a sentence what people should know: a server that failed, was lost, or keeps the first prompt waiting in vain.
+
+    Attributes:
+        servers: The servers.
+        grace: As given.
+        tell: Is told in a sentence what people should know: a server failed, was lost, or is late. Tells nobody until it is set.
 
     Raises:
         ConfigError: If a configuration is none. (Files of many are better read by `parse_mcp_config`, which leaves out the broken.)
@@ -81,7 +85,6 @@ class Mcp(Plug):
         roots: Sequence[str] | None = None,
         environ: Mapping[str, str] = os.environ,
         home: Path | None = None,
-        tell: Callable[[str], object] | None = None,
     ) -> None:
         found = parse_mcp_config(servers)
         if found.problems:
@@ -94,7 +97,7 @@ class Mcp(Plug):
         self._boot: asyncio.Task[None] | None = None
         self._dirty = False
         self._offered: tuple[Tool, ...] = ()
-        self._tell = tell or (lambda text: None)
+        self.tell: Callable[[str], object] = _nobody
         self._told_of: set[str] = set()
         keys = server_keys([s.name for s in found.servers])
         self.servers: tuple[McpServer, ...] = tuple(
@@ -151,7 +154,7 @@ class Mcp(Plug):
         await asyncio.wait({self._boot}, timeout=self.grace)
         for server in self.servers:
             if server.status == "connecting":
-                self._tell(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
+                self.tell(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
         self._offer()
 
     async def aclose(self) -> None:
@@ -301,7 +304,7 @@ class Mcp(Plug):
         logger.warning("%s", error)
         if server.name not in self._told_of:  # once, however often it is tried again
             self._told_of.add(server.name)
-            self._tell(str(error))
+            self.tell(str(error))
         await self._emit(McpError, lambda: McpError(server.name, error))
 
     def relisted(self, server: McpServer) -> None:
@@ -322,6 +325,10 @@ class _Shared(Plug):
 
     def for_child(self) -> Plug | None:
         return _Shared()
+
+
+def _nobody(text: str) -> None:
+    """Tells nobody."""
 
 
 def _same(tool: Tool) -> Any:

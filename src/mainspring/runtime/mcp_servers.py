@@ -91,7 +91,9 @@ def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False, 
     grace = given if given is not None else ALONE_SECONDS if alone else None
     options: dict[str, Any] = {} if grace is None else {"grace": grace}
     home = settings.home.root if settings.home else None
-    return mcp.Mcp(found.servers, home=home, tell=lambda text: report(Notice(text)), **options)
+    plug = mcp.Mcp(found.servers, home=home, **options)
+    plug.tell = lambda text: report(Notice(text))
+    return plug
 
 
 def _project_files(cwd: str, home: Home | None) -> list[Path]:

@@ -142,7 +142,8 @@ async def test_the_end_of_the_start_is_told_even_where_it_is_broken_off() -> Non
 async def test_people_are_told_of_a_server_that_fails_or_is_late() -> None:
     told: list[str] = []
     servers = {"bad": twin(refuse="no"), "good": twin("echo"), "late": twin(delay=asyncio.Event())}
-    agent = agent_with(servers, "done", "done", mcp={"grace": 0.2, "tell": told.append})
+    agent = agent_with(servers, "done", "done", mcp={"grace": 0.2})
+    plug_of(agent).tell = told.append
     await agent.run("go")
     await agent.run("go on")
     assert len(told) == 2
@@ -155,9 +156,10 @@ async def test_people_are_told_of_a_server_that_fails_or_is_late() -> None:
 async def test_a_server_that_is_lost_again_and_again_is_told_of_once() -> None:
     told: list[str] = []
     server = twin("echo")
-    agent = agent_with({"s": server}, "done", mcp={"tell": told.append})
-    await agent.run("go")
+    agent = agent_with({"s": server}, "done")
     plug = plug_of(agent)
+    plug.tell = told.append
+    await agent.run("go")
     lost = McpFailure("s", "gone", "lost")
     await plug.failed(plug.get("s"), lost)
     await plug.failed(plug.get("s"), lost)
