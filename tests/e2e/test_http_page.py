@@ -1,0 +1,156 @@
+"""The page of `mainspring serve --http`, in a real browser against the real command."""
+
+import base64
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Command, command  # noqa: F401 - a fixture
+from tests.e2e.devtools import Page, opened
+from tests.e2e.servers.chat import Reply, call
+
+PICTURES = os.environ.get("MAINSPRING_PICTURES")
+
+
+@contextmanager
+def served(command: Command, *arguments: str) -> Iterator[str]:  # noqa: F811
+    """The service; gives its address, with the token."""
+    given = ("serve", "--http", "--port", "0", "--model", "openai:gpt-5-mini", *arguments)
+    with command.start(*given) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=15)
+
+
+@asynccontextmanager
+async def shown(url: str, profile: Path) -> AsyncIterator[Page]:
+    async with opened(url, profile) as page:
+        await page.until("document.activeElement && document.activeElement.id === 'prompt'")
+        yield page
+
+
+async def typed(page: Page, text: str) -> None:
+    """Type into what has the focus, and press Enter."""
+    await page.call("Input.insertText", text=text)
+    await pressed(page, "Enter")
+
+
+async def pressed(page: Page, key: str) -> None:
+    text = "\r" if key == "Enter" else key if len(key) == 1 else ""
+    await page.call(
+        "Input.dispatchKeyEvent",
+        type="keyDown",
+        key=key,
+        code=key,
+        text=text,
+        windowsVirtualKeyCode=13 if key == "Enter" else 0,
+    )
+    await page.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
+
+
+async def picture(page: Page, name: str) -> None:
+    """Keep a picture, where somebody wants to look at it."""
+    data = base64.b64decode(await page.screenshot())
+    assert len(data) > 5_000
+    if PICTURES:
+        Path(PICTURES, name).write_bytes(data)
+
+
+EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script> & **bold**"
+
+
+async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Command, tmp_path: Path):  # noqa: F811
+    (command.folder / "greeting.py").write_text('def greet():\n    print("hello")\n')
+    command.server.script = [
+        Reply("I look at the file first.", calls=[("read_file", {"path": "greeting.py"})]),
+        call("edit", path="greeting.py", old_string='print("hello")', new_string='print("good morning")'),
+        Reply(f"The greeting is another one now. {EVIL}"),
+        Reply("You are welcome."),
+    ]
+    with served(command) as url:
+        async with shown(url, tmp_path / "profile") as page:
+            await page.call(
+                "Emulation.setDeviceMetricsOverride", width=1100, height=760, deviceScaleFactor=1, mobile=False
+            )
+            assert await page.js("location.hash") == ""
+            await typed(page, "Let greeting.py say good morning")
+            await page.until("document.querySelector('.asked .yes')")
+            assert await page.js("document.querySelector('.asked code').textContent") == "edit"
+            assert "good morning" in await page.js("document.querySelector('.asked .diff .added').textContent")
+            assert await page.js("document.querySelector('#state').textContent") == "paused"
+            assert "hello" in (command.folder / "greeting.py").read_text()
+            await picture(page, "http-approval.png")
+            await page.js("document.activeElement.blur()")
+            await pressed(page, "y")
+            await page.until("document.querySelector('#state').textContent === 'completed'")
+            assert "good morning" in (command.folder / "greeting.py").read_text()
+            text = await page.js("[...document.querySelectorAll('.said.assistant')].at(-1).textContent")
+            assert text.endswith(EVIL)
+            assert await page.js("document.querySelectorAll('#talk img, #talk script, #talk b').length") == 0
+            assert not await page.js("document.title.includes('taken')")
+            assert await page.js("document.querySelectorAll('.call.done').length") == 2
+            assert "tokens" in await page.js("document.querySelector('#cost').textContent")
+            await page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+            await picture(page, "http-dark.png")
+            await pressed(page, "/")
+            await typed(page, "Thank you")
+            await page.until(
+                "[...document.querySelectorAll('.said')].some((e) => e.textContent === 'You are welcome.')"
+            )
+            await page.until("document.querySelectorAll('#runs button').length === 2")
+            assert await page.js("document.querySelectorAll('.call.done').length") == 2  # the conversation goes on
+            await page.js("document.activeElement.blur()")
+            await pressed(page, "j")
+            await page.until("document.querySelector('#title').textContent.startsWith('Let greeting')")
+            token = url.partition("#token=")[2]
+            assert await page.js("sessionStorage.getItem('token')") == token
+            assert await page.js("localStorage.length + document.cookie.length") == 0
+            assert not page.said, page.said
+
+
+async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command, tmp_path: Path):  # noqa: F811
+    with served(command) as url:
+        address, _, token = url.partition("#token=")
+        async with opened(address, tmp_path / "profile") as page:
+            await page.until("document.querySelector('#login') && document.querySelector('#login').open")
+            await typed(page, "wrong")
+            await page.until("document.querySelector('#login-problem').textContent.includes('not known')")
+            await typed(page, token)
+            await page.until("document.querySelector('#agent option')")
+            assert not await page.js("document.querySelector('#login').open")
+            assert token not in await page.js("document.documentElement.outerHTML + location.href")
+
+
+async def test_a_run_is_stopped_from_the_page(command: Command, tmp_path: Path):  # noqa: F811
+    command.server.script = [Reply("I think about it", stall=True)]
+    with served(command) as url:
+        async with shown(url, tmp_path / "profile") as page:
+            await typed(page, "Think")
+            await page.until("document.querySelector('.said.live')")
+            await page.js("document.querySelector('#stop').click()")
+            await page.until("document.querySelector('#state').textContent === 'aborted'")
+
+
+@pytest.mark.parametrize("path", ["", "page/page.js", "page/view.js", "page/events.js", "page/page.css"])
+def test_the_page_holds_nothing_that_fetches_or_writes_html(path: str):
+    name = path.rpartition("/")[2] or "index.html"
+    text = Path(__file__).parents[2].joinpath("src/mainspring/app/server/http/page", name).read_text(encoding="utf-8")
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "https://",
+        "localStorage",
+        "document.cookie",
+    ):
+        assert word not in text, word
