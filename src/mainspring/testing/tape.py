@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.events import CancelToken
 from mainspring.loop import LiveSteps, Steps
 from mainspring.messages import ToolUseBlock
 from mainspring.models import HttpModel, ModelProvider, RecordingTransport, ReplayTransport, create_model
+from mainspring.models.exchanges import secrets_of
 from mainspring.models.transport import Timeouts, TransportResponse
-from mainspring.redact import redact_keys
+from mainspring.testing.masking import Masking
 from mainspring.testing.record import ReplayError, recorded_failure
 from mainspring.tools import ToolResult
 
@@ -69,18 +71,18 @@ class Tape:
     ) -> None:
         self.path = Path(path)
         self.recording = mode == "record" or (mode == "once" and not self.path.exists())
-        self._secrets = tuple(secrets)
+        self._masking = Masking(secrets)
         self._calls: list[dict[str, Any]] = []
         self._dropped = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.steps: Steps
         if self.recording:
             self._folder = tempfile.TemporaryDirectory(prefix="mainspring-tape-")
-            self.steps = _Recorder(self._write_call)
+            self.steps = _Recorder(self._calls)
         else:
             exchanges, self._calls = _read(self.path)
             self._replay = ReplayTransport(exchanges)
-            self._player = _Player(self._calls, self._masked, live=tools == "live")
+            self._player = _Player(self._calls, self._masking.value, live=tools == "live")
             self.steps = self._player
 
     def model(self, model: ModelProvider | str, **settings: Any) -> ModelProvider:
@@ -102,8 +104,8 @@ class Tape:
                 f"{model!r} is not asked over HTTP, so there is no traffic to put on a tape; RecordingSteps records any model"
             )
         if self._folder is None:
-            return model.through(_Masking(self._replay, self._masked))
-        return model.through(RecordingTransport(self._folder.name, provider=model.provider))
+            return model.through(_Comparing(self._replay, self._masking.value))
+        return model.through(_Overhearing(self._folder.name, provider=model.provider, told=self._masking.add))
 
     def drop(self) -> None:
         """Neither write the tape nor check it: what ran was no success."""
@@ -132,54 +134,65 @@ class Tape:
         if left:
             raise ReplayError(f"{self.path}: the run was over before {left[0]} ({len(left)} left in all). {_AGAIN}")
 
-    def _write_call(self, call: ToolUseBlock, outcome: dict[str, Any]) -> None:
-        self._calls.append({"tool": self._masked({"name": call.name, "input": dict(call.input), **outcome})})
-
-    def _masked(self, value: Any) -> Any:
-        match value:
-            case str():
-                return redact_keys(value, *self._secrets)
-            case dict():
-                return {k: self._masked(v) for k, v in cast("dict[str, Any]", value).items()}
-            case list() | tuple():
-                return [self._masked(v) for v in cast("list[Any]", value)]
-            case _:
-                return value
-
     def _save(self, folder: Path) -> None:
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
-        lines = [{"tape": VERSION}, *({"exchange": self._masked(e)} for e in exchanges), *self._calls]
+        calls = [{"tool": self._masking.value(call)} for call in self._calls if len(call) > len(_ASKED)]
+        lines = [{"tape": VERSION}, *({"exchange": self._clean(e)} for e in exchanges), *calls]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
         part.replace(self.path)
 
+    def _clean(self, exchange: dict[str, Any]) -> dict[str, Any]:
+        told = exchange["response"]
+        told["body_text"] = self._masking.stream(told["body_text"])
+        return self._masking.value(exchange)
 
+
+_ASKED = ("name", "input")
 _NO_KEY = "none-is-sent-to-anybody"
 _AGAIN = "If the change is meant, record it again (mode 'record', or pytest --tapes=record)"
 
 
 class _Recorder(LiveSteps):
-    """The world itself, with every call of a tool written down."""
+    """The world itself, with every call of a tool written down, in the order in which they were made."""
 
-    __slots__ = ("_write",)
+    __slots__ = ("_calls",)
 
-    def __init__(self, write: Callable[[ToolUseBlock, dict[str, Any]], None]) -> None:
+    def __init__(self, calls: list[dict[str, Any]]) -> None:
         super().__init__()
-        self._write = write
+        self._calls = calls
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        made: dict[str, Any] = {"name": call.name, "input": dict(call.input)}
+        self._calls.append(made)
         try:
             result = await run()
         except Exception as error:
-            self._write(call, {"error": {"type": type(error).__name__, "message": str(error)}})
+            made["error"] = {"type": type(error).__name__, "message": str(error)}
             raise
         plain = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
-        self._write(call, {"result": {k: v for k, v in plain.items() if v or k == "output"}})
+        made["result"] = {k: v for k, v in plain.items() if v or k == "output"}
         return result
 
 
-class _Masking:
+class _Overhearing(RecordingTransport):
+    """Tells which keys are sent, so that they can be masked wherever else they stand."""
+
+    def __init__(self, folder: str, *, provider: str, told: Callable[[Iterable[str]], None]) -> None:
+        super().__init__(folder, provider=provider)
+        self._told = told
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AsyncGenerator[TransportResponse]:
+        self._told(secrets_of(headers))
+        async with super().open(method, url, headers, body, timeouts) as answer:
+            yield answer
+
+
+class _Comparing:
     """A `Transport` that masks what is asked as the tape masks it, so that the two can be compared."""
 
     def __init__(self, replay: ReplayTransport, masked: Callable[[Any], Any]) -> None:
@@ -241,11 +254,58 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """
     if not path.exists():
         raise ReplayError(f"there is no tape {path}; record it (mode 'once', or pytest --tapes=once)")
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        version = lines[0].get("tape") if lines else None
-    except (ValueError, AttributeError) as error:
-        raise ReplayError(f"{path} is no tape: {error}") from None
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(path.read_bytes().split(b"\n"), 1):
+        try:
+            if text.strip():
+                lines.append(msgspec.json.decode(text, type=dict[str, Any]))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ReplayError(f"{path} is no tape: line {number}: {error}") from None
+    version = lines[0].get("tape") if lines else None
     if version != VERSION:
         raise ReplayError(f"{path} is no tape of version {VERSION}: its first line says {version!r}. Record it again")
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            msgspec.convert(line, _Line)
+        except msgspec.ValidationError as error:
+            raise ReplayError(f"{path} cannot be played: entry {number}: {error}. Record it again") from None
     return [line["exchange"] for line in lines if "exchange" in line], [line for line in lines if "tool" in line]
+
+
+class _Asked(Struct):
+    method: str
+    path: str
+
+
+class _Told(Struct):
+    status: int = 200
+    headers: dict[str, str] = {}
+    body_text: str = ""
+
+
+class _Exchange(Struct):
+    request: _Asked
+    response: _Told
+
+
+class _Failure(Struct):
+    type: str
+    message: str
+
+
+class _ToolCall(Struct):
+    name: str
+    input: dict[str, Any]
+    result: ToolResult | None = None
+    error: _Failure | None = None
+
+    def __post_init__(self) -> None:
+        if self.result is None and self.error is None:
+            raise ValueError("a call has neither result nor error")
+
+
+class _Line(Struct):
+    """What stands in a line of a tape behind its head; it is checked, so that whoever edits one is told where."""
+
+    exchange: _Exchange | None = None
+    tool: _ToolCall | None = None

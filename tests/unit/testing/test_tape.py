@@ -1,17 +1,20 @@
 """A real run becomes a test without network, key or tools."""
 
+import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from mainspring import Agent, AgentProviderError, Behavior, RetryConfig
 from mainspring.errors import ConfigError
+from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, create_model
 from mainspring.models.http_model import HttpModel
 from mainspring.testing import ReplayError, ScriptedModel, Tape
-from mainspring.tools import tool
+from mainspring.tools import Attachment, ToolResult, tool
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 SECRET = "hunter-2-of-\u00fc"
@@ -22,7 +25,7 @@ def answer(*, call: str = "", text: str = "") -> bytes:
     made: dict[str, Any] = {"content": text}
     if call:
         function = {"name": "look", "arguments": json.dumps({"key": call})}
-        made = {"tool_calls": [{"index": 0, "id": f"call_{call}", "type": "function", "function": function}]}
+        made = {"tool_calls": [{"index": 0, "id": f"call_{len(call)}", "type": "function", "function": function}]}
     reason = "tool_calls" if call else "stop"
     chunk = {"choices": [{"index": 0, "delta": made, "finish_reason": reason}]}
     return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
@@ -80,6 +83,7 @@ async def record(path: Path, *answers: bytes, looking: Looking | None = None) ->
         return await run(tape, looking or Looking(), host(*answers))
 
 
+QUICK = Behavior(retry=RetryConfig(base_delay_ms=1))
 TWO = (answer(call="a"), answer(call="bad"), answer(text="Done."))
 
 
@@ -170,6 +174,113 @@ def test_what_is_no_tape_is_told(tmp_path: Path) -> None:
             Tape(tmp_path / "t")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "not json",
+        '{"exchange": 1}',
+        '{"exchange": {"request": {}, "response": {}}}',
+        '{"tool": {"name": "look"}}',
+        '{"tool": {"name": "look", "input": {}}}',
+        '{"tool": {"name": "look", "input": {}, "result": {"output": 7}}}',
+        '{"tool": {"name": "look", "input": {}, "error": "x"}}',
+    ],
+)
+def test_a_tape_that_was_edited_into_nonsense_is_told_with_the_place(tmp_path: Path, line: str) -> None:
+    (tmp_path / "t").write_text(f'{{"tape": 1}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(ReplayError, match=r"(line|entry) 2: "):
+        Tape(tmp_path / "t")
+
+
+async def test_a_secret_is_masked_in_every_form_and_where_a_stream_spells_it_out(tmp_path: Path) -> None:
+    shaped, own = "sk-proj-abcdefgh1234567890abcdefgh", 'pa"ss\\wörd'
+    said = f"The key is {shaped}, and {own} too; {KEY}"
+    pieces = [said[at : at + 5] for at in range(0, len(said), 5)]
+    streamed = "".join(f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'content': p}}]})}\n\n" for p in pieces)
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    with _Recording(tmp_path / "t", "record", secrets=[own]) as tape:
+        await run(
+            tape, Looking(), host(answer(call=own), f"{streamed}data: {json.dumps(end)}\n\ndata: [DONE]\n\n".encode())
+        )
+
+    text = (tmp_path / "t").read_text(encoding="utf-8")
+    for hidden in (shaped[:12], shaped[-8:], "ss\\", "w\u00f6rd", "w\\u00f6rd", KEY[:12], KEY[-6:]):
+        assert hidden not in text
+    with Tape(tmp_path / "t", secrets=[own]) as tape:
+        played = await run(tape, Looking())
+    assert played.text == "The key is [redacted], and [redacted] too; [redacted]"
+
+
+async def test_lines_end_where_json_says_so(tmp_path: Path) -> None:
+    await record(tmp_path / "t", answer(call="\u2028\u0085"), answer(text="a\u2029b"))
+    with Tape(tmp_path / "t", secrets=[SECRET]) as tape:
+        assert (await run(tape, Looking())).text == "a\u2029b"
+
+
+async def test_calls_that_ask_the_same_get_their_own_results(tmp_path: Path) -> None:
+    calls = [
+        {"index": n, "id": f"c{n}", "type": "function", "function": {"name": "roll", "arguments": "{}"}} for n in (0, 1)
+    ]
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
+    both = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+    second_is_done = asyncio.Event()
+    rolled: list[int] = []
+
+    @tool(concurrency_safe=True)
+    async def roll() -> str:
+        """Roll a die; the one that was asked first takes longer."""
+        rolled.append(1)
+        own = len(rolled)
+        if own == 1:
+            await second_is_done.wait()
+        second_is_done.set()
+        return f"result {own}"
+
+    for mode in ("record", "replay"):
+        with _Recording(tmp_path / "t", mode) if mode == "record" else Tape(tmp_path / "t") as tape:
+            model = tape.model(host(both, answer(text="Done.")))
+            done = await Agent(model, tools=[roll], steps=tape.steps).run("Roll twice")
+        results = [r for m in done.messages if isinstance(m, Message) for r in m.tool_results]
+        assert [r.text for r in results] == ["result 1", "result 2"]
+    assert len(rolled) == 2
+
+
+async def test_images_bytes_and_facts_come_back_as_they_were(tmp_path: Path) -> None:
+    picture = ToolResult(
+        output=(TextBlock("A dot"), ImageBlock("image/png", "iVBORw0KGgo=")),
+        title="dot.png",
+        metadata={"size": 8, "path": Path("dot.png")},
+        attachments=(Attachment("dot.png", "image/png", data="AP8="),),
+    )
+
+    @tool
+    async def look(key: str) -> ToolResult:
+        """Look."""
+        return picture
+
+    class Pictures:
+        def tool(self) -> Any:
+            return look
+
+    looking = cast("Any", Pictures())
+    real = await record(tmp_path / "t", *TWO[::2], looking=looking)
+    with Tape(tmp_path / "t", secrets=[SECRET]) as tape:
+        played = await run(tape, looking)
+    for one, other in zip(real.messages, played.messages, strict=True):
+        assert [msgspec.structs.asdict(b) for b in other.content] == [msgspec.structs.asdict(b) for b in one.content]
+
+
+async def test_two_models_share_a_tape(tmp_path: Path) -> None:
+    texts: list[list[str]] = []
+    for kind in (_Recording, Tape):
+        with kind(tmp_path / "t", "once") as tape:
+            first = Agent(tape.model(host(answer(text="One."))), steps=tape.steps)
+            second = Agent(tape.model(host(b"busy", answer(text="Two."))), steps=tape.steps, behavior=QUICK)
+            texts.append([r.text for r in await asyncio.gather(first.run("1"), second.run("2"))])
+    assert texts == [["One.", "Two."]] * 2
+
+
 def test_a_model_without_traffic_is_refused(tmp_path: Path) -> None:
     with Tape(tmp_path / "t", "record") as tape, pytest.raises(ConfigError, match="RecordingSteps records any model"):
         tape.model(ScriptedModel("x"))
@@ -196,6 +307,6 @@ def test_the_fixture_keeps_a_tape_for_each_test(pytester: pytest.Pytester) -> No
     pytester.makeconftest('pytest_plugins = ["mainspring.testing.plugin"]')
     pytester.makepyfile(test_some=f"FAILS = 'c'\n{PLUGGED}")
     plain = ("-p", "no:cacheprovider", "-p", "no:anyio")
-    pytester.runpytest_subprocess("--tapes=once", *plain).assert_outcomes(passed=1, failed=1)
+    pytester.runpytest_inprocess("--tapes=once", *plain).assert_outcomes(passed=1, failed=1)
     assert [p.name for p in (pytester.path / "tapes" / "test_some").iterdir()] == ["test_it-a-b.jsonl"]
-    pytester.runpytest_subprocess(*plain).assert_outcomes(passed=1, errors=1)
+    pytester.runpytest_inprocess(*plain).assert_outcomes(passed=1, errors=1)
