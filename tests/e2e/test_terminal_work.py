@@ -76,7 +76,7 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     assert "> y  yes, this time\n  s  yes, for this session\n  a  yes, always" in screen
     terminal.keys("y")
     screen = terminal.wait(": may it write?")
-    assert "... 6 more lines (Ctrl-O shows them)" in terminal.everything()
+    assert "... 4 more lines (Ctrl-O shows them)" in terminal.everything()
     for row in ("  1   line 0", "  2 - twice 1", "  2 + once 1", "  40 - twice 39", "  40 + once 39"):
         assert row in terminal.everything(), terminal.everything()
     terminal.keys("h")
@@ -197,6 +197,7 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.wait("> /help")
     terminal.keys("Enter", "Enter")
     terminal.wait("attach a file")
+    assert "Ctrl-O                 show the last folded output" in terminal.everything()
     assert "/model" in terminal.everything()
     terminal.type("what is in @need")
     screen = terminal.wait("needle.py")

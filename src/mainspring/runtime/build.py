@@ -153,7 +153,7 @@ async def converse(
         missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
         if missing:
             report(
-                Notice(f"it may read here; to let it write or run: {' '.join(f'--allow {name}' for name in missing)}")
+                Notice(f"a model this small only reads; to let it do more: {' '.join(f'--allow {n}' for n in missing)}")
             )
     known = [*[t.name for t in builtin_tools(every=True)], *NAMES_OF_SKILLS]
     for rule in rules_without_tool(permissions.engine.rules, known):

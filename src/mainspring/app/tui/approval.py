@@ -9,15 +9,17 @@ import msgspec
 
 from mainspring.app.tui.dialog import Finish, TextWanted
 from mainspring.app.tui.diffs import hunk_rows
-from mainspring.app.tui.folds import output_rows
+from mainspring.app.tui.folds import broken, output_rows
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.menu import Item, Menu
-from mainspring.app.tui.plain import cut, one_row
+from mainspring.app.tui.plain import cut, one_row, spelled
 from mainspring.runtime.chat.commands import Approve
 from mainspring.runtime.chat.events import ApprovalAsked
 from mainspring.runtime.chat.words import Decision, Hunk
 
 _MOST_RESOURCE = 6
+_MOST_REASON = 400
+_MOST_REASON_ROWS = 3
 
 
 class ApprovalDialog:
@@ -39,8 +41,11 @@ class ApprovalDialog:
         self._for = ""
         self._wrong = ""
 
-    def press(self, key: str) -> None:
+    def press(self, key: str) -> bool:
         """Take a key."""
+        menu = self._rules[1] if self._rules is not None else self._menu
+        if self._hunks is None and not menu.knows(key):
+            return False
         if self._hunks is not None:
             taken = self._hunks.press(key)
             if taken is not None:
@@ -52,6 +57,7 @@ class ApprovalDialog:
                 self._answer(decision, rule=chosen[0])
         elif chosen := self._menu.press(key):
             self._chosen(chosen[0])
+        return True
 
     def _chosen(self, value: str) -> None:
         match value:
@@ -123,10 +129,20 @@ class ApprovalDialog:
         asked = self._asked
         who = f"{asked.child}: " if asked.child else ""
         rows = [row(("warn", one_row(f"{who}{asked.display}: may it {asked.action}?", columns - 1)))]
-        rows += output_rows(asked.resource, "tool", "  ")[:_MOST_RESOURCE]
-        why = asked.reason + (f" [{asked.rule}]" if asked.rule else "")
+        rows += self._resource(columns)
+        reason = asked.reason.removeprefix(asked.resource).lstrip(": ") if asked.resource else asked.reason
+        why = reason + (f" [{asked.rule}]" if asked.rule else "")
         if why:
-            rows.append(row(("faint", f"  {one_row(why, columns - 3)}")))
+            told = broken([row(("faint", f"  {one_row(why, _MOST_REASON, make=spelled)}"))], columns, hard=True)
+            rows += told[:_MOST_REASON_ROWS]
+        return rows
+
+    def _resource(self, columns: int) -> list[Row]:
+        """What it is about, with nothing in it hidden."""
+        rows = broken(output_rows(self._asked.resource, "tool", "  ", spelled), columns, hard=True)
+        if len(rows) > _MOST_RESOURCE:
+            left = len(rows) - _MOST_RESOURCE + 1
+            return [*rows[: _MOST_RESOURCE - 1], row(("warn", f"  ... {left} more rows; e shows all of it"))]
         return rows
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mainspring.app.tui.figures import tokens
-from mainspring.app.tui.folds import Folds, output_rows
+from mainspring.app.tui.folds import Folds, broken, output_rows
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.plain import one_row
 from mainspring.app.tui.shown import shown_rows
 from mainspring.runtime.chat import events as told
 
 _SUMMARY_ROWS = 12
+_GREETING = "Say what is to be done. /help shows commands and keys, Ctrl-D leaves."
 _LEVELS = {"info": "faint", "warn": "warn", "error": "bad"}
 
 
 def aside_rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: Folds) -> list[Row]:
-    """What to print for an event.
+    """What to print for an event, broken between words where it is long.
 
     Args:
         event: The event.
@@ -24,6 +25,11 @@ def aside_rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], li
         markdown: Makes rows of Markdown.
         folds: Keeps what is too long.
     """
+    rows = _rows(event, columns, markdown, folds)
+    return rows if isinstance(event, told.QuestionAsked | told.CommandDone) else broken(rows, columns)
+
+
+def _rows(event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: Folds) -> list[Row]:
     match event:
         case told.QuestionAsked():
             return _question(event, columns, markdown)
@@ -49,12 +55,12 @@ def _line(style: str, text: str) -> list[Row]:
 
 def _question(event: told.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     head = [row(("heading", one_row(event.title, columns - 1)))] if event.title else []
-    return head + (markdown(event.text) if event.kind == "plan" else _line("", event.text))
+    return head + (markdown(event.text) if event.kind == "plan" else broken(_line("", event.text), columns))
 
 
 def _command(event: told.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
-        return _line("bad", f"/{event.name}: {event.error}" if event.name else event.error)
+        return broken(_line("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
     return shown_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 
@@ -67,11 +73,11 @@ def _compacted(event: told.Compacted, folds: Folds) -> list[Row]:
 def _session(event: told.SessionChanged) -> list[Row]:
     name = event.title or event.id
     words = {
-        "opened": "",
+        "opened": "" if event.messages else _GREETING,
         "resumed": f"goes on with {name} ({event.messages} messages)",
         "new": "a new conversation",
         "forked": f"goes on in a copy: {name}",
         "rewound": f"taken back; {event.messages} messages are left",
-        "renamed": f"is called {name} now",
+        "renamed": "",  # the status line shows it
     }
     return _line("faint", words[event.reason])

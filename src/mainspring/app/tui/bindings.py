@@ -14,7 +14,7 @@ from mainspring.app.tui.bursts import Bursts
 from mainspring.app.tui.dialog import Dialog
 from mainspring.app.tui.screen import Screen
 
-_DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "c-p", "c-n")
+_DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")
 
 _FLUSH = "_Flush"
 """What prompt-toolkit puts among the keys after a pause."""
@@ -145,7 +145,8 @@ def _bind_dialog(keys: KeyBindings, screen: Screen, asked: Condition) -> None:
     def press(name: str) -> None:
         dialog: Dialog | None = screen.dialog
         if dialog is not None:
-            dialog.press(name)
+            if not dialog.press(name):
+                screen.typed_instead(" " if name == "space" else name)
             screen.sync()
 
     def named(name: str) -> Handler:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from mainspring.app.tui.figures import dollars, seconds, tokens
+from mainspring.app.tui.figures import seconds, spent
 from mainspring.app.tui.folds import Folds
 from mainspring.app.tui.fragments import Row, indented, row
-from mainspring.app.tui.plain import one_row
+from mainspring.app.tui.plain import cut, one_row, width
 from mainspring.app.tui.tools import Tools
 from mainspring.runtime.chat.events import (
     AnswerText,
@@ -25,6 +25,7 @@ _BAR = "  | "
 
 class _Child(Struct):
     started: ChildStarted
+    name: str
     since: float
     tools: Tools
     last: str = ""
@@ -41,13 +42,16 @@ class Children:
     def __init__(self, folds: Folds) -> None:
         self._folds = folds
         self._running: dict[str, _Child] = {}
+        self._count = 0
 
     def started(self, event: ChildStarted, columns: int, now: float) -> list[Row]:
         """One begins."""
-        self._running[event.id] = _Child(event, now, Tools(self._folds))
+        self._count += 1
+        name = one_row(event.name or f"sub-agent {self._count}", 30)
+        self._running[event.id] = _Child(event, name, now, Tools(self._folds))
         bar = _BAR * (event.depth - 1)
-        task = one_row(event.task, columns - len(bar) - len(event.name) - 8)
-        return indented([row(("mark", "+ "), ("tool", one_row(event.name, 30)), f": {task}")], bar)
+        task = one_row(event.task, columns - len(bar) - width(name) - 5)
+        return indented([row(("mark", "+ "), ("tool", name), f": {task}")], bar)
 
     def happened(self, event: ChildEvent, columns: int, now: float) -> list[Row]:
         """Something happened in one: what to print."""
@@ -74,20 +78,20 @@ class Children:
         """The rows with the name of their agent, where several run at once."""
         if len(self._running) < 2:
             return rows
-        return [[*row(("mark", f"{one_row(child.started.name, 20)} ")), *each] for each in rows]
+        return [[*row(("mark", f"{cut(child.name, 20)} ")), *each] for each in rows]
 
     def finished(self, event: ChildFinished, columns: int) -> list[Row]:
         """One is over."""
         child = self._running.pop(event.id, None)
         bar = _BAR * (child.started.depth - 1 if child else 0)
         turns = f"{event.turns} turn{'s' * (event.turns != 1)}"
-        told = ", ".join([turns, f"{tokens(event.tokens)} tokens", dollars(event.cost), seconds(event.seconds)])
+        told = ", ".join([turns, spent(event.tokens, event.cost), seconds(event.seconds)])
         good = event.status == "completed"
         state = "done" if good else event.status.replace("_", " ")
         rows = [
             row(
                 ("good" if good else "bad", "+ "),
-                ("tool", one_row(event.name, 30)),
+                ("tool", child.name if child else one_row(event.name, 30)),
                 f" {state}",
                 ("faint", f"  {told}"),
             )
@@ -105,9 +109,9 @@ class Children:
             at = (
                 f"{running[-1].started.display} {running[-1].started.summary}" if running else child.last.strip()[-200:]
             )
-            name = one_row(child.started.name, 30)
+            name = child.name
             took = seconds(now - child.since)
-            text = one_row(at or "waiting for the model", columns - len(bar) - len(name) - len(took) - 8)
+            text = one_row(at or "waiting for the model", columns - len(bar) - width(name) - len(took) - 5)
             parts = row(("mark", f"{spinner} "), ("tool", name), ("faint", f" {took} "), text)
             rows += indented([parts], bar)
         return rows
@@ -115,3 +119,4 @@ class Children:
     def stop(self) -> None:
         """None runs any more."""
         self._running.clear()
+        self._count = 0

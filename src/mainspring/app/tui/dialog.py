@@ -40,8 +40,8 @@ class Dialog(Protocol):
     id: str
     wants: TextWanted | None
 
-    def press(self, key: str) -> None:
-        """Take a key."""
+    def press(self, key: str) -> bool:
+        """Take a key; whether it means anything here. A character that does not is typed for the input."""
         ...
 
     def take(self, text: str) -> None:

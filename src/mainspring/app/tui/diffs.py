@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.look import is_narrow
-from mainspring.app.tui.plain import cut, plain, steady, untabbed
+from mainspring.app.tui.plain import cut, spelled, steady, untabbed
 from mainspring.runtime.chat.words import FileDiff, Hunk
 
 _PLACE = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
@@ -30,7 +30,7 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
             rows += [row(("faint", "  ..."))] if i else []
             rows += hunk_rows(hunk, columns)
         if diff.note:
-            rows.append(row(("warn", f"  {cut(plain(diff.note), columns - 2)}")))
+            rows.append(row(("warn", f"  {cut(spelled(diff.note), columns - 2)}")))
         if diff.left_out:
             rows.append(row(("faint", f"  ... {diff.left_out} more lines")))
     if most is not None and len(rows) > most:
@@ -42,10 +42,10 @@ def hunk_rows(hunk: Hunk, columns: int) -> list[Row]:
     """One change."""
     place = _PLACE.match(hunk.header)
     if place is None or is_narrow(columns):
-        return [row(("hunk", plain(hunk.header))), *(_line(line, "") for line in hunk.lines)]
+        return [row(("hunk", spelled(hunk.header))), *(_line(line, "") for line in hunk.lines)]
     old, new = int(place[2]), int(place[3])
     size = len(str(max(old, new) + len(hunk.lines)))
-    where = plain(f"{place[1]}{place[4]}").strip()
+    where = spelled(f"{place[1]}{place[4]}").strip()
     head = [row(("hunk", f"  {' ' * size} {cut(where, columns - size - 4)}"))] if where else []
     return head + [_line(line, f"{number:>{size}} ") for number, line in _numbered(hunk, old, new)]
 
@@ -65,7 +65,7 @@ def _numbered(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:
 
 
 def _line(line: str, number: str) -> Row:
-    shown = untabbed(steady(plain(line[1:])))
+    shown = untabbed(steady(spelled(line[1:])))
     mark = line[:1] or " "
     style = _STYLES.get(mark)
     parts: Row = row(("faint", f"  {number}"))
@@ -74,5 +74,5 @@ def _line(line: str, number: str) -> Row:
 
 def _head(diff: FileDiff, columns: int) -> Row:
     counts = row(" ", ("added", f"+{diff.added}"), " ", ("removed", f"-{diff.removed}"))
-    name = cut(plain(diff.path), max(columns - 16, 8))
+    name = cut(spelled(diff.path), max(columns - 16, 8))
     return row(("tool", f"  {name}"), ("faint", _KINDS[diff.change])) + counts

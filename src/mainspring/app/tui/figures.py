@@ -26,8 +26,13 @@ def tokens(value: int) -> str:
     return f"{value / 1_000_000:.1f}M"
 
 
+def spent(used: int, cost: float | None) -> str:
+    """Tokens and what they cost; tokens alone where no price is known."""
+    return f"{tokens(used)} tokens" + (f", {dollars(cost)}" if cost is not None else "")
+
+
 def dollars(value: float | None) -> str:
-    """An amount of money: ``$0.0042``, ``$1.25``; ``$?`` where a price is unknown."""
+    """An amount of money: ``$0.0042``, ``$1.25``; ``price unknown``."""
     if value is None:
-        return "$?"
+        return "price unknown"
     return f"${value:.2f}" if value >= 0.1 or not value else f"${value:.4f}"

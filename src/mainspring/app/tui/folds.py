@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
-from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.fragments import Row, row, wrapped
 from mainspring.app.tui.plain import plain, steady, untabbed
 
 _MOST_KEPT = 50
 _MOST_LINES = 5_000
+_MOST_INDENT = 12
 
 
 class Folds:
@@ -17,7 +19,9 @@ class Folds:
     def __init__(self) -> None:
         self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MOST_KEPT)
 
-    def fold(self, title: str, rows: list[Row], most: int, *, at_end: bool = False) -> list[Row]:
+    def fold(
+        self, title: str, rows: list[Row], most: int, *, at_end: bool = False, columns: int | None = None
+    ) -> list[Row]:
         """At most ``most`` of the rows, and one that says what is left out and how to see it.
 
         Args:
@@ -25,10 +29,14 @@ class Folds:
             rows: The rows.
             most: How many to show.
             at_end: Whether the last ones matter more than the first.
+            columns: How wide the screen is, to break what is longer between words; what is kept stays unbroken.
         """
+        whole = rows
+        if columns is not None:
+            rows = broken(rows, columns, hard=True)
         if len(rows) <= most + 1:
             return rows
-        self.keep(title, rows)
+        self.keep(title, whole)
         told = row(("faint", f"  ... {len(rows) - most} more lines (Ctrl-O shows them)"))
         if not most:
             return [told]
@@ -46,7 +54,17 @@ class Folds:
         return [row(("faint", f"--- {title}")), *rows, row(("faint", "---"))]
 
 
-def output_rows(text: str, style: str = "faint", indent: str = "    ") -> list[Row]:
+def output_rows(text: str, style: str = "faint", indent: str = "    ", make: Callable[[str], str] = plain) -> list[Row]:
     """Foreign output as rows; long lines go on in the next row of the terminal."""
-    lines = untabbed(steady(plain(text))).rstrip("\n").split("\n")
+    lines = untabbed(steady(make(text))).rstrip("\n").split("\n")
     return [row((style, f"{indent}{line}")) for line in lines] if text.strip() else []
+
+
+def broken(rows: list[Row], columns: int, *, hard: bool = False) -> list[Row]:
+    """The rows, those that are too long broken between words, with their indent."""
+    shown: list[Row] = []
+    for each in rows:
+        text = "".join(part for _, part in each)
+        indent = " " * min(len(text) - len(text.lstrip(" ")), _MOST_INDENT)
+        shown += wrapped(each, columns, indent, hard=hard)
+    return shown

@@ -11,6 +11,9 @@ Fragment = tuple[str, str]
 
 Row = list[Fragment]
 
+_LEAST_ROOM = 8
+"""Columns in which words are not worth keeping whole."""
+
 
 def row(*parts: str | Fragment) -> Row:
     """A row of texts, each as it is or with the name of a style of the theme before it."""
@@ -53,6 +56,61 @@ def clipped(given: Row, columns: int) -> Row:
         taken += size
         kept.append((style, shown))
     return kept
+
+
+def wrapped(given: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
+    """The row on as many rows as it needs, broken between words.
+
+    Args:
+        given: The row.
+        columns: How wide the screen is.
+        indent: What the further rows begin with.
+        hard: Whether words that are longer than a row are broken as well; otherwise the terminal does that, so that
+            they can be copied.
+    """
+    text = "".join(part for _, part in given)
+    room = columns - 1
+    if width(text) <= room or room - len(indent) < _LEAST_ROOM:
+        return [given]
+    marked = [(style, character) for style, part in given for character in part]
+    rows: list[Row] = []
+    lead = len(text) - len(text.lstrip(" "))
+    at = 0
+    while at < len(text):
+        begin: Row = [("", indent)] if rows else []
+        end = _end_of_row(text, at, max(lead, at), room - (len(indent) if rows else 0), hard)
+        rows.append([*begin, *_joined(marked[at : at + len(text[at:end].rstrip(" "))])])
+        at = end
+        while at < len(text) and text[at] == " ":
+            at += 1
+    return rows
+
+
+def _end_of_row(text: str, at: int, first: int, room: int, hard: bool) -> int:
+    """Where the row that begins at ``at`` ends; its first word begins at ``first``."""
+    taken, space = 0, -1
+    for place in range(at, len(text)):
+        if text[place] == " " and place > first:
+            space = place
+            if taken > room:
+                return space
+        taken += width(text[place])
+        if taken > room and space >= 0:
+            return space
+        if taken > room and hard:
+            return max(place, at + 1)
+    return len(text)
+
+
+def _joined(given: Row) -> Row:
+    """The row with neighbours of one style in one piece."""
+    joined: Row = []
+    for style, part in given:
+        if joined and joined[-1][0] == style:
+            joined[-1] = (style, joined[-1][1] + part)
+        else:
+            joined.append((style, part))
+    return joined
 
 
 def mapped(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:

@@ -50,12 +50,7 @@ KEYS: tuple[Key, ...] = (
     Key("redraw", (("c-l",),), "Ctrl-L", "draw the input and what is going on anew"),
 )
 
-OTHERS: tuple[tuple[str, str], ...] = (
-    ("Up, Down", "earlier inputs that begin with what is typed; lines of a longer input"),
-    ("/", "a command; Tab completes it and its arguments"),
-    ("@", "a file; Tab completes its path"),
-    ("!, !!", "a shell command of your own; with !! the model does not see it"),
-)
+_EARLIER = ("Up, Down", "earlier inputs that begin with what is typed; lines of a longer input")
 
 _NAMED = {
     "up",
@@ -121,6 +116,6 @@ def _one(part: str) -> list[str] | None:
     return [*alt, name] if named or alt else None
 
 
-def key_table() -> tuple[tuple[str, str], ...]:
-    """All keys and what they do, for people."""
-    return (*((key.shown, key.does) for key in KEYS), *OTHERS)
+def key_table(changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """All keys and what they do, for people; some of them changed, as in `keys_of`."""
+    return (*((changed.get(key.action, key.shown), key.does) for key in KEYS), _EARLIER)

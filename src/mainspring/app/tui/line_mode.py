@@ -66,6 +66,7 @@ class LineMode:
         self._dialogs: deque[Dialog] = deque()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._running = False
+        self._prompted = False
         self._interrupted = -_TWICE_SECONDS
         self._decoder = codecs.getincrementaldecoder("utf-8" if look.utf8 else "latin-1")("replace")
         self._rest = ""
@@ -115,6 +116,7 @@ class LineMode:
 
     def _line(self, line: str) -> None:
         """A line was typed: the answer to a question, or something to say."""
+        self._prompted = False
         if self._dialogs:
             self._answer(self._dialogs[0], line)
         elif line.strip() in {"/quit", "/exit"}:
@@ -186,10 +188,15 @@ class LineMode:
             self._question(dialog)
 
     def _prompt(self) -> None:
+        self._prompted = True
         self._write("> ")
 
     def _print(self, rows: list[Row]) -> None:
-        self._write(text_of(rows))
+        """Print rows; what comes while somebody is asked to say something stands above the next prompt."""
+        prompted, self._prompted = self._prompted and bool(rows), self._prompted and not rows
+        self._write("\n" * prompted + text_of(rows))
+        if prompted:
+            self._prompt()
 
     def _write(self, text: str) -> None:
         try:

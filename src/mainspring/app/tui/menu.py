@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import cut, one_row, width
+from mainspring.app.tui.plain import cut, one_row, spelled, width
 
 _PAGE = 5
 
@@ -37,12 +37,14 @@ class Menu:
         items: What may be chosen.
         multiple: Whether several: Space marks, Enter takes what is marked.
         at: Where to begin.
+        numbered: Whether digits choose where there are no letters.
     """
 
-    def __init__(self, items: Sequence[Item], *, multiple: bool = False, at: int = 0) -> None:
+    def __init__(self, items: Sequence[Item], *, multiple: bool = False, at: int = 0, numbered: bool = True) -> None:
         self.items = list(items)
         self.at = at
         self._multiple = multiple
+        self._numbered = numbered
         self._marked: set[int] = set()
 
     def press(self, key: str) -> tuple[str, ...] | None:
@@ -64,17 +66,25 @@ class Menu:
             return self._direct(key)
         return None
 
+    def knows(self, key: str) -> bool:
+        """Whether a key means something here; characters that do not are part of something that is typed."""
+        return len(key) != 1 or self._place(key) is not None
+
     def _direct(self, key: str) -> tuple[str, ...] | None:
         """A letter or a digit."""
-        number = int(key) - 1 if key.isdecimal() and len(key) == 1 else -1
-        for i, item in enumerate(self.items):
-            if item.key == key or (not item.key and i == number):
-                self.at = i
-                if self._multiple:
-                    self._marked ^= {i}
-                    return None
-                return (item.value,)
-        return None
+        place = self._place(key)
+        if place is None:
+            return None
+        self.at = place
+        if self._multiple:
+            self._marked ^= {place}
+            return None
+        return (self.items[place].value,)
+
+    def _place(self, key: str) -> int | None:
+        number = int(key) - 1 if self._numbered and key.isdecimal() and len(key) == 1 else -1
+        places = (i for i, item in enumerate(self.items) if item.key == key or (not item.key and i == number))
+        return next(places, None)
 
     def rows(self, columns: int, most: int) -> list[Row]:
         """The list, as much of it around the present place as fits."""
@@ -85,15 +95,22 @@ class Menu:
             shown[-1] = [*shown[-1], *row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
         return shown
 
+    def _column(self, columns: int) -> int:
+        """How wide the labels are that have a detail behind them, so that details stand below each other."""
+        sizes = [2 * item.depth + width(item.label) for item in self.items if item.detail]
+        return max((size for size in sizes if size <= columns // 2), default=0)
+
     def _row(self, i: int, columns: int) -> Row:
         item = self.items[i]
         sign = "> " if i == self.at else "  "
         mark = ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
-        key = f"{item.key or (str(i + 1) if i < 9 else ' ')}  "
+        key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
         label = one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
         label = "  " * item.depth + label
+        if item.detail:
+            label += " " * (self._column(columns) - width(label))
         room = columns - width(sign + mark + key + label) - 3
-        detail = f"  {cut(one_row(item.detail, 200), room)}" if item.detail and room > 6 else ""
+        detail = f"  {cut(one_row(item.detail, 200, make=spelled), room)}" if item.detail and room > 6 else ""
         style = "chosen" if i == self.at else ""
         parts = row((style, sign + mark), ("accent", key)) if style else row(sign + mark, ("accent", key))
         return [*parts, *(row((style, label)) if style else row(label)), *row(("faint", detail))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.app.tui.folds import Folds, output_rows
 from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import one_row
+from mainspring.app.tui.plain import one_row, spelled
 from mainspring.runtime.chat.events import ShellFinished, ShellOutput, ShellStarted
 
 _ROWS = 30
@@ -43,7 +43,7 @@ class OwnShell:
                 self._started = None
                 rows = self._folds.fold(line, output_rows(output, "", "  "), _ROWS, at_end=True)
                 ended = [row(("bad", f"  exit code {code}"))] if code else []
-                return [row(("accent", "! "), one_row(line, columns - 4)), *rows, *ended]
+                return [row(("accent", "! "), one_row(line, columns - 4, make=spelled)), *rows, *ended]
 
     def live(self, columns: int, spinner: str) -> list[Row]:
         """The command and the last of what it printed."""

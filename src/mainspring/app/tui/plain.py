@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from prompt_toolkit.utils import get_cwidth
 
@@ -15,6 +16,7 @@ _SEQUENCE = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
+_RETURN = re.compile(r"\r(?!\n|$)")
 _JOINED = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
 _TAB = 4
 
@@ -49,6 +51,11 @@ def plain(text: str) -> str:
     if "\r" in text:
         text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n"))
     return visible(text)
+
+
+def spelled(text: str) -> str:
+    """The text with everything in it to be seen, for what people decide about: nothing is taken out or overwritten."""
+    return visible(_RETURN.sub(r"\\r", text) if "\r" in text else text)
 
 
 def steady(text: str) -> str:
@@ -88,6 +95,6 @@ def cut(text: str, columns: int, ellipsis: str = "...") -> str:
     return text
 
 
-def one_row(text: str, columns: int, ellipsis: str = "...") -> str:
+def one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = plain) -> str:
     """Foreign text on one row."""
-    return cut(steady(" ".join(plain(text).split())), max(columns, 1), ellipsis)
+    return cut(steady(" ".join(make(text).split())), max(columns, 1), ellipsis)

@@ -38,7 +38,7 @@ class ChatPort(Protocol):
         """Everything that happens."""
         ...
 
-    async def complete(self, line: str) -> tuple[Candidate, ...]:
+    async def completions(self, line: str) -> tuple[Candidate, ...]:
         """Completions at the end of a line."""
         ...
 

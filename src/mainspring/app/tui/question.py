@@ -12,6 +12,7 @@ from mainspring.runtime.chat.shown import Picker
 
 _OWN = "\0own"
 _HINT = "arrows move, Enter takes it, Esc leaves it"
+_PICKER_HINT = "arrows move, Enter takes it, typing narrows the list, Esc leaves it"
 _HINT_MULTIPLE = "arrows move, Space marks, Enter takes what is marked, Esc leaves it"
 _PLAN = (("approve", "carry it out", "y"), ("revise", "change it: say what", "r"), ("reject", "no", "n"))
 _YES_NO = (("yes", "yes", "y"), ("no", "no", "n"))
@@ -36,11 +37,13 @@ class QuestionDialog:
         if self._menu is None:
             self.wants = TextWanted("your answer")
 
-    def press(self, key: str) -> None:
+    def press(self, key: str) -> bool:
         """Take a key."""
-        chosen = self._menu.press(key) if self._menu else None
+        if self._menu is None or not self._menu.knows(key):
+            return False
+        chosen = self._menu.press(key)
         if not chosen:
-            return
+            return True
         if _OWN in chosen:
             self.wants = TextWanted("your answer")
         elif self._asked.kind == "plan" and chosen == ("revise",):
@@ -48,6 +51,7 @@ class QuestionDialog:
             self.wants = TextWanted("what should be changed")
         else:
             self._finish(Answer(self.id, chosen))
+        return True
 
     def take(self, text: str) -> None:
         """Take the text that it wanted."""
@@ -90,7 +94,7 @@ def _items(asked: QuestionAsked) -> list[Item]:
 
 
 class PickerDialog:
-    """A list that a slash command gave.
+    """A list that a slash command gave. What is typed narrows it.
 
     Args:
         picker: The list.
@@ -102,26 +106,47 @@ class PickerDialog:
         self.wants: TextWanted | None = None
         self._picker = picker
         self._finish = finish
-        current = next((i for i, choice in enumerate(picker.choices) if choice.current), 0)
-        items = [Item(c.line, c.label, "", ("(now) " if c.current else "") + c.detail, c.depth) for c in picker.choices]
-        self._menu = Menu(items, at=current)
+        self._typed = ""
+        self._menu: Menu | None = self._narrowed()
 
-    def press(self, key: str) -> None:
+    def _narrowed(self) -> Menu | None:
+        """The list of those that fit what is typed."""
+        words = self._typed.lower().split()
+        fitting = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
+        items = [Item(c.line, c.label, "", ("(now) " if c.current else "") + c.detail, c.depth) for c in fitting]
+        current = next((i for i, choice in enumerate(fitting) if choice.current), 0)
+        return Menu(items, at=current, numbered=False) if items else None
+
+    def press(self, key: str) -> bool:
         """Take a key."""
-        if chosen := self._menu.press(key):
+        if key == "backspace":
+            self._typed = self._typed[:-1]
+            self._menu = self._narrowed()
+        elif len(key) == 1 or key == "space":
+            self._typed += " " if key == "space" else key
+            self._menu = self._narrowed()
+        elif self._menu is not None and (chosen := self._menu.press(key)):
             self._finish(Slash(chosen[0]))
+        return True
 
     def take(self, text: str) -> None:
         """It never wants one."""
 
     def back(self) -> None:
-        """Nothing is chosen."""
-        self._finish(None)
+        """All of the list again; from that: nothing is chosen."""
+        if self._typed:
+            self._typed = ""
+            self._menu = self._narrowed()
+        else:
+            self._finish(None)
 
     def rows(self, columns: int, most: int) -> list[Row]:
         """How it looks."""
+        hint = f"only with: {self._typed}" if self._typed else _PICKER_HINT
         head = [
             row(("heading", one_row(self._picker.title, columns - 1))),
-            row(("faint", cut(_HINT, columns - 1))),
+            row(("faint", cut(hint, columns - 1))),
         ]
+        if self._menu is None:
+            return [*head, row(("faint", cut("  nothing fits; Esc shows all again", columns - 1)))]
         return [*head, *self._menu.rows(columns, max(most - len(head), 3))]

@@ -180,6 +180,12 @@ class Screen:
         if not self.takes_keys():
             self._typed_at = self.last_key
 
+    def typed_instead(self, character: str) -> None:
+        """Somebody types a text, though a question is shown: it goes into the input, and does not answer."""
+        self._typed_at = time.monotonic()
+        if character.isprintable():
+            self.buffer.insert_text(character)
+
     def ask(self, dialog: Dialog | None) -> None:
         """Show a question, or none."""
         if dialog is not self.dialog and dialog is not None and not self.buffer.text:

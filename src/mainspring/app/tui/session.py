@@ -16,10 +16,9 @@ from mainspring.app.tui.bindings import bind_shortcut, bindings_of
 from mainspring.app.tui.clipboard import copy_sequence
 from mainspring.app.tui.deeds import Deeds
 from mainspring.app.tui.dialog import Dialog
-from mainspring.app.tui.entry import Complete
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.history import HistoryFile
-from mainspring.app.tui.keys import keys_of, sequence_of
+from mainspring.app.tui.keys import key_table, keys_of, sequence_of
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.notify import Happened, Notifications, Notifier, Way, When
 from mainspring.app.tui.plain import one_row
@@ -30,7 +29,7 @@ from mainspring.app.tui.status import status_row
 from mainspring.app.tui.transcript import Transcript
 from mainspring.runtime.chat import events as told
 from mainspring.runtime.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
-from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker
+from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker, Table
 from mainspring.runtime.chat.shown import Screen as ScreenAction
 from mainspring.runtime.chat.words import Queued, Status
 
@@ -38,7 +37,11 @@ _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a clock moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
 _REPLAYED = 400
+_HELP = "Commands"
+"""Title of the list of all commands."""
 _QUEUE_ROWS = 4
+_ROOMY = 16
+"""Rows of a screen from which on the input stands apart from what was printed."""
 _STREAMING = (told.AnswerText, told.ThinkingText, told.ToolProgress, told.ChildEvent, told.ShellOutput)
 _GREEDY = 50
 """Events after which others get their turn."""
@@ -82,7 +85,6 @@ class Session:
         self.hint = ""
         self._deeds = Deeds(self)
         self._chat: ChatPort | None = None
-        self._candidates: Complete | None = None
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._moving = asyncio.Event()
         self._streams = False
@@ -95,6 +97,7 @@ class Session:
     def set_keys(self, changed: Mapping[str, str]) -> None:
         """Bind the keys, some of them changed."""
         self._keys, wrong = keys_of(changed)
+        self._key_table = key_table(changed)
         self.print([row(("warn", line)) for line in wrong])
         self._bind({})
 
@@ -152,7 +155,7 @@ class Session:
     async def _converse(self) -> None:
         try:
             async with self._open() as chat:
-                self._chat, self._candidates = chat, chat.complete
+                self._chat = chat
                 self.status = chat.status
                 self._bind(chat.shortcuts)
                 self.screen.invalidate()
@@ -252,7 +255,7 @@ class Session:
         self._commands.put_nowait(command)
 
     async def _complete(self, line: str) -> tuple[Candidate, ...]:
-        return await self._candidates(line) if self._candidates is not None else ()
+        return await self._chat.completions(line) if self._chat is not None else ()
 
     def _finish(self, command: ChatCommand | None) -> None:
         """The question that is shown is answered."""
@@ -313,10 +316,17 @@ class Session:
                 return
             case _:
                 pass
+        if isinstance(event, told.CommandDone) and isinstance(event.shown, Table) and event.shown.title == _HELP:
+            self._show_keys()
         self.screen.print(self.transcript.show(event, time.monotonic()), soon=not isinstance(event, _STREAMING))
         self._streams = self._streams or isinstance(event, _STREAMING)
         if self.transcript.busy or self._streams:
             self._moving.set()  # what streams is drawn with the next tick: a piece by itself costs next to nothing
+
+    def _show_keys(self) -> None:
+        """The keys belong to the screen, so the chat's own help does not have them."""
+        keys = Table(("key", "what it does"), self._key_table, "Keys")
+        self.screen.print(self.transcript.show(told.CommandDone("", "keys", keys), time.monotonic()))
 
     def _done(self, event: told.CommandDone) -> bool:
         """What only the screen can do with what a command gave; whether that was all."""
@@ -367,6 +377,8 @@ class Session:
         below = [*self._waiting(columns), *below][-most:] if most else []
         room = most - len(below) - 1
         above = self.transcript.live(time.monotonic(), room) if room > 0 else []
+        if not above and not below and not self.transcript.ends_blank and rows >= _ROOMY:
+            return [[]]
         return [*above, *below] if not (above and below) else [*above, [], *below]
 
     def _waiting(self, columns: int) -> list[Row]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mainspring.app.tui.diffs import diff_rows
-from mainspring.app.tui.folds import output_rows
-from mainspring.app.tui.fragments import Row, row
+from mainspring.app.tui.folds import broken, output_rows
+from mainspring.app.tui.fragments import Row, row, text_of, wrapped
 from mainspring.app.tui.plain import cut, one_row, width
 from mainspring.runtime.chat.shown import Changes, Fields, Picker, Shown, Table, Text
 
 _GAP = 2
 _LEAST_LAST = 24
+_MOST_CELL = 3
+"""Rows of a cell."""
+
 _LEAST_CUT = 12
-"""Columns of a cell that may be cut where it is narrow."""
+"""Columns of a cell that may be broken where it is narrow."""
 
 
 def shown_rows(shown: Shown, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
@@ -28,7 +31,7 @@ def shown_rows(shown: Shown, columns: int, markdown: Callable[[str], list[Row]])
         case Text(text=text, title=title, markdown=True):
             return _title(title) + markdown(text)
         case Text(text=text, title=title):
-            return _title(title) + output_rows(text, "", "")
+            return _title(title) + broken(output_rows(text, "", ""), columns)
         case Fields(fields=fields, title=title):
             return _title(title) + _table((), fields, columns)
         case Table(columns=heads, rows=rows, title=title, empty=empty):
@@ -55,38 +58,50 @@ def _title(title: str) -> list[Row]:
 
 
 def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: int) -> list[Row]:
-    """Columns as wide as their cells, the last one taking what is left; one under the other where that is too narrow."""
+    """Columns as wide as their cells, what is too long on further rows; one under the other where that is too narrow."""
     texts = [tuple(one_row(cell, 400) for cell in each) for each in rows]
     count = max(map(len, [heads, *texts]))
     sizes = [max(width(each[i]) for each in [heads, *texts] if i < len(each)) for i in range(count)]
-    room = columns - _GAP * (count - 1) - min(_LEAST_LAST, sizes[-1])
-    while sum(sizes[:-1]) > room and (widest := max(sizes[:-1], default=0)) > _LEAST_CUT:
+    room = columns - 1 - _GAP * (count - 1)
+    least = min(sizes[-1], max(_LEAST_LAST, room // 2))
+    while sum(sizes[:-1]) > room - least and (widest := max(sizes[:-1], default=0)) > _LEAST_CUT:
         sizes[sizes.index(widest)] -= 1
-    fixed = sum(sizes[:-1]) + _GAP * (count - 1)
-    if count > 1 and columns - fixed < min(_LEAST_LAST, sizes[-1]):
+    sizes[-1] = room - sum(sizes[:-1])
+    if count > 1 and sizes[-1] < min(_LEAST_LAST, least):
         return _stacked(heads, texts, columns)
-    room = columns - fixed - 1
-    shown = [_line(heads, sizes, room, "faint", "faint")] if heads else []
-    return shown + [_line(each, sizes, room, "" if heads else "accent", "") for each in texts]
+    shown = _lines(heads, sizes, "faint", "faint") if heads else []
+    for each in texts:
+        shown += _lines(each, sizes, "" if heads else "accent", "")
+    return shown
 
 
-def _line(cells: tuple[str, ...], sizes: list[int], room: int, first: str, rest: str) -> Row:
-    parts: Row = []
-    for i, cell in enumerate(cells):
-        last = i == len(sizes) - 1
-        kept = cut(cell, room if last else sizes[i])
-        text = kept if last else kept + " " * (sizes[i] - width(kept) + _GAP)
-        style = rest if i else first
-        parts += row((style, text)) if style else row(text)
-    return parts
+def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> list[Row]:
+    """One row of a table, on as many rows as its longest cell needs."""
+    columns = [[text_of([each])[:-1] for each in _cell(cell, size)] for cell, size in zip(cells, sizes, strict=False)]
+    shown: list[Row] = []
+    for at in range(max(map(len, columns), default=0)):
+        parts: Row = []
+        for i, lines in enumerate(columns):
+            kept = lines[at] if at < len(lines) else ""
+            text = kept if i == len(columns) - 1 else kept + " " * (sizes[i] - width(kept) + _GAP)
+            style = rest if i else first
+            parts += row((style, text)) if style else row(text)
+        shown.append(parts)
+    return shown
+
+
+def _cell(text: str, size: int) -> list[Row]:
+    rows = wrapped(row(text), size + 1, hard=True)
+    if len(rows) <= _MOST_CELL:
+        return rows
+    return [*rows[: _MOST_CELL - 1], row(cut(text_of(rows[_MOST_CELL - 1 :]).replace("\n", " ").rstrip(), size))]
 
 
 def _stacked(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns: int) -> list[Row]:
     shown: list[Row] = []
     for each in rows:
-        for i, cell in enumerate(each):
-            name = f"{heads[i]}: " if i < len(heads) and i else ""
-            shown.append(
-                row(("accent", cut(cell, columns - 1))) if not i else row("  ", ("faint", name), cut(cell, columns))
-            )
+        shown += wrapped(row(("accent", each[0])), columns, "  ", hard=True) if each else []
+        for i, cell in enumerate(each[1:], 1):
+            name = f"{heads[i]}: " if i < len(heads) else ""
+            shown += wrapped(row("  ", ("faint", name), cell), columns, "    ", hard=True)[:_MOST_CELL] if cell else []
     return shown

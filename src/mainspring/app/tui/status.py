@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.app.tui.figures import dollars, tokens
+from mainspring.app.tui.figures import dollars, spent, tokens
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.plain import cut, one_row, width
 from mainspring.runtime.chat.words import Status
@@ -20,15 +20,14 @@ def status_row(status: Status | None, columns: int) -> Row:
     """
     if status is None:
         return row(("status", cut("starting ...", columns - 1)))
-    model = one_row(status.model_label or status.model or "no model", 40)
+    model = one_row(status.model_label or status.model or "no model", max(40, columns // 2))
     parts: list[tuple[int, str, str]] = [(0, "accent", model)]
     if status.thinking:
         parts.append((5, "status", f"thinking {status.thinking}"))
     if status.mode == "plan":
         parts.append((1, "warn", "plan mode"))
     parts.append((2, *_context(status)))
-    cost = dollars(status.cost) + (f" of {dollars(status.max_cost)}" if status.max_cost else "")
-    parts.append((3, "status", cost))
+    parts.append((3, "status", _spent(status)))
     if status.branch:
         parts.append((4, "status", one_row(status.branch, 30)))
     if status.children:
@@ -47,6 +46,13 @@ def _context(status: Status) -> tuple[str, str]:
     share = used / window
     style = "warn" if share >= _NEARLY_FULL else "status"
     return style, f"ctx {share:.0%} of {tokens(window)}"
+
+
+def _spent(status: Status) -> str:
+    """Money; tokens where the model has no known price."""
+    if status.cost is None:
+        return spent(status.tokens, None)
+    return dollars(status.cost) + (f" of {dollars(status.max_cost)}" if status.max_cost else "")
 
 
 def _fitting(parts: list[tuple[int, str, str]], columns: int) -> Row:

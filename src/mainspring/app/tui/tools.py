@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from mainspring.app.tui.diffs import diff_rows
 from mainspring.app.tui.figures import seconds
 from mainspring.app.tui.folds import Folds, output_rows
 from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import cut, one_row, plain, steady, untabbed, width
+from mainspring.app.tui.plain import cut, one_row, plain, spelled, steady, untabbed, width
 from mainspring.runtime.chat.events import ToolFinished, ToolProgress, ToolStarted
 
 _PROGRESS_ROWS = 3
@@ -16,7 +18,10 @@ _MOST_PROGRESS = 4_000
 _OUTPUT_ROWS = 5
 _ERROR_ROWS = 8
 _DIFF_ROWS = 40
+_MOST_LIVE = 8
 _SLOW = 1.0
+_MARK = re.compile(r"</?context-output\b[^<>]*>")
+_NOTE = re.compile(r"\[in [^\n]*\]|\(exit 0, \d+ms\)")
 _TOLD_BY_SUMMARY = {"read_file"}
 """Tools whose output people know, or can look up: it is at hand, but not shown."""
 
@@ -70,32 +75,36 @@ class Tools:
         self._seen.discard(event.id)
         if event.diffs and not seen:
             rows += self._folds.fold(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
-        return rows + self._output(event)
+        return rows + self._output(event, columns)
 
-    def _output(self, event: ToolFinished) -> list[Row]:
+    def _output(self, event: ToolFinished, columns: int) -> list[Row]:
         if event.diffs and not event.is_error:
             return []
-        rows = output_rows(event.output, "bad" if event.is_error and not event.denied else "faint")
+        rows = output_rows(_for_people(event), "bad" if event.is_error and not event.denied else "faint")
         if event.hidden_lines:
-            rows.append(row(("faint", f"    ({event.hidden_lines} lines are left out of what the model sees)")))
+            rows.append(row(("faint", f"    ({event.hidden_lines} lines in its middle are not shown)")))
         if event.name in _TOLD_BY_SUMMARY and not event.is_error:
             self._folds.keep(f"{event.display} {event.summary}", rows)
             return []
         most = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
-        return self._folds.fold(f"{event.display} {event.summary}", rows, most, at_end=event.name == "shell")
+        title = f"{event.display} {event.summary}"
+        return self._folds.fold(title, rows, most, at_end=event.name == "shell", columns=columns)
 
     def live(self, columns: int, now: float, spinner: str) -> list[Row]:
         """The calls that run."""
         rows: list[Row] = []
-        for running in self._running.values():
+        shown = self.running[:_MOST_LIVE]
+        for running in shown:
             started = running.started
             took = f" {seconds(now - running.since)}" if now - running.since >= _SLOW else ""
             name = one_row(started.display, 30)
             room = columns - width(name) - len(took) - 5
-            summary = one_row(running.title or started.summary, room)
+            summary = one_row(running.title or started.summary, room, make=spelled)
             rows.append(row(("accent", f"{spinner} "), ("tool", name), " ", summary, ("faint", took)))
             lines = [line for line in untabbed(steady(plain(running.output))).split("\n") if line.strip()]
             rows += [row(("faint", f"    {cut(line, columns - 5)}")) for line in lines[-_PROGRESS_ROWS:]]
+        if len(shown) < len(self._running):
+            rows.append(row(("faint", f"  ... and {len(self._running) - len(shown)} more")))
         return rows
 
     def stop(self) -> None:
@@ -109,6 +118,15 @@ class Tools:
         return list(self._running.values())
 
 
+def _for_people(event: ToolFinished) -> str:
+    """The output without what only models need: marks around it, where a command ran, and that it went well."""
+    lines = [line for line in event.output.rstrip("\n").split("\n") if not _MARK.fullmatch(line)]
+    if event.name == "shell":
+        end = len(lines) - 2
+        lines = [line for i, line in enumerate(lines) if i < end or not _NOTE.fullmatch(line)]
+    return "\n".join(lines)
+
+
 def _head(event: ToolFinished, about: str, columns: int) -> Row:
     if event.denied:
         sign, style, state = "-", "warn", " not permitted"
@@ -120,5 +138,9 @@ def _head(event: ToolFinished, about: str, columns: int) -> Row:
     images = f" {event.images} image{'s' * (event.images > 1)}" if event.images else ""
     name = one_row(event.display, 30)
     room = columns - width(name) - len(took) - len(state) - len(images) - 4
-    summary = one_row(event.summary or about, room)
-    return row((style, f"{sign} "), ("tool", name), " ", summary, (style, state), ("faint", images + took))
+    below = event.is_error and event.output.startswith(event.summary.rstrip("…"))  # where it stands in full
+    said = about if below else event.summary or about
+    summary = one_row(said, room, make=spelled)
+    return row(
+        (style, f"{sign} "), ("tool", name), " " * bool(summary), summary, (style, state), ("faint", images + took)
+    )

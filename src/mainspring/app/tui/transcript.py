@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from mainspring.app.tui.answers import Answer
 from mainspring.app.tui.asides import aside_rows
 from mainspring.app.tui.children import Children
 from mainspring.app.tui.diffs import diff_rows
-from mainspring.app.tui.figures import dollars, seconds, tokens
-from mainspring.app.tui.folds import Folds, output_rows
+from mainspring.app.tui.figures import seconds, spent
+from mainspring.app.tui.folds import Folds, broken, output_rows
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.own_shell import OwnShell
@@ -42,8 +41,19 @@ _ENDS = {
     "paused": "paused",
 }
 _WORTH_TELLING = 5.0
+_BESIDE = (
+    told.CommandDone,
+    told.Notice,
+    told.Refused,
+    told.ShellStarted,
+    told.ShellOutput,
+    told.ShellFinished,
+    told.ApprovalSettled,
+    told.QuestionSettled,
+)
+"""Events that may come in the middle of an answer, which then goes on."""
 
-Kind = Literal["", "user", "text", "tool", "other"]
+Kind = Literal["", "user", "text", "tool", "command", "other"]
 
 
 class Transcript:
@@ -122,8 +132,12 @@ class Transcript:
             case told.ShellStarted() | told.ShellOutput() | told.ShellFinished():
                 rows, kind = self._shell.show(event, self.columns), "other"
             case _:
-                rows, kind = aside_rows(event, self.columns, self._markdown, self.folds), "other"
-        closed = self._apart("text", self._answer.close(self.columns)) if self._answer.begun else []
+                kind = "command" if isinstance(event, told.CommandDone) else "other"
+                rows = aside_rows(event, self.columns, self._markdown, self.folds)
+        ends = self._answer.begun and not isinstance(
+            event, _BESIDE
+        )  # what stands beside is printed above the open part
+        closed = self._apart("text", self._answer.close(self.columns)) if ends else []
         return closed + self._apart(kind, rows)
 
     def live(self, now: float, most: int) -> list[Row]:
@@ -152,6 +166,11 @@ class Transcript:
         """Whether something moves."""
         return self._since is not None or self._shell.running or bool(self._tools.running)
 
+    @property
+    def ends_blank(self) -> bool:
+        """Whether what was printed last is an empty row."""
+        return self._blank
+
     def _tail_rows(self) -> int:
         return max(self.rows - 8, 4)
 
@@ -171,7 +190,7 @@ class Transcript:
         """The rows, with an empty one before them where something else stood before."""
         if not rows:
             return []
-        before: list[Row] = [[]] if not self._blank and (self._last != kind or kind == "user") else []
+        before: list[Row] = [[]] if not self._blank and (self._last != kind or kind in {"user", "command"}) else []
         self._last = kind
         self._blank = not rows[-1]
         return before + rows
@@ -187,8 +206,8 @@ class Transcript:
 
     def _user(self, event: told.UserText) -> list[Row]:
         if event.source == "notice":
-            return output_rows(event.text, "faint", "")
-        lines = output_rows(event.text, "user", "")
+            return broken(output_rows(event.text, "faint", ""), self.columns)
+        lines = broken(output_rows(event.text, "user", ""), self.columns - 2)
         rows = [[("class:prompt", "> " if i == 0 else "  "), *each] for i, each in enumerate(lines)]
         if event.attachments:
             rows.append(row(("faint", f"  {event.attachments} attached")))
@@ -218,17 +237,12 @@ class Transcript:
         self._children.stop()
         rows: list[Row] = []
         if event.error:
-            rows += output_rows(f"error: {event.error}", "bad", "")
-            rows += output_rows(event.hint, "faint", "")
+            rows += broken(output_rows(f"error: {event.error}", "bad", ""), self.columns)
+            rows += broken(output_rows(event.hint, "faint", ""), self.columns)
         elif event.status != "completed":
             rows += output_rows(_ENDS.get(event.status, event.status.replace("_", " ")), "warn", "")
         if event.seconds >= _WORTH_TELLING or event.turns > 1:
             turns = f"{event.turns} model call{'s' * (event.turns != 1)}"
-            parts: Sequence[str] = (
-                seconds(event.seconds),
-                turns,
-                f"{tokens(event.tokens)} tokens",
-                dollars(event.cost),
-            )
-            rows.append(row(("faint", ", ".join(parts))))
+            told_of = ", ".join((seconds(event.seconds), turns, spent(event.tokens, event.cost)))
+            rows += broken([row(("faint", told_of))], self.columns)
         return rows

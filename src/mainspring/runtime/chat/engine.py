@@ -136,8 +136,6 @@ class Chat:
         """Completions at the end of a line: names of commands, their arguments, and files after ``@``."""
         return await self._completion.complete(line)
 
-    complete = completions
-
     @property
     def command_names(self) -> dict[str, str]:
         """What can be typed behind a slash, each with a word about it."""

@@ -59,7 +59,7 @@ def _told(item: Item, display: Display) -> Iterator[ChatEvent]:
                 yield Notice(item.error, "error")
         case "compaction":
             yield Compacted("compaction", summary=item.text)
-        case "branch" if item.text:
+        case "branch" if item.text and item.text != "fork":
             yield Notice(item.text)
         case "model":
             yield Notice(f"from here on {item.text} answers")

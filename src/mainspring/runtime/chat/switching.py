@@ -47,6 +47,9 @@ class Switching:
     async def opened(self) -> None:
         """Tell of the session that the chat was opened with."""
         messages = self._room.conversation.agent.messages
+        name = self._room.conversation.choice.name
+        if name.notice:  # a model that nobody asked for, or that cannot do much
+            self._room.tell(Notice(f"{name.why}; {name.notice}"))
         await self._tell("resumed" if messages else "opened", replay=self._room.options.replay)
 
     async def new(self) -> None:

@@ -43,7 +43,7 @@ class ScriptedChat:
         while (event := await self._events.get()) is not None:
             yield event
 
-    async def complete(self, line: str) -> tuple[Candidate, ...]:
+    async def completions(self, line: str) -> tuple[Candidate, ...]:
         return tuple(c for c in self.candidates if c.text.startswith(line[c.start :]))
 
     async def stop(self) -> None:

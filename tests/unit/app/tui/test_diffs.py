@@ -21,7 +21,7 @@ def test_numbers_signs_and_colours() -> None:
         "  src/a.py +1 -1\n"
         "     def f():\n"
         "   9   a\n"
-        "  10 - b\n"
+        "  10 - b\\x1b[31m\n"
         "  10 +     c\n"
         "     \\  No newline\n"
         "  ...\n"
@@ -37,7 +37,7 @@ def test_numbers_signs_and_colours() -> None:
 def test_narrow_windows_leave_out_the_numbers() -> None:
     text = text_of(diff_rows([DIFF], 30))
     assert "@@ -9,3 +9,3 @@" in text
-    assert "  - b\n" in text
+    assert r"  - b\x1b[31m" in text
 
 
 def test_at_most_so_many_rows() -> None:

@@ -53,7 +53,7 @@ def test_tools_have_their_names_for_people_and_fold_what_is_long() -> None:
     started = told.ToolStarted("t", "shell", "Run command", "make \x1b]0;x\x07 all")
     assert shown(one, started) == ""
     one.show(told.ToolProgress("t", "compiling\r\x1b[2K"), 1.0)
-    assert "Run command make all 4.0 s\n    compiling" in text_of(one.live(5.0, 10))
+    assert r"Run command make \x1b]0;x\x07 all 4.0 s" "\n    compiling" in text_of(one.live(5.0, 10))
     text = shown(one, told.ToolFinished("t", "shell", "Run command", "make all", output=output, seconds=4))
     assert text.startswith(
         "* Run command make all 4.0 s\n  ... 15 more lines (Ctrl-O shows them)\n    row 15 [bold]x[/nope]\n"
@@ -92,7 +92,7 @@ def test_answers_stand_apart_from_tools_and_an_open_one_is_closed_by_what_comes_
         told.RunFinished("completed", turns=2, tokens=10, cost=None, seconds=1),
     )
     assert text == (
-        "> do it\n  now\n  1 attached\n\nI *look\n\n* Search x\n\nDone.\n\nReally\n\n1.0 s, 2 model calls, 10 tokens, $?\n"
+        "> do it\n  now\n  1 attached\n\nI *look\n\n* Search x\n\nDone.\n\nReally\n\n1.0 s, 2 model calls, 10 tokens\n"
     )
 
 
@@ -135,7 +135,8 @@ def test_what_is_going_on() -> None:
         (told.Retrying(1, 3, 2.0, "overloaded"), "trying again in 2 s (1 of 3): overloaded\n"),
         (told.Compacted("full", 9000, 500, "summary"), "the conversation was summed up from 9.0k to 500 tokens (full)\n  summary\n"),
         (told.SessionChanged("new"), "a new conversation\n"),
-        (told.SessionChanged("opened"), ""),
+        (told.SessionChanged("opened"), "Say what is to be done. /help shows commands and keys, Ctrl-D leaves.\n"),
+        (told.SessionChanged("opened", messages=2), ""),
         (told.Refused("c", "fork", "a run is going on"), "a run is going on\n"),
         (told.QuestionSettled("q", "declined"), "    declined\n"),
         (told.RunFinished("aborted"), "stopped\n"),
