@@ -11,6 +11,11 @@ from msgspec import Struct
 _FENCE = re.compile(r"\A\ufeff?\s*?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
 _TABS = re.compile(r"^[ \t]*\t[ \t]*", re.MULTILINE)
+_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,63}):(?: +(.+))?")
+_WORD = r"""(?:"[^"\\]*"|'[^']*'|[A-Za-z0-9_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_][A-Za-z0-9_./-]*)*)"""
+_LIST = re.compile(rf"\[{_WORD}(?:, *{_WORD})*\]")
+_ITEM = re.compile(_WORD)
+_TEXT = re.compile(r"""(?!.*(?:: | #|:$))[A-Za-z0-9(/.$_~].*|"[^"\\]*"|'[^']*'""")
 
 
 class Head(Struct, frozen=True):
@@ -71,6 +76,8 @@ def read_head(text: str) -> Head | None:
 
 def _yaml(text: str) -> dict[str, Any] | _Flaw:
     """The fields of valid YAML, or why it gives none."""
+    if (plain := _plain(text)) is not None:
+        return plain
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the base loader makes text of all scalars
@@ -84,6 +91,75 @@ def _yaml(text: str) -> dict[str, Any] | _Flaw:
     if not isinstance(fields, dict):
         return {} if fields in (None, "") else _Flaw("it is no map of fields")
     return {str(k): v for k, v in cast("dict[Any, Any]", fields).items()}
+
+
+_Lines = list[tuple[int, str]]
+"""Lines that are still to be read, the next one last: how far each is set in, and its text."""
+
+
+def _plain(text: str) -> dict[str, Any] | None:
+    """The fields of a head that is as simple as most: texts in one line, maps, lists. It spares them YAML, which is slow to
+    load. ``None`` where it is not sure what YAML would say.
+    """
+    lines: _Lines = []
+    for line in reversed(text.split("\n")):
+        bare = line.removesuffix("\r").rstrip(" ")
+        if not bare.isprintable():
+            return None
+        if bare:
+            inner = bare.lstrip(" ")
+            lines.append((len(bare) - len(inner), inner))
+    try:
+        fields = _map(lines, 0)
+    except (ValueError, RecursionError):
+        return None
+    return None if lines else fields
+
+
+def _map(lines: _Lines, indent: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    while lines and lines[-1][0] == indent and (found := _ENTRY.fullmatch(lines[-1][1])) is not None:
+        lines.pop()
+        fields[found[1]] = _value(found[2]) if found[2] else _below(lines, indent)
+    return fields
+
+
+def _below(lines: _Lines, indent: int) -> Any:
+    """What is set in below a key."""
+    deeper, text = lines[-1] if lines else (-1, "")
+    if deeper >= indent and text.startswith("- "):
+        return _list(lines, deeper)
+    return _map(lines, deeper) if deeper > indent else ""
+
+
+def _list(lines: _Lines, indent: int) -> list[Any]:
+    items: list[Any] = []
+    while lines and lines[-1][0] == indent and lines[-1][1].startswith("- "):
+        text = lines.pop()[1]
+        inner = text[2:].lstrip(" ")
+        if _ENTRY.fullmatch(inner) is None:
+            items.append(_value(inner))
+        else:
+            lines.append((indent + len(text) - len(inner), inner))
+            items.append(_map(lines, lines[-1][0]))
+    return items
+
+
+def _value(text: str) -> str | list[str]:
+    """A text or a list of words.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    if _LIST.fullmatch(text):
+        return [_unquoted(item) for item in _ITEM.findall(text)]
+    if _TEXT.fullmatch(text) is None:
+        raise ValueError(text)
+    return _unquoted(text)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if text[0] in "\"'" else text
 
 
 def _by_field(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -1,9 +1,12 @@
 """The head of a Markdown file."""
 
 import string
+import subprocess
+import sys
 
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.frontmatter import split_front_matter
@@ -49,3 +52,36 @@ def test_a_head_of_plain_lines_is_always_found(fields: dict[str, str], body: str
     found, rest = split_front_matter(f"---\n{head}---\n{body}")
     assert rest == body
     assert set(found) <= set(fields)
+
+
+_PIECES = st.sampled_from(
+    ["\n", "\n  ", "\n    ", "\nk: ", "\nk:", "a: ", "b", "x: y", "- ", ": ", ":", " ", '"', "'", "[", "]", ", ", " #", "#", "\\", "{", "|",
+     "\t", "\r", "&", "*", "~", "1.10", "no", "\u00e9", "\u2028", "\u00ad", "...", "---"]
+)  # fmt: skip
+
+
+@given(st.lists(_PIECES, max_size=14).map("".join))
+@example('a: [x, "y z"]\nb:\n  - c: 1\n    d: \'e\'\n  - f\ng: h "i"')
+@example("a: b\n  c")
+@example("a:\n- b\nc:")
+def test_a_simple_head_is_read_as_yaml_reads_it(head: str) -> None:
+    text = f"k: v\n{head}\n"
+    try:
+        told = yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError:
+        return
+    if "\n---" not in text and "\r" not in text and isinstance(told, dict):
+        assert split_front_matter(f"---\n{text}---\n")[0] == {str(key): value for key, value in told.items()}
+
+
+def test_a_simple_head_needs_no_yaml() -> None:
+    code = (
+        "import sys; from mainspring.frontmatter import split_front_matter as split\n"
+        "fields, _ = split('---\\nname: a b\\ntools: [x, \"y:z\"]\\nscripts:\\n  - name: c\\n    time: 3\\n---\\n')\n"
+        "print(fields, 'yaml' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (
+        done.stdout.strip()
+        == str({"name": "a b", "tools": ["x", "y:z"], "scripts": [{"name": "c", "time": "3"}]}) + " False"
+    )
