@@ -36,13 +36,20 @@ class Cleaner:
 
     def __init__(self, limit: int, environ: Mapping[str, str] = os.environ) -> None:
         found = {v for name, v in environ.items() if name.upper().endswith(_ENDINGS) and len(v) >= _SHORTEST}
+        found |= {_json(v)[1:-1] for v in found}  # as it stands in the arguments of a call
         self._secrets = tuple(sorted(found, key=len, reverse=True))
         self._limit = limit
 
     def text(self, text: str) -> str:
-        """The text as it may be sent. Cut well behind what is kept before it is looked through, so that no key is cut in two."""
+        """The text as it may be sent. A long one is cut before it is looked through; what stands near that cut, where a key may have
+        been cut in two, is left out.
+        """
         clean = redact(text[: self._limit * 2], *self._secrets)
-        return clean if len(clean) <= self._limit else f"{clean[: self._limit]}…"
+        if len(text) > self._limit * 2:
+            clean = clean[: -self._limit or None]
+        elif len(clean) <= self._limit:
+            return clean
+        return f"{clean[: self._limit]}…"
 
     def line(self, text: str) -> str:
         """The first line of it, not long: for errors."""

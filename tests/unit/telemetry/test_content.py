@@ -109,6 +109,18 @@ async def test_long_content_is_cut() -> None:
     assert len(str(facts["gen_ai.output.messages"])) < 250
 
 
+@pytest.mark.covers("TEL-09")
+def test_no_key_is_cut_in_two_and_none_hides_in_the_escapes_of_json() -> None:
+    cleaner = Cleaner(100, {"MY_PASSWORD": 'pa"ss\\word'})
+    many = f"{KEY} " * 4  # what is masked makes the text shorter, so that the cut comes into what is kept
+
+    assert "sk-ant" not in cleaner.text(many + "x" * 1000)
+    assert cleaner.text("y" * 1000) == "y" * 100 + "…"
+    assert cleaner.text("y" * 150) == "y" * 100 + "…"
+    assert cleaner.text("y" * 100) == "y" * 100
+    assert cleaner.value({"with": 'is pa"ss\\word'}) == {"with": "is [redacted]"}
+
+
 class Counting(Cleaner):
     """Remembers what it was given."""
 
