@@ -78,8 +78,8 @@ def _about(server: ServerView) -> str:
         told = (
             f"{cost.tools} tools, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
         )
-        return one_line(f"{told}; {server.target}", 300)
-    return one_line("; ".join(filter(None, (server.error, server.target))), 400)
+        return one_line(f"{told} ({server.target})", 300)
+    return one_line(f"{server.error} ({server.target})".strip(), 400)
 
 
 def _sum(found: Servers) -> Iterator[str]:
@@ -103,8 +103,12 @@ def _test(options: argparse.Namespace, console: Console) -> int:
         console.answer(f"it offers {', '.join(server.offers) or 'nothing'}\n")
         console.answer(f"{_about(server)}\n")
     else:
-        console.fail(f"{server.name} is {server.state}: {server.error or 'switched off in its configuration'}")
+        console.fail(_unready(server))
     return DONE if server.state == "ready" else ERROR
+
+
+def _unready(server: ServerView) -> str:
+    return server.error or f"MCP server {server.name!r} is switched off in {server.place or 'its configuration'}"
 
 
 def _tools(options: argparse.Namespace, console: Console) -> int:
@@ -114,7 +118,7 @@ def _tools(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(tools).decode())
     for server in found.servers:
         if server.state != "ready":
-            console.fail(f"{server.name} is {server.state}: {server.error or 'switched off'}")
+            console.fail(_unready(server))
         for tool in server.tools if not options.json else ():
             console.answer(f"{tool.name}  {tool.tokens} tokens  {one_line(tool.description, 100)}\n")
     return ERROR if options.name and any(s.state != "ready" for s in found.servers) else DONE

@@ -353,7 +353,7 @@ def _skills() -> Parser:
         "words",
         nargs="*",
         metavar="WHAT",
-        help="validate: files or folders; install: a folder, the address of a repository, or OWNER/NAME on GitHub, with #REF "
+        help="validate: files, folders or names; install: a folder, the address of a repository, or OWNER/NAME on GitHub, with #REF "
         "behind it if wanted; else: the skill's name",
     )
     add("--skill", action="append", default=[], metavar="NAME", help="install: which, where there are several")

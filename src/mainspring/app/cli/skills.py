@@ -41,6 +41,13 @@ _NEEDS = {
     "new": "a NAME",
 }
 _MOST_SHOWN = 40
+_FOUND = {
+    (True, True): "valid",
+    (True, False): "valid, and cannot be used here",
+    (False, True): "not valid by the letter; it can be used here all the same",
+    (False, False): "not valid, and cannot be used",
+}
+"""What is said of a skill that keeps to the format, and that can be used."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,7 +84,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for problem in odd:
         console.detail(f"odd: {problem.path}: {problem.reason}")
     if odd and not options.verbose:
-        console.say(f"{len(odd)} things are odd about skills that were loaded; -v shows them")
+        console.say(f"skills with something odd about them: {len({p.path for p in odd})}; -v shows what")
     return DONE
 
 
@@ -121,14 +128,12 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
         console.answer("".join(f"{line}\n" for line in _told(verdict)))
     if len(verdicts) > 1:
         valid, loads = sum(v.valid for v in verdicts), sum(v.loads for v in verdicts)
-        console.say(f"{len(verdicts)} skills: {valid} are valid by the letter, {loads} can be used here")
+        console.say(f"{len(verdicts)} skills: valid by the letter {valid}, can be used here {loads}")
     return code
 
 
 def _told(verdict: Verdict) -> list[str]:
-    lines = [
-        f"{verdict.path}: {'valid' if verdict.valid else 'not valid'}{'' if verdict.loads else ', and cannot be used'}"
-    ]
+    lines = [f"{verdict.path}: {_FOUND[verdict.valid, verdict.loads]}"]
     lines += [f"  error: {f'line {f.line}: ' if f.line else ''}{f.text}" for f in verdict.faults]
     if verdict.reason and verdict.reason not in {f.text for f in verdict.faults}:
         lines.append(f"  not loaded: {verdict.reason}")
@@ -191,7 +196,10 @@ def _report(done: Sequence[Done], options: argparse.Namespace, console: Console)
 
 def _shown(preview: Preview, changes: Changes | None) -> list[str]:
     """What an installation brings, and what of it can act."""
-    lines = [f"{preview.name}: {preview.description}", f"  {len(preview.files)} files, {preview.size} bytes"]
+    lines = [
+        f"{preview.name}: {preview.description}",
+        f"  {_count(len(preview.files), 'file')}, {_count(preview.size, 'byte')}",
+    ]
     parts = {
         "programs that the agent may run": [s.path for s in preview.scripts],
         "code that runs inside Mainspring": list(preview.toolsets),
@@ -207,14 +215,18 @@ def _shown(preview: Preview, changes: Changes | None) -> list[str]:
     lines += [f"  odd: {text}" for text in preview.warnings]
     if changes is not None:
         lines.append(
-            "  one of this name is there; files that change:"
+            "  one of this name is there already; files that change:"
             if changes
-            else "  one of this name is there, and the same"
+            else "  one of this name is there already, with the same files"
         )
         for mark, names in (("+", changes.added), ("-", changes.removed), ("~", changes.changed)):
             lines += [f"    {mark} {one_line(name)}" for name in names[:_MOST_SHOWN]]
         lines += [f"    {line}" for line in changes.instructions.splitlines()]
     return lines
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _yes(question: str, console: Console) -> bool:
@@ -256,7 +268,7 @@ def _new(options: argparse.Namespace, console: Console) -> int:
         scripts=options.scripts,
     )
     console.answer(f"{made}\n")
-    console.say("fill it in; mainspring skills validate says what is wrong with it")
+    console.say(f"fill it in; mainspring skills validate {options.words[0]} says what is wrong with it")
     return DONE
 
 

@@ -15,7 +15,7 @@ from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError
 from mainspring.runtime.build import load
 from mainspring.runtime.home import FOLDER, project_root
-from mainspring.runtime.mcp_servers import FILE
+from mainspring.runtime.mcp_servers import FILE, find_servers
 from mainspring.runtime.options import Place
 from mainspring.runtime.settings.jsonc import JsonError, Node, edit, parse
 from mainspring.runtime.trust import TrustStore
@@ -79,12 +79,21 @@ def remove_server(name: str, place: Place, *, project: bool = False, environ: Ma
     def change(text: str) -> str:
         path, known = _path(parse(text), name, file)
         if not known:
-            other = "leave out --project" if project else "add --project"
-            raise ConfigError(f"{file} has no MCP server {name!r}; for the other file {other}")
+            raise ConfigError(f"{file} has no MCP server {name!r}; {_elsewhere(name, place, project, environ)}")
         return edit(text, path, None)
 
     _rewrite(file, change, private=not project)
     return f"removed {name} from {file}"
+
+
+def _elsewhere(name: str, place: Place, project: bool, environ: Mapping[str, str]) -> str:
+    """Where an entry that is to be taken out stands instead, and what to do about it."""
+    cwd, settings = load(place, {}, environ)[:2]
+    found = next((s for s in find_servers(cwd, settings).servers if s.name == name), None)
+    if found is not None:
+        file, other = _file(place, not project, environ)[0], "leave out --project" if project else "add --project"
+        return f"it is in {found.place}: {other if found.place == str(file) else 'take it out there'}"
+    return "for the project's file add --project" if not project else "for your own file leave out --project"
 
 
 def _file(place: Place, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:

@@ -171,13 +171,20 @@ def show_skill(name: str, place: Place, environ: Mapping[str, str] = os.environ)
 
 
 def validate_skills(paths: Sequence[str], place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Verdict, ...]:
-    """Look at files and folders of skills; at the working folder if none is named.
+    """Look at files and folders of skills, or at skills by their names; at the working folder if none is named.
 
     Raises:
         ConfigError: If one is not there.
     """
     cwd, _ = load(place, {}, environ)
-    return tuple([v for path in paths or (".",) for v in check_skills(Path(cwd, os.path.expanduser(path)))])
+    files = [Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))) for path in paths or (".",)]
+    for n, (path, file) in enumerate(zip(paths, files, strict=False)):
+        if not file.exists() and not os.path.dirname(path):
+            catalog = _found(place, environ)[0]
+            every = (*catalog.skills, *catalog.off, *catalog.shadowed)
+            named = next((s for s in every if s.name == path and s.path is not None), None)
+            files[n] = Path(named.path) if named is not None and named.path is not None else file
+    return tuple([verdict for file in files for verdict in check_skills(file)])
 
 
 async def fetch_skills(
@@ -417,16 +424,17 @@ async def _newer(name: str, entry: Entry, home: Home, place: Place, *, force: bo
             candidate = await source.candidate(origin.path, home.skills)
     except ConfigError as error:
         return told("failed", str(error))
+    newer, by_hand = candidate.origin.digest != origin.digest, await asyncio.to_thread(_by_hand, name, home)
     problem = ""
-    if candidate.origin.digest != origin.digest:
-        if candidate.skill.name != name:
-            problem = f"it is called {candidate.skill.name} now; install it by that name"
-        elif not force and await asyncio.to_thread(_by_hand, name, home):
-            problem = "its files were changed by hand since they were installed; --force replaces them"
-        else:
-            return await asyncio.to_thread(_waiting, candidate, home, "updated")
+    if newer and candidate.skill.name != name:
+        problem = f"it is called {candidate.skill.name} now; install it by that name"
+    elif newer and by_hand and not force:
+        problem = "its files were changed by hand since they were installed; --force replaces them"
+    elif newer or (by_hand and force):
+        return await asyncio.to_thread(_waiting, candidate, home, "updated")
     await asyncio.to_thread(discard, [candidate])
-    return told("failed", problem) if problem else told("unchanged", "")
+    note = "its files were changed by hand since they were installed; --force puts them back" if by_hand else ""
+    return told("failed", problem) if problem else told("unchanged", note)
 
 
 def _found(place: Place, environ: Mapping[str, str]) -> tuple[SkillCatalog, dict[str, Entry], Settings]:

@@ -94,12 +94,27 @@ def test_a_project_s_servers_wait_until_it_is_trusted(command: Command, server: 
     added = command.run("mcp", "add", "little", "--project", "--", *server)
     assert "mainspring trust" in added.err
     assert (command.folder / ".agent" / "mcp.json").exists()
-
     before = command.run("mcp", "list", "--json")
     assert json.loads(before.out)["servers"] == []
     assert "trust" in before.err
     command.run("trust")
     assert [s["state"] for s in json.loads(command.run("mcp", "list", "--json").out)["servers"]] == ["ready"]
+    wrong = command.run("mcp", "remove", "little")
+    assert wrong.code == 2
+    assert f"it is in {command.folder / '.agent' / 'mcp.json'}: add --project" in wrong.err
+    assert command.run("mcp", "remove", "little", "--project").code == 0
+
+
+def test_a_server_that_stands_elsewhere_is_taken_out_there(command: Command) -> None:
+    command.run("mcp", "add", "mine", "--", "x")
+    command.run("trust")
+    shared = command.folder / ".mcp.json"
+    shared.write_text(json.dumps({"mcpServers": {"theirs": {"command": "x", "enabled": False}}}), encoding="utf-8")
+
+    assert f"it is in {shared}: take it out there" in command.run("mcp", "remove", "theirs").err
+    assert "leave out --project" in command.run("mcp", "remove", "mine", "--project").err
+    off = command.run("mcp", "test", "theirs")
+    assert (off.code, f"MCP server 'theirs' is switched off in {shared}" in off.err) == (1, True)
 
 
 def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list[str]) -> None:

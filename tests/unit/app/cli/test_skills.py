@@ -128,9 +128,21 @@ def test_validate_exits_as_the_reference_does(command: Command) -> None:
         "odd": (False, True),
         "bad": (False, False),
     }
-    assert "3 skills: 1 are valid by the letter, 2 can be used here" in command.run("skills", "validate", ".").err
+    assert "3 skills: valid by the letter 1, can be used here 2" in command.run("skills", "validate", ".").err
     assert command.run("skills", "validate", "nowhere").code == 2
     assert command.run("skills", "validate", "good", "good/SKILL.md").code == 0
+    assert "odd/SKILL.md: not valid by the letter; it can be used here all the same\n" in odd.out
+    assert "/../" not in command.run("skills", "validate", "bad/../good").out
+
+
+@pytest.mark.covers("SKL-38")
+def test_a_skill_is_validated_by_its_name(command: Command) -> None:
+    made = command.run("skills", "new", "notes", "--description", "Writes notes. Use it for notes.")
+    assert "mainspring skills validate notes says" in made.err
+    assert command.run("skills", "validate", "notes").out == f"{made.out.strip()}: valid\n"
+    assert command.run("skills", "validate", "no/notes").code == 2
+    skill(command.folder / "notes", more="version: 1\n")  # a folder of that name goes first
+    assert command.run("skills", "validate", "notes").code == 1
 
 
 @pytest.mark.covers("SKL-20", "BYD-07")
@@ -220,6 +232,13 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     assert "changed by hand" in by_hand.err
     assert "By hand." in own.read_text()
     assert command.run("skills", "update", "--yes", "--force").code == 0
+    assert command.run("skills", "show", "pdf").out == "Changed again.\n"
+
+    own.write_text(own.read_text() + "By hand.\n")
+    nothing_newer = command.run("skills", "update", "--yes")
+    assert (nothing_newer.code, "--force puts them back" in nothing_newer.err) == (0, True)
+    assert "By hand." in own.read_text()
+    assert command.run("skills", "update", "pdf", "--yes", "--force").code == 0
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
 
 
