@@ -98,6 +98,10 @@ async def test_the_default_provider_and_its_section() -> None:
     other = await choose(AppConfig(providers=config.providers, model="small:1b"))
     assert other.name.spec == "mine:small:1b"
 
+    sections["first"] = ProviderSettings(base_url="http://first.example/v1", api_key="k", model="m")
+    both = dict(sorted(sections.items()))  # the default is taken though another stands before it
+    assert (await choose(AppConfig(providers=Providers(default="mine", sections=both)))).name.spec == "mine:big:latest"
+
 
 async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
     sections = {"openai": ProviderSettings(api_key="sk-2", model="gpt-5")}

@@ -66,6 +66,7 @@ def test_a_trusted_project_wins_over_the_user(project: Path, home: Path) -> None
     assert config.permissions.allow == ("shell",)
 
 
+@pytest.mark.covers("CFG-03", "CFG-06")
 def test_an_untrusted_project_may_only_tighten(project: Path, home: Path) -> None:
     write(home, {"agent": {"maxTurns": 10}, "permissions": {"allow": ["edit"], "deny": ["shell"]}})
     write(
@@ -316,7 +317,7 @@ def test_the_users_file_is_not_taken_for_a_projects(home: Path) -> None:
 # --- changing -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("CFG-06")
+@pytest.mark.covers("CFG-06", "CFG-13")
 def test_saving_makes_a_private_file(home: Path, project: Path) -> None:
     file = home / ".agent" / "settings.json"
 

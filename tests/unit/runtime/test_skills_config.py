@@ -91,6 +91,13 @@ def test_settings_of_skills(tmp_path: Path, home: Path) -> None:
     assert config(tmp_path, '{"skills": {"pluginDir": "/one"}}').user[3:] == ("/one",)
 
 
+@pytest.mark.covers("CFG-10")
+def test_lists_of_both_files_add_up(tmp_path: Path, home: Path) -> None:
+    made = config(tmp_path, '{"skills": {"disabled": ["a", "b"]}}', '{"skills": {"disabled": ["b", "c"]}}')
+
+    assert made.disabled == ("a", "b", "c")
+
+
 @pytest.mark.covers("SKL-35", "SKL-20")
 def test_an_untrusted_project_adds_no_folder_and_may_only_switch_off(tmp_path: Path, home: Path) -> None:
     text = '{"skills": {"pluginDir": ["/srv/evil"], "disabled": ["b"], "trustProjectSkills": true, "maxSkills": 50}}'

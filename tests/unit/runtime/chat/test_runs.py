@@ -257,6 +257,21 @@ async def test_queued_text_survives_an_abort_and_is_said_when_asked_for(folder: 
 
 
 @pytest.mark.covers("BYD-04")
+async def test_what_was_said_to_a_run_that_could_not_begin_waits_again(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "said now") as chat:
+        await chat.send(Prompt("do not lose this"))
+        await chat.send(Abort())  # before the run has done anything
+        assert (await chat.until(RunFinished)).status == "aborted"
+        held = chat.of(QueueChanged)[-1]
+        assert ([q.text for q in held.items], held.held) == (["do not lose this"], True)
+        assert not chat.model.requests
+        await chat.send(SendQueued())
+        assert (await chat.until(RunFinished)).text == "said now"
+
+    assert "do not lose this" in str(chat.model.requests[0].messages)
+
+
+@pytest.mark.covers("BYD-04")
 async def test_queued_text_is_there_again_when_the_session_is_resumed(folder: Path, home: Path) -> None:
     gate = Gate()
     async with chatting(folder, home, WaitingModel("never", gates={0: gate})) as chat:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mainspring.errors import ConfigError
+from mainspring.runtime.key_sources import key_of
 from mainspring.runtime.settings import (
     AppConfig,
     LanguageServerSettings,
@@ -58,6 +59,7 @@ def test_a_providers_model_key_and_address() -> None:
 
     section = made.providers.get("mine")
     assert (section.model, section.api_key, section.base_url) == ("m", "k", "http://x/v1")
+    assert key_of("mine", section) == "k"
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,9 @@ def test_arguments_of_a_script_are_single_words() -> None:
     made = expand(CustomCommand(name="x", body="!`git log $1 -- $ARGUMENTS`"), "'; rm -rf /' b", {})
 
     assert [p.text for p in made.pieces if p.is_shell] == ["git log '; rm -rf /' -- '; rm -rf /' b"]
+    made = expand(CustomCommand(name="x", body="!`echo $ARGUMENTS $@`"), "a;id $(id) `id` >x", {})
+    words = "'a;id' '$(id)' '`id`' '>x'"
+    assert [p.text for p in made.pieces if p.is_shell] == [f"echo {words} {words}"]
 
 
 def test_code_is_left_alone() -> None:
