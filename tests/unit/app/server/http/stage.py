@@ -193,7 +193,9 @@ async def on_stage(
     engine = MemoryEngine()
     service = Service(engine, agents, options)
     tokens = Tokens({ANN: "ann", BEN: "ben"})
-    app, state = application(service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), patience=patience)
+    app, state = application(
+        service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), patience=patience
+    )
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         service,

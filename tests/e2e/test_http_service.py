@@ -1,0 +1,186 @@
+"""`mainspring serve --http` as a program: tokens, agents of one's own, a database, and the end."""
+
+import json
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Command, command  # noqa: F401 - a fixture
+from tests.e2e.servers.chat import Reply, call
+from tests.needs import require_module
+
+TOKEN = "a-token-of-the-test-0123456789"
+
+
+@dataclass
+class Up:
+    """A service that runs."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+    token: str
+
+    def ask(self, method: str, path: str, body: Any = None, token: str = "") -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {token or self.token}", "content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=15) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal; exit code and what was said."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=18)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def up(command: Command, *arguments: str) -> Iterator[Up]:  # noqa: F811
+    given = ("serve", "--http", "--port", "0", "--model", "openai:gpt-5-mini", *arguments)
+    with command.start(*given) as process:
+        assert process.stdout
+        line = process.stdout.readline().strip()
+        if not line:
+            raise AssertionError(process.communicate(timeout=15)[1])
+        url, _, token = line.partition("#token=")
+        try:
+            yield Up(process, url, token)
+        finally:
+            process.kill()
+
+
+def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Command):  # noqa: F811
+    command.server.script = ["Hello yourself."]
+    with up(command) as service:
+        assert service.url.startswith("http://127.0.0.1:")
+        assert len(service.token) > 40
+        status, run = service.ask("POST", "v1/runs", {"prompt": "Hello"})
+        assert status == 201
+        assert service.ask("GET", f"v1/runs/{run['id']}/result?wait=15")[1]["text"] == "Hello yourself."
+        assert service.ask("GET", "v1/runs", token="x" * 43)[0] == 401
+        code, out, err = service.end()
+        assert (code, out) == (0, "")
+        assert service.token not in err
+
+
+def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(command: Command):  # noqa: F811
+    command.server.script = [
+        Reply(calls=[("shell", {"command": "touch made"}), ("write_file", {"path": "never", "content": "x"})]),
+        "It is made.",
+    ]
+    with up(command, "--deny", "write_file") as service:
+        run = service.ask("POST", "v1/runs", {"prompt": "Make it"})[1]["id"]
+        while not (known := service.ask("GET", f"v1/runs/{run}")[1])["waiting"]:
+            assert known["state"] in ("waiting", "running"), known
+        assert [(w["tool"], w["input"]) for w in known["waiting"]] == [("shell", {"command": "touch made"})]
+        assert not (command.folder / "made").exists()
+        service.ask("POST", f"v1/runs/{run}/approve", {"call_id": known["waiting"][0]["call_id"]})
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "It is made."
+        assert (command.folder / "made").exists()
+        assert not (command.folder / "never").exists()
+
+
+def test_tenants_come_from_a_file(command: Command, tmp_path: Path):  # noqa: F811
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"ann {TOKEN}1\nben {TOKEN}2\n")
+    command.server.script = ["For Ann."]
+    with up(command, "--token-file", str(tokens)) as service:
+        assert service.token == ""
+        run = service.ask("POST", "v1/runs", {"prompt": "Hello"}, f"{TOKEN}1")[1]["id"]
+        assert service.ask("GET", f"v1/runs/{run}", token=f"{TOKEN}2")[0] == 404
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=15", token=f"{TOKEN}1")[1]["text"] == "For Ann."
+
+
+def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command):  # noqa: F811
+    command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
+    command.server.script = [call("shell", command="env"), "Seen."]
+    with up(command, "--allow", "shell") as service:
+        service.token = TOKEN
+        run = service.ask("POST", "v1/runs", {"prompt": "env"})[1]["id"]
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["status"] == "completed"
+    result = command.server.requests[-1]["messages"][-1]["content"]
+    assert "HOME=" in result
+    assert TOKEN not in result
+
+
+def test_a_run_comes_to_its_end_before_the_service_does(command: Command):  # noqa: F811
+    command.server.script = [Reply("It took its time.", delay=0.5)]
+    with up(command) as service:
+        run = service.ask("POST", "v1/runs", {"prompt": "Take your time"})[1]["id"]
+        assert command.server.asked.wait(15)
+        headers = {"authorization": f"Bearer {service.token}"}
+        request = urllib.request.Request(f"{service.url}v1/runs/{run}/events", headers=headers)
+        with urllib.request.urlopen(request, timeout=15) as events:
+            events.readline()
+            service.process.send_signal(signal.SIGTERM)
+            told = events.read().decode()
+        assert '"status":"completed","text":"It took its time."' in told
+        _, err = service.process.communicate(timeout=15)
+        assert service.process.returncode == 0
+        assert "no run is taken on any more" in err
+
+
+def test_a_second_signal_ends_it_at_once(command: Command):  # noqa: F811
+    command.server.script = [Reply("never", stall=True)]
+    with up(command) as service:
+        service.ask("POST", "v1/runs", {"prompt": "x"})
+        assert command.server.asked.wait(15)
+        service.process.send_signal(signal.SIGINT)
+        assert service.process.stderr
+        while "ending" not in service.process.stderr.readline():
+            pass
+        assert service.end(signal.SIGINT)[0] == 0
+
+
+AGENTS = """
+from mainspring import Agent
+from mainspring.testing import ScriptedModel
+
+agents = {
+    "parrot": lambda steps: Agent(ScriptedModel("I am a parrot."), steps=steps),
+    "owl": lambda steps: Agent(ScriptedModel("I am an owl."), steps=steps),
+}
+"""
+
+
+def test_agents_of_ones_own(command: Command):  # noqa: F811
+    (command.folder / "my_agents.py").write_text(AGENTS)
+    with up(command, "--agents", "my_agents:agents", "--only-agents") as service:
+        assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "parrot"}, {"name": "owl"}]}
+        run = service.ask("POST", "v1/runs", {"prompt": "Who are you?", "agent": "owl"})[1]["id"]
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "I am an owl."
+        assert service.ask("POST", "v1/runs", {"prompt": "x", "agent": "mainspring"})[0] == 422
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(60)
+def test_runs_in_a_database_are_there_after_a_restart(command: Command):  # noqa: F811
+    require_module("dbos", "DBOS")
+    command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
+    url = f"sqlite:///{command.folder}/runs.db"
+    command.server.script = [call("shell", command="touch made"), "It is made."]
+    with up(command, "--url", url, "--work") as service:
+        service.token = TOKEN
+        run = service.ask("POST", "v1/runs", {"prompt": "Make it"})[1]["id"]
+        while not service.ask("GET", f"v1/runs/{run}")[1]["waiting"]:
+            pass
+        assert service.end()[0] == 0
+    with up(command, "--url", url, "--work") as service:
+        service.token = TOKEN
+        while not (waiting := service.ask("GET", f"v1/runs/{run}")[1]["waiting"]):
+            pass
+        service.ask("POST", f"v1/runs/{run}/approve", {"call_id": waiting[0]["call_id"]})
+        assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "It is made."
+    assert len(command.server.requests) == 2  # no model call was made twice

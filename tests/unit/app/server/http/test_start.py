@@ -1,0 +1,36 @@
+"""What is wrong with a command line of `serve --http`, and how it is said."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.cli.main import main
+
+SHORT, NONE = "SHORT", "NONE"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--token-file", NONE), "No such file"),
+        (("--token-file", SHORT), "needs 16"),
+        (("--agents", "no_such:agents"), "no_such"),
+        (("--agents", "nothing"), "MODULE:ATTRIBUTE"),
+        (("--agents", "json:nothing"), "has no nothing"),
+        (("--agents", "json:__name__"), "no mapping of names"),
+        ((), "leaves no agent"),
+        (("--agents", "json:loads", "--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
+        (("--port", "70000"), "must be a port"),
+        (("--url", "sqlite:///x.db"), "let this process be one with --work"),
+        (("--session", "x"), "--session"),
+    ],
+)
+def test_it_is_said(
+    arguments: tuple[str, ...], why: str, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / SHORT).write_text("ann abc\n")
+    given = [str(tmp_path / a) if a in (SHORT, NONE) else a for a in arguments]
+    code = main(["serve", "--http", "--only-agents", "--cwd", str(tmp_path), *given])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert why in err
