@@ -1,10 +1,12 @@
 """A whole piece of work in a real terminal."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.servers.chat import Reply, call
+from tests.e2e.servers.chat import Reply, Step, call
 from tests.e2e.terminal import Chatting, chat
 from tests.needs import on_posix, on_tmux
 
@@ -235,4 +237,33 @@ def test_commands_and_shortcuts_of_extensions_and_custom_commands(chat: Chatting
     terminal.send("/shout hello")
     terminal.wait("HELLO")
     assert "Shout: hello" in str(chat.server.requests[-1]["messages"][-1])
+    chat.end()
+
+
+@pytest.mark.covers("CLI-15", "CLI-16")
+def test_sub_agents_work_nested_under_their_names(chat: Chatting) -> None:
+    def step(request: dict[str, Any]) -> Reply:
+        """The main agent starts two, each of which runs a command."""
+        said = str(request["messages"])
+        child = next(
+            (name for name in ("left", "right") if f"look to the {name}" in said and "Split it" not in said), ""
+        )
+        if request["messages"][-1]["role"] == "tool":
+            return Reply(f"It is {child}." if child else "Both have looked.")
+        if child:
+            return call("shell", command=f"echo {child}-$((1+1)); while [ ! -e go ]; do sleep 0.05; done")
+        return Reply(calls=[("spawn", {"task": f"look to the {name}"}) for name in ("left", "right")])
+
+    steps: list[Step] = [step] * 6
+    terminal = chat.begin("--allow", "'shell(*)'", script=steps)
+    terminal.send("Split it")
+    screen = terminal.wait(lambda screen: screen.count("Shell echo") == 2 and "2 sub-agents" in screen)
+    assert "+ sub-agent 1: look to the left\n+ sub-agent 2: look to the right\n" in screen
+    (terminal.folder / "go").touch()
+    screen = terminal.wait("Both have looked.")
+    for number, name in ((1, "left"), (2, "right")):
+        assert re.search(rf"^  \| (?:sub-agent {number} )?\* Shell \$ echo {name}", screen, re.M), screen
+        assert f"+ sub-agent {number} done  2 turns, 30 tokens" in screen
+        assert f"* Sub-agent look to the {name}" in screen
+        assert f"    It is {name}." in screen
     chat.end()

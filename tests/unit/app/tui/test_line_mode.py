@@ -36,6 +36,8 @@ async def test_a_chat_in_lines() -> None:
             await asyncio.sleep(0.005)
         raise AssertionError(out.getvalue())
 
+    chat.tell(told.Notice("by the way"))
+    await shows("by the way\n> ")
     await after("hello\n", Prompt("hello"))
     chat.tell(told.UserText("hello"), told.RunStarted("r"), told.AnswerText("**Well** \u2014 \x1b[2Jx"))
     chat.tell(ASKED)

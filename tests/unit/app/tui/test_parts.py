@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mainspring.app.tui.clipboard import clipboard_image, copy_sequence
@@ -45,6 +46,8 @@ def test_the_status_line_leaves_out_what_matters_least() -> None:
     )
     assert text_of([status_row(STATUS, 50)]) == "GPT  plan mode  ctx 90% of 100k  2 queued\n"
     assert text_of([status_row(STATUS, 5)]) == "GPT\n"
+    unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
+    assert "ctx 90% of 100k  1.5k tokens  main" in text_of([status_row(unpriced, 200)])
     assert text_of([status_row(None, 80)]) == "starting ...\n"
 
 
@@ -58,7 +61,9 @@ def test_keys_can_be_changed() -> None:
     written = {"Alt-Up": ("escape", "up"), "Shift-Tab": ("s-tab",), "F12": ("f12",), "ctrl+j": ("c-j",), "x": None}
     assert {text: sequence_of(text) for text in written} == written
     assert len({key.action for key in KEYS}) == len(KEYS)
-    assert ("Ctrl-Z", "suspend; fg comes back") in key_table({})
+    assert ("Ctrl-Z", "suspend; fg comes back") in key_table({"unfold": "F2"})
+    assert "F2" in dict(key_table({"unfold": "F2"}))
+    assert "Ctrl-O" not in dict(key_table({"unfold": "F2"}))
 
 
 def test_lists_scroll_and_mark() -> None:
@@ -166,4 +171,6 @@ def test_what_commands_give(given: Shown, text: str) -> None:
 def test_tables_in_narrow_windows() -> None:
     table = Table(("name", "arguments", "does"), (("/model", "[NAME] " * 6, "which model answers " * 4),))
     assert text_of(shown_rows(table, 60, lambda _: [])).count("\n") == 4  # broken between words, not cut
-    assert text_of(shown_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: ")
+    assert "answers which model answers\n" in text_of(shown_rows(table, 60, lambda _: []))
+    assert text_of(shown_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: [NAME]\n    [NAME]")
+    assert "does" not in text_of(shown_rows(Table(("name", "does"), (("/model", ""),) * 2), 9, lambda _: []))[9:]

@@ -23,7 +23,7 @@ from mainspring.runtime.chat.commands import (
     Slash,
     Steer,
 )
-from mainspring.runtime.chat.shown import Candidate, Choice, Clipboard, Picker
+from mainspring.runtime.chat.shown import Candidate, Choice, Clipboard, Picker, Table
 from mainspring.runtime.chat.shown import Screen as ScreenAction
 from mainspring.runtime.chat.words import FileDiff, Hunk, Option, Queued
 from tests.unit.app.tui.desk import Desk, desk
@@ -256,6 +256,27 @@ async def test_who_is_typing_does_not_answer_a_question_by_accident(tmp_path: Pa
         one.keys("n")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "yes but also y"
+
+
+@pytest.mark.covers("BYD-04")
+async def test_whoever_types_a_text_over_a_question_does_not_answer_it(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.chat.tell(ASKED)
+        await one.until(lambda: "may it write" in one.drawn)
+        await one.until(one.session.screen.takes_keys)
+        one.keys("to say")  # a, s and y would all allow it
+        await one.until(lambda: one.session.screen.buffer.text == "to say")
+        assert not one.chat.commands
+
+
+async def test_help_has_the_keys_of_the_screen(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.session.set_keys({"unfold": "F2"})
+        table = Table(("command", "what it does"), (("/quit", "leave"),), "Commands")
+        one.chat.tell(told.CommandDone("c1", "help", table))
+        await one.until(lambda: "/quit" in one.written)
+        assert "F2                     show the last folded output" in one.written
+        assert one.written.index("Keys") < one.written.index("Commands")
 
 
 async def test_a_question_that_falls_away_is_not_shown_any_more(tmp_path: Path) -> None:

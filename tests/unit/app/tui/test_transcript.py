@@ -5,6 +5,7 @@ from mainspring.app.tui.fragments import text_of
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.transcript import Transcript
 from mainspring.runtime.chat import events as told
+from mainspring.runtime.chat.shown import Text
 from mainspring.runtime.chat.words import EditOutcome, FileDiff, Hunk
 
 
@@ -171,3 +172,84 @@ def test_narrow_windows(columns: int) -> None:
     ):
         one.show(event, 1.0)
         one.live(2.0, 3)
+
+
+def test_what_is_told_in_the_middle_of_an_answer_does_not_end_it() -> None:
+    one = transcript()
+    text = shown(
+        one,
+        told.AnswerText("Here:\n\n```\nfirst\nsec"),
+        told.CommandDone("c", "cost", Text("nothing")),
+        told.Notice("by the way"),
+        told.ShellStarted("s", "ls"),
+        told.ShellFinished("s", 0, "a"),
+        told.AnswerText("ond\n```\n\nLast *wor"),
+        told.Refused("c", "fork", "no"),
+        told.AnswerText("ds*."),
+        told.AnswerEnd("all"),
+    )
+    assert "  first\n  second\n" in text
+    assert "Last words.\n" in text
+    assert text.index("nothing") < text.index("first")
+
+
+def test_commands_stand_apart() -> None:
+    one = transcript()
+    text = shown(one, told.CommandDone("c", "a", Text("one")), told.CommandDone("d", "b", Text("two")))
+    assert text == "one\n\ntwo\n"
+
+
+def test_an_error_is_said_once_and_broken_between_words() -> None:
+    one = transcript()
+    said = "Unknown tool: no. Did you mean " + ", ".join(f"tool_{i}" for i in range(12)) + "?"
+    text = shown(
+        one,
+        told.ToolStarted("t", "read_file", "Read", "a.py"),
+        told.ToolFinished("t", "read_file", "Read", said[:60] + "…", is_error=True, output=said),
+        told.ToolFinished("u", "no", "no", said, is_error=True, output=said),
+        told.RunFinished("error", error="it is " + "so " * 40 + "bad"),
+    )
+    assert text.startswith("x Read a.py failed\n    Unknown tool: no. Did you mean tool_0,")
+    assert "\nx no failed\n" in text
+    assert all(len(line) < 80 and not line.endswith("tool") for line in text.split("\n"))
+    assert text.count("so") == 40
+
+
+def test_what_only_models_need_is_left_out_of_shell_outputs() -> None:
+    one = transcript()
+    output = "<context-output name='x'>\ndone\n(exit 0, 9ms)\n</context-output>\n[in /home/me]\n(exit 0, 12ms)"
+    done = told.ToolFinished("t", "shell", "Shell", "$ make", output=output)
+    assert shown(one, done) == "* Shell $ make\n    done\n    (exit 0, 9ms)\n"
+    failed = told.ToolFinished("t", "shell", "Shell", "$ make", output="no\n[in /home/me]\n(exit 2, 12ms)")
+    assert shown(one, failed) == "* Shell $ make\n    no\n    (exit 2, 12ms)\n"
+    cut = told.ToolFinished("t", "shell", "Shell", "$ seq", output="1\n9", hidden_lines=7)
+    assert "(7 lines in its middle are not shown)" in shown(one, cut)
+
+
+def test_many_calls_at_once_do_not_fill_the_screen() -> None:
+    one = transcript()
+    for i in range(30):
+        one.show(told.ToolStarted(f"t{i}", "shell", "Shell", f"sleep {i}"), 1.0)
+    live = text_of(one.live(1.5, 40))
+    assert "sleep 7" in live
+    assert "sleep 8" not in live
+    assert "... and 22 more\n" in live
+
+
+@pytest.mark.covers("CLI-15")
+def test_sub_agents_without_names_are_counted() -> None:
+    one = transcript()
+    text = shown(
+        one,
+        told.ChildStarted("a", "", "left"),
+        told.ChildStarted("b", "", "right"),
+        told.ChildEvent("b", told.ToolStarted("x", "grep", "Search", "needle")),
+        told.ChildEvent("b", told.ToolFinished("x", "grep", "Search", "3 hits")),
+        told.ChildFinished("a", "", "completed", turns=1, tokens=30, cost=None, seconds=1),
+        told.RunFinished("completed"),
+        told.ChildStarted("c", "", "again"),
+    )
+    assert text == (
+        "+ sub-agent 1: left\n+ sub-agent 2: right\n  | sub-agent 2 * Search 3 hits\n"
+        "+ sub-agent 1 done  1 turn, 30 tokens, 1.0 s\n+ sub-agent 1: again\n"
+    )

@@ -1,0 +1,88 @@
+"""Questions by themselves: what they show, and which keys mean something to them."""
+
+import pytest
+
+from mainspring.app.tui.approval import ApprovalDialog
+from mainspring.app.tui.fragments import text_of
+from mainspring.app.tui.question import PickerDialog, QuestionDialog
+from mainspring.runtime.chat.commands import Approve, ChatCommand, Slash
+from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.runtime.chat.shown import Choice, Picker
+
+
+def asked(resource: str, reason: str = "", **more: object) -> ApprovalAsked:
+    return ApprovalAsked("q", "t", "shell", "Shell", "run", resource, reason=reason, **more)  # pyright: ignore[reportArgumentType]
+
+
+def shows(dialog: ApprovalDialog | PickerDialog, columns: int = 60, most: int = 20) -> str:
+    return text_of(dialog.rows(columns, most))
+
+
+@pytest.mark.covers("CLI-06")
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("rm -rf x\recho hi", r"rm -rf x\recho hi"),  # a carriage return would write the rest over it
+        ("echo hi\x1b]0;; rm -rf x\x07", r"echo hi\x1b]0;; rm -rf x\x07"),  # a terminal takes this for a title
+        ("echo \x1b[8m; rm x", r"echo \x1b[8m; rm x"),
+        ("echo \x1b[2K\x1b[1A; rm x", r"echo \x1b[2K\x1b[1A; rm x"),
+        ("echo \u202ecba", r"echo \u202ecba"),
+    ],
+)
+def test_nothing_in_what_is_asked_about_is_hidden(command: str, shown: str) -> None:
+    text = shows(ApprovalDialog(asked(command, suggestions=(command,)), lambda _: None), 120)
+    assert f"  {shown}\n" in text
+    assert f"saves: allow {shown}" in text
+    assert "\x1b" not in text
+
+
+def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
+    text = shows(ApprovalDialog(asked("echo " + "word " * 60), lambda _: None), 40)
+    assert "  echo word word word word word word\n  word" in text
+    assert "more rows; e shows all of it\n" in text
+    text = shows(ApprovalDialog(asked("/far/away", "/far/away: it lies outside the project"), lambda _: None))
+    assert text.startswith("Shell: may it run?\n  /far/away\n  it lies outside the project\n")
+
+
+def test_only_keys_of_the_question_mean_something() -> None:
+    answers: list[ChatCommand | None] = []
+    dialog = ApprovalDialog(asked("ls"), answers.append)
+    assert [dialog.press(key) for key in "tol9"] == [False] * 4
+    assert answers == []
+    assert dialog.press("down")
+    assert dialog.press("y")
+    assert answers == [Approve("q", "once")]
+    assert not QuestionDialog(QuestionAsked("q", "confirm", text="Sure?"), answers.append).press("q")
+
+
+PICKER = Picker(
+    "Models",
+    (
+        Choice("openai:gpt-5", "/model openai:gpt-5", "ready", current=True),
+        Choice("openai:gpt-5.1-codex", "/model openai:gpt-5.1-codex", "ready"),
+        Choice("ollama:qwen", "/model ollama:qwen", "down"),
+    ),
+)
+
+
+@pytest.mark.covers("CLI-09")
+def test_typing_narrows_a_list() -> None:
+    answers: list[ChatCommand | None] = []
+    dialog = PickerDialog(PICKER, answers.append)
+    assert "openai:gpt-5          (now) ready\n" in shows(dialog)
+    assert "ollama:qwen           down\n" in shows(dialog)
+    for key in ("5", ".", "1", "space", "c", "x", "backspace"):
+        assert dialog.press(key)
+    assert shows(dialog) == "Models\nonly with: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
+    dialog.press("x")
+    dialog.press("enter")
+    assert "nothing fits" in shows(dialog)
+    assert answers == []
+    dialog.back()
+    assert shows(dialog).count("\n") == 5
+    dialog.press("q")
+    dialog.press("enter")
+    assert answers == [Slash("/model ollama:qwen")]
+    dialog = PickerDialog(PICKER, answers.append)
+    dialog.back()
+    assert answers[1:] == [None]
