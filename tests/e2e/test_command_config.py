@@ -49,10 +49,12 @@ def test_one_that_does_not_answer_changes_nothing(command: Command) -> None:
     done = command.run("config", "init", "openai", "--key", "sk-wrong-0123456789")
 
     assert done.code == 5
+    assert "nothing was saved; --no-test saves it without trying" in done.err
     assert "sk-wrong-0123456789" not in done.err
     assert not user_file(command).exists()
     missing = command.run("config", "init", "compatible", "--model", "m")
     assert (missing.code, "needs address, up to /v1: --url" in missing.err) == (2, True)
+    assert "--no-test" not in missing.err
     nobody = command.run("config", "init")
     assert (nobody.code, "needs the provider where nobody can be asked" in nobody.err) == (2, True)
     saved = command.run("config", "init", "openai", "--key", "sk-later-0123456789", "--no-test")
@@ -217,7 +219,8 @@ def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
         ("there is no provider 'compatbile'", "compatible"),
         ("A name for it [mine]:", "lab"),
         ("Address, up to /v1:", command.server.base_url),
-        ("Model:", "m-1"),
+        ("Model:", ""),
+        ("Model is needed", "m-1"),
         ("Key (is not shown", KEY),
     ]
 

@@ -11,7 +11,9 @@ _ADVICE = {
     ErrorCode.AUTHENTICATION_ERROR: "check the key (`mainspring check` says which one is used)",
     ErrorCode.RATE_LIMITED: "wait a little and go on with --continue, or use another model",
     ErrorCode.MODEL_NOT_FOUND: "see `mainspring models`, and name one with --model",
-    ErrorCode.NETWORK_ERROR: "check the connection and the address (`mainspring check`), then go on with --continue",
+    ErrorCode.NETWORK_ERROR: (
+        "check the connection and the address (`mainspring check`), then try again; a conversation goes on with --continue"
+    ),
     ErrorCode.TIMEOUT: "go on with --continue, or use a faster model",
     ErrorCode.CONTEXT_LENGTH_EXCEEDED: "begin a new conversation (without --continue), or ask for less at once",
 }

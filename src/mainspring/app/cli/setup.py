@@ -18,7 +18,7 @@ from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.failures import in_words
 from mainspring.app.cli.frame import place_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.errors import ConfigError, MainspringError
+from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.runtime.commands.setup import Answers, list_providers, remove_provider, set_up
 from mainspring.runtime.commands.wizards import WIZARDS, Question, Wizard
 from mainspring.runtime.redaction import redact
@@ -86,7 +86,11 @@ def _save(options: argparse.Namespace, console: Console, answers: Answers, *, as
     try:
         done = asyncio.run(set_up(answers, place_of(options), test=test))
     except MainspringError as error:
-        if not (asks and test):
+        if not test:
+            raise
+        if not asks:
+            if isinstance(error, ModelError):
+                console.say("nothing was saved; --no-test saves it without trying")
             raise
         console.fail(in_words(error))
         if not _yes("Save it anyway?", default=False):
@@ -184,6 +188,7 @@ def _answer(question: Question) -> str:
             continue
         if value or not question.needed:
             return value
+        print(f"{question.text} is needed; Ctrl-C leaves, and nothing is changed", file=sys.stderr)
 
 
 def _ask(text: str, default: str = "") -> str:

@@ -33,5 +33,7 @@ def _work(options: argparse.Namespace, console: Console) -> int:
         )
         return 0 if known else 1
     path = trust(options.folder, place_of(options))
-    console.say(f"{path} is trusted: its settings, hooks, extensions, servers, skills and memory count from now on")
+    console.say(
+        f"{path} is trusted: its settings, commands, hooks, extensions, servers, skills and memory count from now on"
+    )
     return 0
