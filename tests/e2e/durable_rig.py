@@ -47,14 +47,14 @@ class Workers:
 
     async def up(self) -> None:
         """Wait until one more is at work than when the last one was started."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             while len(self.lines("up")) <= self._up:
                 await _moment()
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
         """End one, and wait for that."""
         os.kill(pid, number)
-        assert ended(pid)
+        assert ended(pid, 40)
         self._pids.discard(pid)
 
     def close(self) -> None:

@@ -83,7 +83,12 @@ def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], Cor
     def asking(steps: DurableSteps) -> CoreAgent:
         return make(steps, 2, permissions=Permissions(rules=RuleSet.build(ask=["pay"]), unattended="pause"))
 
-    return {"told": make, "three": lambda steps: make(steps, 3), "asking": asking}
+    return {
+        "told": make,
+        "three": lambda steps: make(steps, 3),
+        "short": lambda steps: make(steps, 2),
+        "asking": asking,
+    }
 
 
 async def work(options: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.durable_rig import Workers, forking, workers
 from tests.needs import on_posix
 
 __all__ = ["forking", "workers"]
-pytestmark = [on_posix, pytest.mark.covers("BYD-31")]
+pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
 
 AT_ONCE = 3
 LETTERS = 3
@@ -54,7 +54,7 @@ class Trial:
 
     async def end(self, one: Watched) -> None:
         self.going.remove(one)
-        self.over.append((one, await one.run.result(timeout=30)))
+        self.over.append((one, await one.run.result(timeout=60)))
 
     async def tell(self) -> None:
         """A message to each run; the last one lets it come to its end."""

@@ -34,7 +34,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-_THREADS = 8
+_THREADS = 4
+"""That ask the database for us, each with a connection; DBOS has `_CONNECTIONS` beside them, and a few for its client."""
+
+_CONNECTIONS = 6
 
 NAME, RUN = "mainspring", "mainspring.run"
 _STATES: dict[str, RunState] = {
@@ -118,18 +121,19 @@ class DbosEngine:
         me = Worker(self.worker, self.version, tuple(agents))
         queues = [_queue(agent) for agent in agents]
         self._loops_own = getattr(asyncio.get_running_loop(), "_default_executor", None)
-        self._dbos = DBOS(
-            config={
-                "name": NAME,
-                "system_database_url": self.url,
-                "application_version": self.version,
-                "executor_id": self.worker,
-                "serializer": _serializer(),
-                "log_level": "CRITICAL",
-                "run_migrations": False,
-                "notification_listener_polling_interval_sec": self._poll,
-            }
-        )
+        config: Any = {
+            "name": NAME,
+            "system_database_url": self.url,
+            "application_version": self.version,
+            "executor_id": self.worker,
+            "serializer": _serializer(),
+            "log_level": "CRITICAL",
+            "run_migrations": False,
+            "notification_listener_polling_interval_sec": self._poll,
+        }
+        if not self.url.startswith("sqlite"):
+            config["sys_db_pool_size"] = _CONNECTIONS
+        self._dbos = DBOS(config=config)
 
         async def attempt(agent: str, input: str) -> str:  # DBOS wants a function
             return await self._attempt(agent, input)
@@ -333,7 +337,13 @@ class DbosEngine:
 
         DBOS.migrate(self.url)
         self.tables.make()
-        return DBOSClient(system_database_url=self.url, serializer=_serializer(), application_name=NAME)
+        pool = None if self.url.startswith("sqlite") else 2
+        return DBOSClient(
+            system_database_url=self.url,
+            serializer=_serializer(),
+            application_name=NAME,
+            system_database_pool_size=pool,
+        )
 
     async def aclose(self) -> None:
         """Stop working; runs that were under way wait for another worker, or for this one to come back."""

@@ -34,7 +34,7 @@ class Tables:
         self._lite = url.startswith("sqlite")
         # A file has one writer at a time; who comes second waits rather than fails.
         options: dict[str, Any] = (
-            {"connect_args": {"timeout": 30}} if self._lite else {"pool_size": 4, "max_overflow": 4}
+            {"connect_args": {"timeout": 30}} if self._lite else {"pool_size": 4, "max_overflow": 0}
         )
         address = sa.make_url(url) if self._lite else sa.make_url(url).set(drivername="postgresql+psycopg")
         self._engine = sa.create_engine(address, pool_pre_ping=not self._lite, **options)

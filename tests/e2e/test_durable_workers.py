@@ -1,0 +1,130 @@
+"""Workers as processes: killed under load, stopped for a while, drained, and gone while somebody answers."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mainspring.durable import DurableRuns
+from mainspring.durable.dbos import DbosEngine
+from mainspring.loop import RunResult
+from mainspring.messages import Message
+from tests.e2e.durable_rig import Workers, forking, workers
+from tests.needs import on_posix
+
+__all__ = ["forking", "workers"]
+pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
+
+
+@pytest.fixture
+async def client(workers: Workers) -> AsyncIterator[DurableRuns]:
+    engine = DbosEngine(workers.url, poll=0.05)
+    yield DurableRuns(engine)
+    await engine.aclose()
+
+
+async def until(ask: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(40):
+        while not (found := await ask()):
+            await _moment()
+    return found
+
+
+async def _moment() -> None:
+    await asyncio.sleep(0.02)
+
+
+def results(result: RunResult) -> list[str]:
+    return [r.text for m in result.messages if isinstance(m, Message) for r in m.tool_results]
+
+
+async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Workers, client: DurableRuns) -> None:
+    first = workers.start("first", concurrency=4, pause=0.05)
+    await workers.up()
+    workers.start("second", concurrency=4, pause=0.05)
+    runs = [await client.start("three", f"r{n}", run_id=f"r{n}") for n in range(12)]
+
+    async def both_busy() -> bool:
+        going = await client.list(state="running")
+        return {"first", "second"} <= {r.worker for r in going}
+
+    await until(both_busy)
+    await asyncio.to_thread(workers.kill, first)
+    ended = [await run.result(timeout=40) for run in runs]
+    assert [r.status for r in ended] == ["completed"] * 12
+    assert {(await run.info()).worker for run in runs} >= {"second"}
+    assert max(Counter(workers.lines("paid")).values()) == 1
+    unknown = [text for r in ended for text in results(r) if "is unknown" in text]
+    assert len(unknown) <= 4, "no more than what was under way"
+
+
+async def test_a_question_is_answered_while_no_process_runs(workers: Workers, client: DurableRuns) -> None:
+    pid = workers.start("before")
+    run = await client.start("asking", "r", run_id="r")
+    [call] = await until(run.pending)
+    await asyncio.to_thread(workers.kill, pid, signal.SIGTERM)
+    await client.engine.aclose()
+    assert workers.lines("paid") == []
+    answer = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "mainspring", "runs", "answer", "r", call.call.id, "yes", "--url", workers.url),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    assert await answer.wait() == 0
+    workers.start("after")
+
+    async def second() -> Any:
+        waiting = await run.pending()
+        return waiting if workers.lines("paid") else ()
+
+    [call] = await until(second)
+    await run.deny(call.call.id, "not now")
+    result = await run.result(timeout=40)
+    assert (result.status, result.turns) == ("completed", 3)
+    assert workers.lines("paid") == ["r-0"]
+    assert results(result)[0] == "paid r-0"
+    assert "not now" in results(result)[2]
+    assert workers.lines("asked") == ["r 0", "r 1", "r 2"]
+
+
+async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Workers, client: DurableRuns) -> None:
+    first = workers.start("stopped", pause=0.2)
+    run = await client.start("told", "r", run_id="r")
+    await until(lambda: asyncio.to_thread(workers.lines, "paid"))
+    os.kill(first, signal.SIGSTOP)
+    second = workers.start("other", pause=0.2)
+    paid = len(workers.lines("paid"))
+
+    async def went_on() -> bool:
+        return len(workers.lines("paid")) > paid and (await run.info()).worker == "other"
+
+    await until(went_on)
+    os.kill(first, signal.SIGCONT)
+    await until(lambda: asyncio.to_thread(lambda: len(workers.lines("paid")) > paid + 2))
+    await run.steer("finish")
+    result = await run.result(timeout=40)
+    assert result.status == "completed"
+    assert max(Counter(workers.lines("paid")).values()) == 1
+    assert sum("is unknown" in text for text in results(result)) <= 1
+    asked = Counter(workers.lines("asked"))
+    assert sum(times - 1 for times in asked.values()) <= 1, "at most the answer that was under way"
+    await asyncio.to_thread(workers.kill, second)
+    await (await client.start("three", "again")).result(timeout=40)
+
+
+async def test_a_worker_that_is_told_to_leave_finishes_its_steps(workers: Workers, client: DurableRuns) -> None:
+    first = workers.start("leaving", pause=0.3)
+    run = await client.start("three", "r", run_id="r")
+    await until(lambda: asyncio.to_thread(workers.lines, "paid"))
+    await asyncio.to_thread(workers.kill, first, signal.SIGTERM)
+    assert (await run.info()).state == "running"
+    workers.start("next")
+    result = await run.result(timeout=40)
+    assert result.status == "completed"
+    assert not [text for text in results(result) if "is unknown" in text]
+    assert workers.lines("paid") == ["r-0", "r-1", "r-2"]
+    assert workers.lines("asked") == ["r 0", "r 1", "r 2", "r 3"]
