@@ -13,6 +13,7 @@ from mainspring.app.cli.frame import framed, place_of
 from mainspring.runtime.commands.cost import CostReport, CostRow, cost_report
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
+_SMALLEST = 0.0001
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,7 +42,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
             'set one: "prices" of the provider, see docs/cost.md'
         )
     if total.by_children:
-        console.say(f"of this, sub-agents spent ${total.by_children:.4f}")
+        console.say(f"of the sum, sub-agents spent ${total.by_children:.4f}")
     return 0
 
 
@@ -63,9 +64,10 @@ def _cells(row: CostRow) -> tuple[str, ...]:
 
 def money(row: CostRow) -> str:
     """What it cost, and whether that is all of it."""
+    known = f"${row.cost:.4f}" if row.cost >= _SMALLEST or not row.cost else f"< ${_SMALLEST}"
     if not row.unpriced_calls:
-        return f"${row.cost:.4f}"
-    return f"${row.cost:.4f} + unknown" if row.cost else "unknown"
+        return known
+    return f"{known} + unknown" if row.cost else "unknown"
 
 
 def _csv(report: CostReport) -> str:

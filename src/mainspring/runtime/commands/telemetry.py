@@ -102,12 +102,17 @@ def start(
         The dashboard, and whether it was started just now.
 
     Raises:
-        DashboardError: If it cannot be started.
-        ConfigError: If Aspire's is asked for and no engine answers.
+        DashboardError: If it cannot be started, or another kind is there.
+        ConfigError: If Aspire's is asked for and no engine answers, or ``port`` is none.
     """
+    _check_port(port)
     home = _home(place, environ)
     known = status(place, environ)
     if known.running and known.dashboard is not None:
+        if choice not in {"auto", known.dashboard.kind}:
+            raise DashboardError(
+                f"there is one already, and it is not the one you ask for ({known.dashboard.kind}); stop it first: mainspring telemetry stop"
+            )
         return known.dashboard, False
     engine = "" if choice == "viewer" else _engine(choice, say)
     dashboard = _container_or_none(engine, choice, port, say, place) if engine else None
@@ -164,8 +169,10 @@ async def serve(
         environ: The environment.
 
     Raises:
+        ConfigError: If ``port`` is none.
         OSError: If the port is taken.
     """
+    _check_port(port)
     home = _home(place, environ)
     viewer = Viewer(SavedRuns(home.root, environ))
     await viewer.start(port)
@@ -179,6 +186,11 @@ async def serve(
         await asyncio.sleep(0.05)  # the answer to whoever stopped it is still on its way
     finally:
         await viewer.aclose()
+
+
+def _check_port(port: int | None) -> None:
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError(f"--port {port} is no port; give a number up to 65535")
 
 
 # --- the viewer -----------------------------------------------------------------------------------------------------------

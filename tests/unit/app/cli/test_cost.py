@@ -1,0 +1,21 @@
+"""How money is told."""
+
+import pytest
+
+from mainspring.app.cli.cost import money
+from mainspring.runtime.commands.cost import CostRow
+
+
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "told"),
+    [
+        (0.0, 0, "$0.0000"),
+        (0.00001, 0, "< $0.0001"),
+        (0.12345, 0, "$0.1235"),
+        (0.0, 2, "unknown"),
+        (0.00001, 2, "< $0.0001 + unknown"),
+        (0.5, 2, "$0.5000 + unknown"),
+    ],
+)
+def test_small_sums_are_not_told_as_nothing(cost: float, unpriced: int, told: str) -> None:
+    assert money(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == told
