@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts import make_reference
+from scripts import make_pages, make_reference
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
@@ -28,6 +28,27 @@ def test_every_page_is_in_the_navigation_once() -> None:
     listed = [page for page in pages_of(config["project"]["nav"]) if not page.startswith("reference/")]
     there = [str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md") if "reference" not in p.parts]
     assert sorted(listed) == sorted(there)
+
+
+@pytest.mark.covers("PKG-16")
+def test_the_start_page_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", (DOCS / "index.md").read_text(encoding="utf-8")))
+    there = {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md") if "reference" not in p.parts}
+    assert there - linked == {"index.md"}
+
+
+@pytest.mark.covers("PKG-16")
+def test_the_copies_for_the_site_have_blocks_that_it_takes_for_code(tmp_path: Path) -> None:
+    make_pages.main(DOCS, tmp_path / "docs")
+    for page in sorted(DOCS.rglob("*.md")):
+        if "reference" in page.parts:
+            continue
+        made = (tmp_path / "docs" / page.relative_to(DOCS)).read_text(encoding="utf-8")
+        fences = re.findall(r"^ *```.*$", made, re.MULTILINE)
+        assert len(fences) == len(re.findall(r"^ *```.*$", page.read_text(encoding="utf-8"), re.MULTILINE))
+        assert [fence for fence in fences if re.search(r"```\S*\s", fence)] == [], page.name
+    assert "```python\n" in (tmp_path / "docs" / "models.md").read_text(encoding="utf-8")
+    assert (tmp_path / "docs" / "images" / "viewer.png").exists()
 
 
 @pytest.mark.covers("PKG-16")
