@@ -19,14 +19,19 @@ from mainspring.runtime.chat.commands import (
     ChatCommand,
     Compact,
     EditQueued,
+    ExecutePlan,
+    Fork,
     NewSession,
     Prompt,
     Queue,
     RemoveQueued,
+    Rename,
+    Resume,
     Rewind,
     SendQueued,
     SetMode,
     SetModel,
+    SetThinking,
     Shell,
     Slash,
     Steer,
@@ -55,11 +60,12 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             "prompt steer queue edit remove send abort approve deny session answer decline wrong "
-            "slash unknown model mode new rewind compact shell wait wait wait".split()
+            "slash unknown model mode new rewind compact shell wait wait wait "
+            "always never reshape hunks fork resume thinking rename execute undo".split()
         ),
         st.integers(0, 9),
     ),
-    max_size=25,
+    max_size=30,
 )
 LINES = ("/cost", "/help", "/context", "/tree", "/sessions", "/name x", "/copy", "/permissions", "/clear", "/rewind 1")
 
@@ -123,6 +129,16 @@ class Player:
             "rewind": Rewind(what="conversation"),
             "compact": Compact(),
             "shell": Shell("echo shell", tell=bool(n % 2)),
+            "always": Approve(approval, "always"),
+            "never": Approve(approval, "never", reason="no"),
+            "reshape": Approve(approval, "edit", input={"path": f"{n}.txt", "content": "reshaped"}),
+            "hunks": Approve(approval, "once", hunks=(n % 2,)),
+            "fork": Fork(),
+            "resume": Resume(),
+            "thinking": SetThinking("high" if n % 2 else "off"),
+            "rename": Rename(f"name {n}"),
+            "execute": ExecutePlan(),
+            "undo": Rewind(to="undo"),
         }
         return made.get(what)
 

@@ -62,7 +62,10 @@ def test_a_projects_command_waits_for_trust(command: Command) -> None:
     (folder / "own.md").write_text("!`touch owned` done", encoding="utf-8")
     command.server.script += ["as text", "as command"]
 
-    command.run("-p", "/own")
+    untrusted = command.run("-p", "/own")
+    assert (
+        "own.md is a command of a folder that is not trusted (mainspring trust): it is taken as text" in untrusted.err
+    )
     assert not (command.folder / "owned").exists()
     assert '"/own"' in asked(command)
     assert "not trusted" in command.run("commands").err

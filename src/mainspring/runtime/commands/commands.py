@@ -69,7 +69,13 @@ def called(options: AskOptions, report: Reporter, environ: Mapping[str, str]) ->
     call = found.call(options.prompt)
     if call is None:
         near = found.nearest(options.prompt)
-        if near:
+        if waiting := found.waiting_for_trust(options.prompt):
+            report(
+                Notice(
+                    f"{waiting} is a command of a folder that is not trusted (mainspring trust): it is taken as text"
+                )
+            )
+        elif near:
             report(
                 Notice(f"there is no command {options.prompt.split()[0]}; did you mean /{near}? It is taken as text")
             )

@@ -35,10 +35,17 @@ _LINE = lazy_re(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOT
 
 
 class SkippedCommand(Struct, frozen=True):
-    """A file that gives no command, and why."""
+    """A file that gives no command, and why.
+
+    Attributes:
+        path: The file.
+        reason: Why.
+        waits: The name it would have, where only trust is missing.
+    """
 
     path: str
     reason: str
+    waits: str = ""
 
 
 class CommandCall(Struct, frozen=True):
@@ -134,7 +141,7 @@ class CustomCommands:
             for path in _files(folder, skipped):
                 name = ":".join(path.relative_to(folder).with_suffix("").parts)
                 if not usable:
-                    skipped.append(SkippedCommand(str(path), "the folder is not trusted: mainspring trust"))
+                    skipped.append(SkippedCommand(str(path), "the folder is not trusted: mainspring trust", name))
                     continue
                 try:
                     command = parse_command(_read(path), name, scope=scope, path=str(path))
@@ -170,6 +177,12 @@ class CustomCommands:
         match = _LINE.fullmatch(line.strip())
         command = self.get(match[1]) if match else None
         return None if match is None or command is None else CommandCall(command, match[2] or "")
+
+    def waiting_for_trust(self, line: str) -> str:
+        """The file that a line would call if the user trusted the folder; empty if there is none."""
+        match = _LINE.fullmatch(line.strip())
+        name = match[1].removeprefix("project:") if match else ""
+        return next((s.path for s in self.skipped if name and s.waits == name), "")
 
     def nearest(self, line: str) -> str:
         """The name that a line probably means but misspells; empty if there is none."""
