@@ -69,7 +69,7 @@ EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='ta
 
 async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Command, tmp_path: Path):  # noqa: F811
     (command.folder / "greeting.py").write_text('def greet():\n    print("hello")\n')
-    command.server.script = [
+    command.server.script += [
         Reply("I look at the file first.", calls=[("read_file", {"path": "greeting.py"})]),
         call("edit", path="greeting.py", old_string='print("hello")', new_string='print("good morning")'),
         Reply(f"The greeting is another one now. {EVIL}"),
@@ -130,7 +130,7 @@ async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command
 
 
 async def test_a_run_is_stopped_from_the_page(command: Command, tmp_path: Path):  # noqa: F811
-    command.server.script = [Reply("I think about it", stall=True)]
+    command.server.script += [Reply("I think about it", stall=True)]
     with served(command) as url:
         async with shown(url, tmp_path / "profile") as page:
             await typed(page, "Think")

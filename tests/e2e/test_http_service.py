@@ -62,7 +62,7 @@ def up(command: Command, *arguments: str) -> Iterator[Up]:  # noqa: F811
 
 
 def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Command):  # noqa: F811
-    command.server.script = ["Hello yourself."]
+    command.server.script += ["Hello yourself."]
     with up(command) as service:
         assert service.url.startswith("http://127.0.0.1:")
         assert len(service.token) > 40
@@ -76,7 +76,7 @@ def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Comm
 
 
 def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(command: Command):  # noqa: F811
-    command.server.script = [
+    command.server.script += [
         Reply(calls=[("shell", {"command": "touch made"}), ("write_file", {"path": "never", "content": "x"})]),
         "It is made.",
     ]
@@ -95,7 +95,7 @@ def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(comm
 def test_tenants_come_from_a_file(command: Command, tmp_path: Path):  # noqa: F811
     tokens = tmp_path / "tokens"
     tokens.write_text(f"ann {TOKEN}1\nben {TOKEN}2\n")
-    command.server.script = ["For Ann."]
+    command.server.script += ["For Ann."]
     with up(command, "--token-file", str(tokens)) as service:
         assert service.token == ""
         run = service.ask("POST", "v1/runs", {"prompt": "Hello"}, f"{TOKEN}1")[1]["id"]
@@ -105,7 +105,7 @@ def test_tenants_come_from_a_file(command: Command, tmp_path: Path):  # noqa: F8
 
 def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command):  # noqa: F811
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
-    command.server.script = [call("shell", command="env"), "Seen."]
+    command.server.script += [call("shell", command="env"), "Seen."]
     with up(command, "--allow", "shell") as service:
         service.token = TOKEN
         run = service.ask("POST", "v1/runs", {"prompt": "env"})[1]["id"]
@@ -116,7 +116,7 @@ def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command
 
 
 def test_a_run_comes_to_its_end_before_the_service_does(command: Command):  # noqa: F811
-    command.server.script = [Reply("It took its time.", delay=0.5)]
+    command.server.script += [Reply("It took its time.", delay=0.5)]
     with up(command) as service:
         run = service.ask("POST", "v1/runs", {"prompt": "Take your time"})[1]["id"]
         assert command.server.asked.wait(15)
@@ -133,7 +133,7 @@ def test_a_run_comes_to_its_end_before_the_service_does(command: Command):  # no
 
 
 def test_a_second_signal_ends_it_at_once(command: Command):  # noqa: F811
-    command.server.script = [Reply("never", stall=True)]
+    command.server.script += [Reply("never", stall=True)]
     with up(command) as service:
         service.ask("POST", "v1/runs", {"prompt": "x"})
         assert command.server.asked.wait(15)
@@ -161,7 +161,7 @@ def test_agents_of_ones_own(command: Command):  # noqa: F811
         assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "parrot"}, {"name": "owl"}]}
         run = service.ask("POST", "v1/runs", {"prompt": "Who are you?", "agent": "owl"})[1]["id"]
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "I am an owl."
-        assert service.ask("POST", "v1/runs", {"prompt": "x", "agent": "mainspring"})[0] == 422
+        assert service.ask("POST", "v1/runs", {"prompt": "x", "agent": "mainspring"})[0] == 404
 
 
 @pytest.mark.soak
@@ -170,7 +170,7 @@ def test_runs_in_a_database_are_there_after_a_restart(command: Command):  # noqa
     require_module("dbos", "DBOS")
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     url = f"sqlite:///{command.folder}/runs.db"
-    command.server.script = [call("shell", command="touch made"), "It is made."]
+    command.server.script += [call("shell", command="touch made"), "It is made."]
     with up(command, "--url", url, "--work") as service:
         service.token = TOKEN
         run = service.ask("POST", "v1/runs", {"prompt": "Make it"})[1]["id"]

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def application(folder: Path) -> Starlette:
         return JSONResponse({"text": result.text, "turns": result.turns})
 
     async def stream(request: Request) -> StreamingResponse:
-        async def pieces() -> Any:
+        async def pieces() -> AsyncGenerator[str]:
             run = agent(request.path_params["name"]).stream(request.query_params["q"])
             async with run:
                 async for event in run:

@@ -30,8 +30,8 @@ class ConflictError(ServiceError):
     """The run is not in a state for it."""
 
 
-class RejectedError(ServiceError):
-    """What was asked for makes no sense here."""
+class MissingError(ServiceError):
+    """What a request names is not there."""
 
 
 class LimitError(ServiceError):

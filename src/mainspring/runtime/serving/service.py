@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, Engine, Factory, RunInfo
 from mainspring.durable.feed import FeedItem, MessageDone
 from mainspring.messages import AgentMessage, Message
-from mainspring.runtime.serving.errors import ClosingError, ConflictError, LimitError, RejectedError, UnknownRunError
+from mainspring.runtime.serving.errors import ClosingError, ConflictError, LimitError, MissingError, UnknownRunError
 from mainspring.runtime.serving.views import (
     Abort,
     Approve,
@@ -136,14 +136,14 @@ class Service:
         """Start a run; says whether it is new.
 
         Raises:
-            RejectedError: If there is no such agent.
+            MissingError: If there is no such agent.
             LimitError: If too many runs of this tenant go on.
             ClosingError: If the service is about to end.
         """
         known = await self.agents()
         agent = order.agent or (known[0] if known else "")
         if not agent or (self.works and agent not in known):
-            raise RejectedError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
+            raise MissingError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
         return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
 
     async def fork(self, tenant: str, run_id: str, order: Fork) -> tuple[RunView, bool]:
@@ -151,7 +151,7 @@ class Service:
 
         Raises:
             UnknownRunError: If there is no such run.
-            RejectedError: If there is no such message.
+            MissingError: If there is no such message.
         """
         info = await self._info(tenant, run_id)
         kept = await self._conversation(run_id, order.at)
@@ -176,7 +176,7 @@ class Service:
             try:
                 await self._runs.start(agent, prompt, run_id=run_id)
             except DurableError as error:
-                raise RejectedError("refused", str(error)) from None
+                raise ConflictError("refused", str(error)) from None
         self._keep_title(run_id, _short(prompt[-1].text) if isinstance(prompt[-1], Message) else "")
         return await self.view(tenant, run_id), True
 
@@ -382,7 +382,7 @@ class Service:
             told = [item.event for item in items if isinstance(item.event, MessageDone)]
             kept += [event.message for event in told if at is None or event.number <= at]
         if at is not None and at > len(kept):
-            raise RejectedError("unknown_message", f"the run has no message {at}; it has {len(kept)}")
+            raise MissingError("unknown_message", f"the run has no message {at}; it has {len(kept)}")
         if kept and isinstance(kept[-1], Message) and kept[-1].tool_uses:
             kept.pop()  # its calls have no results yet
         # What they cost was paid by the other run.

@@ -167,4 +167,6 @@ def _query(operation: Operation, request: Request) -> Any:
     values = dict(given)
     if len(values) != len(given):
         raise msgspec.ValidationError("a parameter of the query stands there twice")
+    if "null" in (value.lower() for value in values.values()):
+        raise msgspec.ValidationError("null is no value of a parameter; leave it out")
     return msgspec.convert(values, operation.query, strict=False)

@@ -227,7 +227,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="POST", path="/v1/runs", name="startRun", summary="Start a run.",
-        do=_start, body=StartRun, answer=RunView, status=201, errors=(503,),
+        do=_start, body=StartRun, answer=RunView, status=201, errors=(404, 409, 503),
     ),
     Operation(
         method="GET", path="/v1/runs", name="listRuns", summary="The runs of this tenant, the newest first.",
@@ -270,7 +270,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         method="POST", path=f"{_RUN}/fork", name="forkRun",
         summary="Start a run that goes on from the conversation of this one.",
-        do=_fork, body=Fork, answer=RunView, status=201, errors=(404, 503),
+        do=_fork, body=Fork, answer=RunView, status=201, errors=(404, 409, 503),
     ),
     Operation(
         method="GET", path="/health", name="health", summary="Whether the process is there.",

@@ -13,7 +13,7 @@ from mainspring.runtime.serving.errors import (
     ClosingError,
     ConflictError,
     LimitError,
-    RejectedError,
+    MissingError,
     ServiceError,
     UnknownRunError,
 )
@@ -21,7 +21,7 @@ from mainspring.runtime.serving.errors import (
 STATUS: dict[type[ServiceError], int] = {
     UnknownRunError: 404,
     ConflictError: 409,
-    RejectedError: 422,
+    MissingError: 404,
     LimitError: 429,
     ClosingError: 503,
 }

@@ -121,7 +121,7 @@ class Client:
         assert run["state"] == state, run
         return run
 
-    async def follow(self, run_id: str, query: str = "", **headers: str) -> AsyncIterator[Told]:
+    async def follow(self, run_id: str, query: str = "", **headers: str) -> AsyncGenerator[Told]:
         """Its events, to the end of the stream."""
         given = self._headers({k.replace("_", "-"): v for k, v in headers.items()})
         async with self.session.get(f"{self.url}v1/runs/{run_id}/events{query}", headers=given) as answer:
