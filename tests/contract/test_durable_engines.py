@@ -9,14 +9,15 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from dbos import DBOS
 
 from mainspring import Agent, Behavior, RetryConfig
-from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableSteps, Engine, MemoryEngine
+from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, DurableSteps, Engine, MemoryEngine
 from mainspring.durable.dbos import DbosEngine
+from mainspring.durable.feed import CallBegan, CallDone, Text
 from mainspring.durable.tables import Tables
 from mainspring.errors import RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
@@ -29,7 +30,11 @@ from tests.postgres import Postgres
 
 pytestmark = pytest.mark.covers("BYD-31")
 
-Reopen = Callable[[], Awaitable[Engine]]
+
+class Reopen(Protocol):
+    """A new process: an engine on what is kept."""
+
+    async def __call__(self, version: str = "1") -> Engine: ...
 
 
 class World:
@@ -73,12 +78,17 @@ class World:
         return lambda steps: Agent(self.model, tools=tools, execution=MemoryEnv({}), steps=steps, **options)
 
 
-Where = Callable[[pytest.FixtureRequest, Path], Awaitable[Callable[[], Engine]]]
+Make = Callable[[str], Engine]
 
 
-async def in_memory(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Engine]:
+async def in_memory(request: pytest.FixtureRequest, folder: Path) -> Make:
     engine = MemoryEngine()
-    return lambda: engine
+
+    def make(version: str) -> Engine:
+        engine.version = version
+        return engine
+
+    return make
 
 
 @cache
@@ -104,16 +114,16 @@ def prepare(url: str) -> None:
     tables.close()
 
 
-def on(url: str) -> Callable[[], Engine]:
-    return lambda: DbosEngine(url, worker="w", poll=0.02, heartbeat=0.5)
+def on(url: str) -> Make:
+    return lambda version: DbosEngine(url, version=version, worker="w", poll=0.02, heartbeat=0.5)
 
 
-async def on_sqlite(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Engine]:
+async def on_sqlite(request: pytest.FixtureRequest, folder: Path) -> Make:
     (folder / "runs.db").write_bytes(await asyncio.to_thread(empty_database))
     return on(f"sqlite:///{folder / 'runs.db'}")
 
 
-async def on_postgres(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Engine]:
+async def on_postgres(request: pytest.FixtureRequest, folder: Path) -> Make:
     server: Postgres = await asyncio.to_thread(request.getfixturevalue, "postgres")
     return on(await asyncio.to_thread(lambda: server.database(empty_template(server))))
 
@@ -125,8 +135,8 @@ ENGINES = [in_memory, on_sqlite, on_postgres]
 async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
     make, made = await request.param(request, tmp_path), list[Engine]()
 
-    async def opened() -> Engine:
-        made.append(make())
+    async def opened(version: str = "1") -> Engine:
+        made.append(make(version))
         return made[-1]
 
     yield opened
@@ -384,3 +394,126 @@ async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> N
     assert first[0] == "agent_start"
     assert "agent_end" in told
     assert "".join(t for t in told if "_" not in t) == "Done."
+
+
+async def test_a_run_waits_for_a_worker_that_can_do_it_and_says_so(reopen: Reopen) -> None:
+    world = World("Old.", "New.")
+    agents = {"a": world.agent()}
+    async with DurableAgents(await reopen(version="1"), agents) as old:
+        elsewhere = await super(DurableAgents, old).start("b", "Go.")
+        assert (await elsewhere.info()).error == "no worker that knows the agent 'b' is alive; known: a"
+    run = await DurableRuns(await reopen(version="1")).start("a", "Go.")
+    async with DurableAgents(await reopen(version="2"), agents) as new:
+        newer = await finish(await new.start("a", "Go."))
+        info = await run.info()
+        assert info.state == "waiting"
+        assert info.error == "it was started under version 1, and no worker of that version is alive; alive: 2"
+    async with DurableAgents(await reopen(version="1"), agents):
+        older = await finish(run)
+        assert (await run.info()).error == ""
+    assert (newer.text, older.text) == ("Old.", "New.")
+
+
+async def test_other_code_under_the_same_version_is_found_out(reopen: Reopen) -> None:
+    world = World(Call("write", {"key": "a"}), Call("hold", {"key": "b"}), "never")
+    tools = (world.tool(), world.tool("hold", holds=True, idempotent=True))
+    async with DurableAgents(await reopen(), {"a": world.agent(*tools)}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("b")
+    changed = ScriptedModel("Hello.", model="another", loop=True)
+
+    def other(steps: DurableSteps) -> CoreAgent:
+        return Agent(changed, tools=tools, execution=MemoryEnv({}), steps=steps)
+
+    async with DurableAgents(await reopen(), {"a": other}) as agents:
+        with pytest.raises(DurableError, match=r"begun by other code: where it did 'model scripted:scripted-1' then"):
+            await finish(agents.run(run.id))
+    assert changed.requests == []
+
+
+async def test_a_call_id_that_comes_again_is_asked_about_again(reopen: Reopen) -> None:
+    world = World(Call("write", {"key": "a"}, id="same"), Call("write", {"key": "b"}, id="same"), "Done.")
+    permissions = Permissions(rules=RuleSet.build(ask=["write"]), unattended="pause")
+    agent = world.agent(world.tool(), permissions=permissions)
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        for key in ("a", "b"):
+
+            async def asked(key: str = key) -> bool:
+                return [w.call.input for w in await run.pending()] == [{"key": key}]
+
+            await until(asked)
+            await run.approve("same")
+        result = await finish(run)
+        ended = [item.event async for item in run.follow() if isinstance(item.event, CallDone)]
+    assert (result.status, world.done) == ("completed", ["write a", "write b"])
+    assert [e.call.input for e in ended] == [{"key": "a"}, {"key": "b"}]
+
+
+async def test_a_feed_is_numbered_and_waited_for(reopen: Reopen) -> None:
+    engine = await reopen()
+    assert await engine.feed.read("r") == []
+    waiting = asyncio.ensure_future(engine.feed.wait("r", 2))
+    assert await engine.feed.append("r", [Text("a"), Text("\ud800b")]) == 2
+    assert await engine.feed.append("other", [Text("x")]) == 1
+    assert not waiting.done()
+    numbers = await asyncio.gather(*(engine.feed.append("r", [Text(f"c{n}")]) for n in range(8)))
+    assert sorted(numbers) == [3, 4, 5, 6, 7, 8, 9, 10]
+    await asyncio.wait_for(waiting, 10)
+    items = await engine.feed.read("r", 1, limit=2)
+    assert [(item.number, type(item.event)) for item in items] == [(2, Text), (3, Text)]
+    assert [item.number for item in await engine.feed.read("r", 3)] == [4, 5, 6, 7, 8, 9, 10]
+
+
+async def test_followers_are_told_everything_once_by_all_attempts_together(reopen: Reopen) -> None:
+    world = World(Reply("Looking.", calls=[Call("hold", {"key": "a"})]), "Done.")
+    agent = world.agent(world.tool("hold", holds=True, idempotent=True))
+    async with DurableAgents(await reopen(), {"a": agent}, feed_every=0.01) as agents:
+        run = await agents.start("a", "Go.", run_id="r")
+
+        async def call_told() -> bool:
+            return any(isinstance(item.event, CallBegan) for item in await agents.engine.feed.read("r"))
+
+        await until(call_told)
+    seen = [item.number for item in await (await reopen()).feed.read("r")]
+    world.let_go("a")
+    async with DurableAgents(await reopen(), {"a": agent}, feed_every=0.01) as agents:
+        told = [item async for item in agents.run(run.id).follow(after=seen[-1])]
+        everything = [item.event for item in await agents.engine.feed.read("r")]
+    assert [item.number for item in told] == list(range(seen[-1] + 1, len(everything) + 1))
+    assert [type(e).__name__ for e in everything if not isinstance(e, Text)] == [
+        *("Attempt", "MessageDone", "TurnBegan", "MessageDone", "CallBegan"),
+        *("Attempt", "CallDone", "MessageDone", "TurnBegan", "MessageDone", "RunEnded"),
+    ]
+    assert "".join(e.text for e in everything if isinstance(e, Text)) == "Looking.Done."
+
+
+async def test_a_run_is_stopped_between_two_processes(reopen: Reopen) -> None:
+    world = World(Call("write", {"key": "a"}), Call("hold", {"key": "b"}), "never")
+    agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True))
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("b")
+    await DurableRun(await reopen(), run.id).abort("enough")
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+    assert (result.status, str(result.error)) == ("aborted", "enough")
+    assert result.messages[2].tool_results[0].text == "write did a", "what was done before is there"
+    assert len(world.model.requests) == 2
+
+
+async def test_a_worker_that_drains_finishes_its_steps_and_begins_none(reopen: Reopen) -> None:
+    world = World(Call("hold", {"key": "a"}), Call("write", {"key": "b"}), "Done.")
+    agent = world.agent(world.tool("hold", holds=True), world.tool())
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        run = await agents.start("a", "Go.")
+        await world.held("a")
+        draining = asyncio.ensure_future(agents.drain(10))
+        await _moment()
+        world.let_go("a")
+        await draining
+    assert len(world.model.requests) == 1
+    async with DurableAgents(await reopen(), {"a": agent}) as agents:
+        result = await finish(agents.run(run.id))
+    assert [r.text for m in result.messages for r in m.tool_results] == ["hold did a", "write did b"]
+    assert world.done == ["hold a", "write b"]

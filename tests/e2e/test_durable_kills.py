@@ -134,7 +134,7 @@ async def test_a_worker_is_killed_at_random_moments(workers: Workers) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 async def test_a_worker_is_killed_at_200_random_moments(workers: Workers) -> None:
     it = await trial(workers, 200, seed=int(os.environ.get("DURABLE_SEED", "2")), most=1.6)
     kinds = Counter(line.split()[0] for line in workers.lines("asked"))

@@ -173,6 +173,11 @@ class DbosEngine:
         finally:
             del self._attempts[task]
 
+    @property
+    def busy(self) -> int:
+        """How many attempts at runs go on here."""
+        return len(self._attempts)
+
     async def _live(self, me: Worker) -> None:
         """Give signs of life, and take up the runs of those that give none."""
         steady, last = -math.inf, time.monotonic()

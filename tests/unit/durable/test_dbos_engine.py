@@ -1,0 +1,96 @@
+"""The engine on DBOS apart from what all engines do: addresses, its place in the process, a database that fails."""
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mainspring import Agent
+from mainspring.durable import DurableAgents, DurableError, DurableRuns, DurableSteps
+from mainspring.durable.dbos import DbosEngine
+from mainspring.errors import ConfigError
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools import tool
+
+pytestmark = pytest.mark.covers("BYD-31")
+
+
+def hello(steps: DurableSteps) -> Agent:
+    return Agent(ScriptedModel("Hello."), execution=MemoryEnv({}), steps=steps)
+
+
+@pytest.mark.parametrize("url", ["runs.db", "mysql://u@h/db", ""])
+async def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="sqlite:///PATH or postgresql://"):
+        DbosEngine(url)
+
+
+async def test_a_database_that_cannot_be_reached_is_told_without_the_password(tmp_path: Path) -> None:
+    engine = DbosEngine("postgresql://me:hunter2@127.0.0.1:1/db?connect_timeout=1")
+    with pytest.raises(DurableError, match="the database of the runs cannot be used") as told:
+        await engine.info("r")
+    assert "hunter2" not in str(told.value)
+    await engine.aclose()
+    engine = DbosEngine(f"sqlite:///{tmp_path}/none/runs.db")
+    with pytest.raises(DurableError, match="unable to open database file"):
+        await engine.info("r")
+    await engine.aclose()
+
+
+@pytest.mark.covers("BYD-16")
+async def test_a_process_has_one_worker_and_any_number_of_clients(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    loop = asyncio.get_running_loop()
+    own = ThreadPoolExecutor(1, "own")
+    loop.set_default_executor(own)
+    many = {f"agent{n}": hello for n in range(3)}
+    async with DurableAgents(DbosEngine(url, poll=0.02), many):
+        other = DbosEngine(url)
+        with pytest.raises(DurableError, match="this process has a worker already"):
+            await DurableAgents(other, many).__aenter__()
+        client = DurableRuns(other)
+        runs = [await client.start(name, "Hi.") for name in many]
+        assert [(await run.result(timeout=15)).text for run in runs] == ["Hello."] * 3
+        await other.aclose()
+    assert await loop.run_in_executor(None, lambda: 1) == 1
+    assert getattr(loop, "_default_executor", own) is own
+
+
+async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    answering, held = asyncio.Event(), asyncio.Event()
+    model = ScriptedModel(Call("wait"), "Hello.")
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait."""
+        held.set()
+        await answering.wait()
+        return "waited"
+
+    def slow(steps: DurableSteps) -> Agent:
+        return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
+
+    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2)
+    async with DurableAgents(engine, {"a": slow}) as agents:
+        run = await agents.start("a", "Hi.")
+        await asyncio.wait_for(held.wait(), 10)
+        breaking = sqlite3.connect(path)
+        breaking.execute("alter table mainspring_claims rename to away")
+        breaking.commit()
+        answering.set()
+        # The attempt ends when it writes; the run does not.
+        async with asyncio.timeout(20):
+            while engine.busy:
+                await _moment()
+        assert (await run.info()).state == "running"
+        breaking.execute("alter table away rename to mainspring_claims")
+        breaking.commit()
+        breaking.close()
+        assert (await run.result(timeout=15)).text == "Hello."
+
+
+async def _moment() -> None:
+    await asyncio.sleep(0.01)

@@ -1,0 +1,64 @@
+"""The tables beside DBOS's own: what an attempt that lost its run writes is refused; numbers have no holes."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mainspring.durable.attempts import LostRunError
+from mainspring.durable.engine import Worker
+from mainspring.durable.tables import Tables
+
+pytestmark = pytest.mark.covers("BYD-31")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
+    url = f"sqlite:///{tmp_path}/t.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").database()
+    made = Tables(url)
+    made.make()
+    yield made
+    made.close()
+
+
+def test_what_an_earlier_attempt_writes_is_refused(tables: Tables) -> None:
+    first, second = tables.claim("r"), tables.claim("r")
+    assert (first, second, tables.attempts(["r", "x"])) == (1, 2, {"r": 2})
+    with pytest.raises(LostRunError):
+        tables.keep_step("r.child", 1, "model", b"1", root="r", attempt=first)
+    with pytest.raises(LostRunError):
+        tables.publish("r", first, "pending", b"1", "r")
+    with pytest.raises(LostRunError):
+        tables.append("r", [b"1"], first)
+    tables.keep_step("r.child", 1, "model", b"2", root="r", attempt=second)
+    tables.publish("r", second, "pending", b"2", "r")
+    assert tables.append("r", [b"2"], second) == 1
+    assert tables.steps("r.child") == {1: ("model", b"2")}
+    assert tables.read("r", "pending") == b"2"
+    assert tables.events("r", 0, 10) == [(1, b"2")]
+
+
+def test_letters_are_numbered_in_each_run_and_a_key_counts_once(tables: Tables) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        numbers = list(threads.map(lambda n: tables.send("r", "steer", b"%d" % n, ""), range(12)))
+    assert sorted(numbers) == list(range(1, 13))
+    assert tables.send("other", "steer", b"x", "k") == 1
+    assert tables.send("other", "steer", b"y", "k") == 0
+    assert [letter.body for letter in tables.letters("other", 0)] == [b"x"]
+    assert tables.last_letters(["r", "other", "none"]) == {"r": 12, "other": 1}
+
+
+def test_workers_are_alive_dead_or_buried(tables: Tables) -> None:
+    tables.beat(Worker("a", "1", ("x", "y")))
+    tables.beat(Worker("b", "2", ()))
+    assert sorted(w.name for w in tables.alive(30)) == ["a", "b"]
+    assert tables.dead(30, "1") == []
+    tables.leave("a")
+    assert tables.dead(30, "1") == ["a"]
+    tables.bury("b", 30)
+    tables.bury("a", 30)
+    assert [w.name for w in tables.alive(30)] == ["b"]
+    assert tables.dead(30, "1") == []
