@@ -96,6 +96,7 @@ async def test_spans_can_have_their_classic_names() -> None:
     assert recorder.names == ["agent.run", "gen_ai.chat", "tool.execute", "gen_ai.chat"]
 
 
+@pytest.mark.covers("TEL-06")
 async def test_calls_that_run_together_are_each_within_their_own_span() -> None:
     recorder, barrier = Recorder(), asyncio.Barrier(3)
 
@@ -146,6 +147,7 @@ async def test_a_run_is_within_what_the_application_does() -> None:
     assert recorder.tree[1] == ("invoke_agent worker", "GET /answer")
 
 
+@pytest.mark.covers("BYD-30")
 async def test_agents_that_run_at_the_same_time_have_traces_of_their_own() -> None:
     recorder = Recorder()
 
@@ -298,6 +300,7 @@ async def test_a_handler_that_has_the_model_asked_again_gives_another_span() -> 
     assert [s.status.status_code for s in recorder.spans] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.UNSET]
 
 
+@pytest.mark.covers("BYD-30")
 async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
     recorder = Recorder()
 
@@ -325,6 +328,7 @@ async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
+@pytest.mark.covers("BYD-30")
 async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers() -> None:
     recorder = Recorder()
     asked = asyncio.Event()
@@ -345,6 +349,7 @@ async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers()
     assert recorder.span("invoke_agent worker").status.status_code is StatusCode.ERROR
 
 
+@pytest.mark.covers("BYD-30")
 async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
     recorder, begun = Recorder(), asyncio.Event()
 
