@@ -12,6 +12,8 @@ from typing import Any, Self
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _PATIENCE = 8.0
 """Seconds that an orderly end may take."""
+_RESTORING = 1.0
+"""Seconds that the terminal may take then to come back."""
 
 
 class Signals:
@@ -62,7 +64,9 @@ class Signals:
             self._limit.start()
 
     def _now(self) -> None:
+        restoring = threading.Thread(target=self._restore, daemon=True)  # hangs where nobody reads the terminal
         try:
-            self._restore()
+            restoring.start()
+            restoring.join(_RESTORING)
         finally:
             os._exit(128 + self.number if self.number else 1)

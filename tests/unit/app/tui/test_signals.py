@@ -33,6 +33,11 @@ def test_an_end_that_hangs_is_cut_short_with_the_terminal_restored() -> None:
     assert (done.returncode, done.stdout) == (1, "restored\n")
 
 
+def test_a_terminal_that_nobody_reads_does_not_keep_it() -> None:
+    done = run("signals._restore = __import__('threading').Event().wait\n    signals.hurry(0.1)\n    while True: pass")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_the_first_signal_leaves_and_the_second_ends_at_once() -> None:
     done = run("os.kill(os.getpid(), 15)")
     assert (done.returncode, done.stdout) == (0, "leave\nnumber 15\n")
