@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from acp import PROTOCOL_VERSION, Client, RequestError, schema
@@ -19,7 +18,8 @@ from mainspring.runtime.chat import ChatOptions
 from mainspring.runtime.commands.sessions import saved_sessions
 from mainspring.runtime.options import AskOptions, Place
 
-Servers = Sequence[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
+Servers = list[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
+Folders = list[str]
 _PAGE = 50
 
 
@@ -61,7 +61,7 @@ class AcpAgent:
         protocol_version: int,
         client_capabilities: schema.ClientCapabilities | None = None,
         client_info: schema.Implementation | None = None,
-        **_: Any,
+        **kwargs: Any,
     ) -> schema.InitializeResponse:
         """Say what can be done here."""
         self._offered = client_capabilities or schema.ClientCapabilities()
@@ -82,13 +82,15 @@ class AcpAgent:
             ),
         )
 
-    async def authenticate(self, method_id: str, **_: Any) -> schema.AuthenticateResponse:
+    async def authenticate(self, method_id: str, **kwargs: Any) -> schema.AuthenticateResponse:
         """Nothing is to be proved: keys of models are those of the user's settings."""
         return schema.AuthenticateResponse()
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
-    async def new_session(self, cwd: str, mcp_servers: Servers | None = None, **_: Any) -> schema.NewSessionResponse:
+    async def new_session(
+        self, cwd: str, additional_directories: Folders | None = None, mcp_servers: Servers | None = None, **kwargs: Any
+    ) -> schema.NewSessionResponse:
         """Begin a session."""
         made = await self._open(self._with_place(cwd), mcp_servers, cwd)
         status = made.chat.status
@@ -97,7 +99,12 @@ class AcpAgent:
         )
 
     async def load_session(
-        self, cwd: str, session_id: str, mcp_servers: Servers | None = None, **_: Any
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Servers | None = None,
+        additional_directories: Folders | None = None,
+        **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Go on with a session, and tell all that was said in it before."""
         made = await self._again(cwd, session_id, mcp_servers, replay=True)
@@ -105,7 +112,12 @@ class AcpAgent:
         return schema.LoadSessionResponse(modes=made.choices.modes(status), config_options=made.choices.options(status))
 
     async def resume_session(
-        self, session_id: str, cwd: str, mcp_servers: Servers | None = None, **_: Any
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: Folders | None = None,
+        mcp_servers: Servers | None = None,
+        **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Go on with a session that the client shows already."""
         made = await self._again(cwd, session_id, mcp_servers, replay=False)
@@ -115,7 +127,12 @@ class AcpAgent:
         )
 
     async def fork_session(
-        self, session_id: str, cwd: str, mcp_servers: Servers | None = None, **_: Any
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: Folders | None = None,
+        mcp_servers: Servers | None = None,
+        **kwargs: Any,
     ) -> schema.ForkSessionResponse:
         """Begin a session with a copy of another."""
         ask = self._with_place(cwd, session=await self._place_of(session_id), fork=True)
@@ -126,7 +143,7 @@ class AcpAgent:
         )
 
     async def list_sessions(
-        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+        self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
         """The saved sessions of a folder, or of all, last used first."""
         if cursor is not None and not (cursor.isdecimal() and len(cursor) < 9):
@@ -156,29 +173,29 @@ class AcpAgent:
             next_cursor=str(first + _PAGE) if len(shown) > first + _PAGE else None,
         )
 
-    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+    async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
         """End a session; it stays on disk."""
         await self._close(self._session(session_id))
         return schema.CloseSessionResponse()
 
     # --- in a session -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> schema.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> schema.PromptResponse:
         """Say something, and wait for the end of what comes of it."""
         return schema.PromptResponse(stop_reason=await self._session(session_id).prompt(prompt))
 
-    async def cancel(self, session_id: str, **_: Any) -> None:
+    async def cancel(self, session_id: str, **kwargs: Any) -> None:
         """Stop the prompt that goes on."""
         await self._session(session_id).cancel()
 
-    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:
+    async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> schema.SetSessionModeResponse:
         """Work, or plan."""
         session = self._session(session_id)
         await session.change(session.choices.command_for("mode", mode_id))
         return schema.SetSessionModeResponse()
 
     async def set_config_option(
-        self, config_id: str, session_id: str, value: str | bool, **_: Any
+        self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> schema.SetSessionConfigOptionResponse:
         """Choose the mode, the model or how much it reasons."""
         session = self._session(session_id)
@@ -206,7 +223,7 @@ class AcpAgent:
         return replace(self._ask, place=place, session=session, fork=fork)
 
     async def _again(self, cwd: str, id: str, servers: Servers | None, *, replay: bool) -> AcpSession:
-        ask = self._with_place(cwd)
+        _check_folder(cwd)
         open_one = self._sessions.get(id)
         if open_one is not None:
             await self._close(open_one)
@@ -233,7 +250,7 @@ class AcpAgent:
         hold = None if id else self._transport.hold
         session = AcpSession(self._client, self._offered, cwd, id=id, hold=hold)
         options = replace(
-            self._options, ask=ask, replay=replay, buffers=session.buffers, mcp_servers=_servers(servers or ())
+            self._options, ask=ask, replay=replay, buffers=session.buffers, mcp_servers=_servers(servers or [])
         )
         self._opening.add(session)
         self._tasks.create_task(session.live(options))

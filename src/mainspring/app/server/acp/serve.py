@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from acp import AgentSideConnection
+from acp import run_agent
 
 from mainspring.app.server.acp.agent import AcpAgent
 from mainspring.app.server.acp.transport import WireTransport
@@ -22,9 +22,7 @@ async def serve_acp(wire: Wire, options: ChatOptions) -> None:
     transport = WireTransport(wire)
     async with asyncio.TaskGroup() as tasks:
         agent = AcpAgent(tasks, transport, options.ask, options)
-        connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
         try:
-            await connection.listen()
+            await run_agent(agent, transport, use_unstable_protocol=True)
         finally:
-            await connection.close()
             await agent.stop()

@@ -1,0 +1,144 @@
+"""The official client of the Agent Client Protocol drives the real command: prompt, permission, diff, cancel, load."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
+from acp.client.connection import ClientSideConnection
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply, call
+from tests.e2e.test_command_exits import wait_until
+from tests.unit.app.server.acp.stage import Editor, client_can
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.covers("BYD-23")
+
+
+@asynccontextmanager
+async def driving(
+    command: Command, editor: Editor, *options: str, files: bool = False
+) -> AsyncGenerator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
+    arguments = ("-m", "mainspring", "serve", "--acp", "--model", "openai:test-model", *options)
+    async with spawn_agent_process(
+        editor,  # pyright: ignore[reportArgumentType] - it has what the tests need of a client
+        sys.executable,
+        *arguments,
+        env=command.environment,
+        cwd=command.folder,
+        use_unstable_protocol=True,
+    ) as (connection, process):
+        await connection.initialize(PROTOCOL_VERSION, client_capabilities=client_can(files=files))
+        yield connection, process
+
+
+async def test_prompt_permission_and_diff(command: Command) -> None:
+    (command.folder / "a.py").write_text("one\ntwo\nthree\n")
+    command.server.script = [
+        call("read_file", path="a.py"),
+        call("edit", path="a.py", old_string="two", new_string="2"),
+        call("todo_write", todos=[{"content": "look", "status": "completed"}, {"content": "change it"}]),
+        "All *done*.",
+    ]
+    editor = Editor("once")
+    async with driving(command, editor) as (connection, _):
+        session = await connection.new_session(cwd=str(command.folder), mcp_servers=[])
+        assert session.modes is not None
+        assert session.modes.current_mode_id == "build"
+        assert {option.id for option in session.config_options or []} == {"mode", "model", "thinking"}
+        answer = await connection.prompt(session_id=session.session_id, prompt=[text_block("change two")])
+    assert answer.stop_reason == "end_turn"
+    assert (command.folder / "a.py").read_text() == "one\n2\nthree\n"
+    assert editor.text() == "All *done*."
+    (asked,) = editor.asked
+    (diff,) = asked.content
+    assert (diff.type, diff.path) == ("diff", str(command.folder / "a.py"))
+    assert (diff.old_text, diff.new_text) == ("one\ntwo\nthree\n", "one\n2\nthree\n")
+    assert editor.offered == [["once", "session", "always", "deny", "never"]]
+    started = editor.of("tool_call")
+    assert [(s.kind, s.locations[0].path if s.locations else "") for s in started] == [
+        ("read", str(command.folder / "a.py")),
+        ("edit", str(command.folder / "a.py")),
+        ("think", ""),
+    ]
+    last = {update.tool_call_id: update for update in editor.of("tool_call_update")}
+    assert {u.status for u in last.values()} == {"completed"}
+    assert last[asked.tool_call_id].content[0].new_text == "one\n2\nthree\n"
+    (plan,) = editor.of("plan")
+    assert [(e.content, e.status) for e in plan.entries] == [("look", "completed"), ("change it", "pending")]
+    commands = editor.of("available_commands_update")[0].available_commands
+    assert {"cost", "compact", "model"} <= {c.name for c in commands}
+
+
+async def test_cancel_while_the_model_speaks(command: Command) -> None:
+    command.server.script = [Reply("It begins", stall=True), "Again."]
+    editor = Editor()
+    async with driving(command, editor) as (connection, _):
+        session = await connection.new_session(cwd=str(command.folder))
+        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
+        await editor.until("agent_message_chunk")
+        await connection.cancel(session_id=session.session_id)
+        assert (await prompting).stop_reason == "cancelled"
+        again = await connection.prompt(session_id=session.session_id, prompt=[text_block("once more")])
+    assert again.stop_reason == "end_turn"
+    assert len(command.server.requests) == 2, "what was cancelled is not said again by itself"
+
+
+async def test_load_list_resume_and_fork_in_another_process(command: Command) -> None:
+    command.server.script += ["The first answer.", "The second.", "In the copy."]
+    folder = str(command.folder)
+    async with driving(command, Editor()) as (connection, _):
+        first = await connection.new_session(cwd=folder)
+        await connection.prompt(session_id=first.session_id, prompt=[text_block("first prompt")])
+    editor = Editor()
+    async with driving(command, editor) as (connection, _):
+        listed = (await connection.list_sessions(cwd=folder)).sessions
+        assert [(s.session_id, s.cwd, s.title) for s in listed] == [(first.session_id, folder, "first prompt")]
+        await connection.load_session(cwd=folder, session_id=first.session_id)
+        assert (editor.text("user_message_chunk"), editor.text()) == ("first prompt", "The first answer.")
+        await connection.prompt(session_id=first.session_id, prompt=[text_block("second prompt")])
+        forked = await connection.fork_session(cwd=folder, session_id=first.session_id)
+        assert forked.session_id != first.session_id
+        await connection.prompt(session_id=forked.session_id, prompt=[text_block("third prompt")])
+        await connection.resume_session(cwd=folder, session_id=first.session_id)
+        assert len(editor.of("user_message_chunk")) == 1, "resuming tells nothing again"
+        with pytest.raises(RequestError, match="there is no session"):
+            await connection.load_session(cwd=folder, session_id="../../etc/passwd")
+    said = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
+    assert [s for s in said if "prompt" in json.dumps(s)] == said[-3:]
+    assert command.server.requests[-1]["messages"][-2]["content"] == "The second."
+
+
+@pytest.mark.parametrize("how", ["closed", "terminated"])
+async def test_the_end(command: Command, how: str) -> None:
+    """However it ends, nothing is left running, and the session is kept."""
+    script = "import time, os; open('pid', 'w').write(str(os.getpid())); time.sleep(300)"
+    command.server.script = [call("shell", command=f'{sys.executable} -c "{script}"'), "never said"]
+    pid = command.folder / "pid"
+    editor = Editor("once")
+    async with driving(command, editor) as (connection, process):
+        session = await connection.new_session(cwd=str(command.folder))
+        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
+        assert await asyncio.to_thread(wait_until, lambda: pid.exists() and bool(pid.read_text()))
+        child = int(pid.read_text())
+        if how == "terminated":
+            process.send_signal(signal.SIGTERM)
+        else:
+            assert process.stdin is not None
+            process.stdin.close()
+        async with asyncio.timeout(15):
+            code = await process.wait()
+        prompting.cancel()
+        await asyncio.wait((prompting,))
+    assert code == (143 if how == "terminated" else 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    shown = command.run("sessions", "show", session.session_id)
+    assert "go" in shown.out

@@ -1,0 +1,131 @@
+"""An editor for tests, in the same process as the agent, with a scripted model."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, schema
+from acp.client.connection import ClientSideConnection
+
+from mainspring.app.server.acp.serve import serve_acp
+from mainspring.app.server.stdio import Wire
+from mainspring.runtime.chat import ChatOptions
+from mainspring.runtime.options import AskOptions, Place
+from mainspring.testing import ScriptedModel
+
+
+class Editor:
+    """An editor with a user who answers as the test says."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.updates: list[tuple[str, Any]] = []
+        self.asked: list[Any] = []
+        self.offered: list[list[str]] = []
+        self.open: dict[str, str] = {}
+        self.written: dict[str, str] = {}
+        self.waits = asyncio.Event()
+        self.seen = asyncio.Condition()
+
+    def on_connect(self, conn: Any) -> None:
+        pass
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        async with self.seen:
+            self.updates.append((session_id, update))
+            self.seen.notify_all()
+
+    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
+        self.asked.append(tool_call)
+        self.offered.append([option.option_id for option in options])
+        self.waits.set()
+        if not self.answers:
+            await asyncio.Event().wait()
+        chosen = self.answers.pop(0)
+        if not chosen:
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen))
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        if path not in self.open:
+            raise RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=self.open[path])
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> Any:
+        self.written[path] = self.open[path] = content
+        Path(path).write_text(content)
+        return schema.WriteTextFileResponse()
+
+    def of(self, kind: str, session: str = "") -> list[Any]:
+        return [u for s, u in self.updates if u.session_update == kind and session in ("", s)]
+
+    def text(self, kind: str = "agent_message_chunk") -> str:
+        return "".join(update.content.text for update in self.of(kind))
+
+    async def until(self, kind: str) -> Any:
+        async with self.seen:
+            await self.seen.wait_for(lambda: self.of(kind))
+        return self.of(kind)[-1]
+
+
+def client_can(*, files: bool = False) -> schema.ClientCapabilities:
+    return schema.ClientCapabilities(fs=schema.FileSystemCapabilities(read_text_file=files, write_text_file=files))
+
+
+class Line:
+    """Lines in memory from a client to the agent and back. A `Transport` for the client's side."""
+
+    def __init__(self) -> None:
+        self.to_agent: asyncio.Queue[bytes] = asyncio.Queue()
+        self.to_client: asyncio.Queue[bytes] = asyncio.Queue()
+        self.wire = Wire(self.to_agent.get, self.to_client.put)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.to_agent.put_nowait(json.dumps(message).encode() + b"\n")
+
+    async def receive(self) -> dict[str, Any] | None:
+        line = await self.to_client.get()
+        return json.loads(line) if line else None
+
+    async def close(self) -> None:
+        self.to_agent.put_nowait(b"")
+
+
+def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOptions:
+    """How chats of a test are opened."""
+    return ChatOptions(
+        ask=AskOptions(prompt="", place=Place(cwd=str(folder), offline=True)),
+        environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
+        model=model,
+        **more,
+    )
+
+
+@asynccontextmanager
+async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
+    """The agent behind a line; it ends with the block."""
+    line = Line()
+    task = asyncio.create_task(serve_acp(line.wire, options))
+    try:
+        yield line
+    finally:
+        await line.close()
+        async with asyncio.timeout(10):
+            await task
+        line.to_client.put_nowait(b"")
+
+
+@asynccontextmanager
+async def driving(
+    folder: Path, home: Path, editor: Editor, *script: Any, files: bool = False, **more: Any
+) -> AsyncGenerator[tuple[ClientSideConnection, Any]]:
+    """An editor that is connected, and the model."""
+    model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
+    async with serving(options_for(folder, home, model, **more)) as line:
+        client: Any = editor  # it has what the tests need of one
+        async with connect_to_agent(client, line, use_unstable_protocol=True) as connection:
+            await connection.initialize(PROTOCOL_VERSION, client_capabilities=client_can(files=files))
+            yield connection, model

@@ -1,0 +1,136 @@
+"""Sessions of an editor: permissions, files that are not saved, choices, slash commands, and what a prompt may hold."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import RequestError, schema, text_block
+
+from mainspring.errors import AuthenticationError
+from mainspring.testing import Call, ScriptedModel
+from tests.unit.app.server.acp.stage import Editor, driving
+from tests.unit.runtime.chat.stage import Gate, WaitingModel
+
+pytestmark = pytest.mark.covers("BYD-23")
+
+
+@pytest.mark.parametrize(
+    ("answer", "written", "rules"),
+    [
+        ("once", True, None),
+        ("always", True, "allow"),
+        ("deny", False, None),
+        ("never", False, "deny"),
+        ("", False, None),
+    ],
+)
+async def test_decisions(tmp_path: Path, home: Path, answer: str, written: bool, rules: str | None) -> None:
+    script: list[Any] = [Call("write_file", {"path": "a.txt", "content": "x"}), "ok"]
+    editor = Editor(answer)
+    async with driving(tmp_path, home, editor, *script) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("write")])
+    assert (tmp_path / "a.txt").exists() is written
+    assert editor.of("tool_call_update")[-1].status == ("completed" if written else "failed")
+    file = home / ".agent" / "settings.json"
+    saved = json.loads(file.read_text()).get("permissions", {}) if file.exists() else {}
+    assert [kind for kind in ("allow", "deny") if saved.get(kind)] == ([rules] if rules else [])
+
+
+async def test_unsaved_buffers(tmp_path: Path, home: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("saved\n")
+    script: list[Any] = [
+        Call("read_file", {"path": "a.py"}),
+        Call("edit", {"path": "a.py", "old_string": "typed", "new_string": "changed"}),
+        "ok",
+    ]
+    editor = Editor("once")
+    editor.open[str(file)] = "typed, not saved\n"
+    async with driving(tmp_path, home, editor, *script, files=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("change it")])
+    assert editor.written == {str(file): "changed, not saved\n"}
+    assert editor.asked[0].content[0].old_text == "typed, not saved\n"
+    assert "typed, not saved" in repr(model.requests[1].messages)
+
+
+async def test_cancel_while_permission_is_asked(tmp_path: Path, home: Path) -> None:
+    script: list[Any] = [Call("write_file", {"path": "a.txt", "content": "x"}), "never said"]
+    editor = Editor()
+    async with driving(tmp_path, home, editor, *script) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
+        await editor.waits.wait()
+        await connection.cancel(session_id=session.session_id)
+        assert (await prompting).stop_reason == "cancelled"
+    assert not (tmp_path / "a.txt").exists()
+    assert editor.of("tool_call_update")[-1].status == "failed"
+
+
+async def test_sessions_beside_each_other(tmp_path: Path, home: Path) -> None:
+    other = tmp_path.parent / "other"
+    other.mkdir()
+    gate = Gate()
+    script = [WaitingModel("slow", "quick", gates={0: gate})]
+    editor = Editor()
+    async with driving(tmp_path, home, editor, *script) as (connection, model):
+        a = await connection.new_session(cwd=str(tmp_path))
+        b = await connection.new_session(cwd=str(other))
+        slow = asyncio.create_task(connection.prompt(session_id=a.session_id, prompt=[text_block("a")]))
+        await gate.reached.wait()
+        model.gates.clear()
+        quick = await connection.prompt(session_id=b.session_id, prompt=[text_block("b")])
+        assert quick.stop_reason == "end_turn"
+        assert not slow.done()
+        with pytest.raises(RequestError, match="a prompt goes on"):
+            await connection.prompt(session_id=a.session_id, prompt=[text_block("again")])
+        await connection.close_session(session_id=a.session_id)
+        assert (await slow).stop_reason == "cancelled"
+
+
+async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "note.txt").write_text("what is in the file")
+    other = ScriptedModel("seen")
+    editor = Editor()
+    async with driving(tmp_path, home, editor, "unused", make_model=lambda name: other) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        id = session.session_id
+        await connection.set_session_mode(session_id=id, mode_id="plan")
+        assert editor.of("current_mode_update")[-1].current_mode_id == "plan"
+        changed = await connection.set_config_option(config_id="model", session_id=id, value="openai:another")
+        assert changed is not None
+        assert {o.id: o.current_value for o in changed.config_options}["model"] == "scripted:scripted-1"
+        with pytest.raises(RequestError, match="Invalid params"):
+            await connection.set_config_option(config_id="mode", session_id=id, value="nonsense")
+        assert (await connection.prompt(session_id=id, prompt=[text_block("/cost")])).stop_reason == "end_turn"
+        assert "**cost:**" in editor.text()
+        assert (await connection.prompt(session_id=id, prompt=[text_block("/nonsense")])).stop_reason == "end_turn"
+        assert "there is no command /nonsense" in editor.text()
+        prompt: list[Any] = [
+            text_block("Look at"),
+            schema.ResourceContentBlock(type="resource_link", name="note", uri=(tmp_path / "note.txt").as_uri()),
+            schema.EmbeddedResourceContentBlock(
+                type="resource",
+                resource=schema.TextResourceContents(uri="file:///elsewhere/b.md", text="embedded text"),
+            ),
+            schema.ImageContentBlock(type="image", mime_type="image/png", data="iVBORw0KGgo="),
+        ]
+        assert (await connection.prompt(session_id=id, prompt=prompt)).stop_reason == "end_turn"
+        sent = repr(other.requests[0].messages)
+        assert "what is in the file" in sent
+        assert "embedded text" in sent
+        assert "iVBORw0KGgo=" in sent
+
+
+async def test_what_a_failed_run_says(tmp_path: Path, home: Path) -> None:
+    script: list[Any] = [AuthenticationError("wrong key", provider="test")]
+    editor = Editor()
+    async with driving(tmp_path, home, editor, *script) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        with pytest.raises(RequestError, match="wrong key"):
+            await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+        with pytest.raises(RequestError, match="Invalid params"):
+            await connection.new_session(cwd="relative")
