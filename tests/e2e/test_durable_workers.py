@@ -44,10 +44,10 @@ def results(result: RunResult) -> list[str]:
 
 
 async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Workers, client: DurableRuns) -> None:
-    first = workers.start("first", concurrency=4, pause=0.05)
+    first = workers.start("first", concurrency=3, pause=0.05, dead_after=2.0)
     await workers.up()
-    workers.start("second", concurrency=4, pause=0.05)
-    runs = [await client.start("three", f"r{n}", run_id=f"r{n}") for n in range(12)]
+    workers.start("second", concurrency=3, pause=0.05, dead_after=2.0)
+    runs = [await client.start("three", f"r{n}", run_id=f"r{n}") for n in range(6)]
 
     async def both_busy() -> bool:
         going = await client.list(state="running")
@@ -56,11 +56,11 @@ async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Worke
     await until(both_busy)
     await asyncio.to_thread(workers.kill, first)
     ended = [await run.result(timeout=40) for run in runs]
-    assert [r.status for r in ended] == ["completed"] * 12
+    assert [r.status for r in ended] == ["completed"] * 6
     assert {(await run.info()).worker for run in runs} >= {"second"}
     assert max(Counter(workers.lines("paid")).values()) == 1
     unknown = [text for r in ended for text in results(r) if "is unknown" in text]
-    assert len(unknown) <= 4, "no more than what was under way"
+    assert len(unknown) <= 3, "no more than what was under way"
 
 
 async def test_a_question_is_answered_while_no_process_runs(workers: Workers, client: DurableRuns) -> None:
@@ -92,11 +92,11 @@ async def test_a_question_is_answered_while_no_process_runs(workers: Workers, cl
 
 
 async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Workers, client: DurableRuns) -> None:
-    first = workers.start("stopped", pause=0.2)
+    first = workers.start("stopped", pause=0.2, dead_after=2.0)
     run = await client.start("told", "r", run_id="r")
     await until(lambda: asyncio.to_thread(workers.lines, "paid"))
     os.kill(first, signal.SIGSTOP)
-    second = workers.start("other", pause=0.2)
+    second = workers.start("other", pause=0.2, dead_after=2.0)
     paid = len(workers.lines("paid"))
 
     async def went_on() -> bool:
