@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.e2e.command import Command, command, finish
 from tests.e2e.servers.chat import Reply, call, error
@@ -20,33 +22,50 @@ pytestmark = pytest.mark.timeout(120)
 FORMS = ["text", "json", "stream-json"]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.covers("BYD-14")
 @pytest.mark.parametrize(
-    ("script", "arguments", "code", "status"),
+    ("script", "arguments", "code", "status", "forms"),
     [
-        (["ok"], [], 0, "completed"),
-        ([Reply(""), Reply(""), Reply(""), Reply("")], [], 1, "error"),
-        ([], ["--tools", "nonsense"], 2, "error"),
-        ([call("list_files")] * 3, ["--max-turns", "2"], 3, "max_turns"),
-        ([Reply("half an ans", finish="length")], [], 3, "completed"),
-        ([Reply("so slow", stall=True)], ["--max-seconds", "0.5"], 3, "max_seconds"),
-        ([call("list_files")] * 3, ["--max-tokens", "20"], 3, "max_tokens"),
-        ([call("write_file", path="x", content="y"), "ok"], ["--on-deny", "stop"], 4, "denied"),
-        ([error(400)], [], 5, "error"),
-        ([Reply("part of", cut=True)], [], 5, "error"),
+        (["ok"], [], 0, "completed", FORMS),
+        ([Reply(""), Reply(""), Reply(""), Reply("")], [], 1, "error", ["text", "stream-json"]),
+        ([], ["--tools", "nonsense"], 2, "error", ["json", "stream-json"]),
+        ([call("list_files")] * 3, ["--max-turns", "2"], 3, "max_turns", ["text"]),
+        ([Reply("half an ans", finish="length")], [], 3, "completed", ["json"]),
+        ([Reply("so slow", stall=True)], ["--max-seconds", "0.5"], 3, "max_seconds", ["stream-json"]),
+        ([call("list_files")] * 3, ["--max-tokens", "20"], 3, "max_tokens", ["stream-json"]),
+        (
+            [call("write_file", path="x", content="y"), "ok"],
+            ["--on-deny", "stop"],
+            4,
+            "denied",
+            ["text", "stream-json"],
+        ),
+        ([error(400)], [], 5, "error", ["text", "json"]),
+        ([Reply("part of", cut=True)], [], 5, "error", ["stream-json"]),
     ],
 )
 def test_exit_codes_are_one_table(
-    command: Command, form: str, script: list[str | Reply], arguments: list[str], code: int, status: str
+    command: Command,
+    repository: Path,
+    script: list[str | Reply],
+    arguments: list[str],
+    code: int,
+    status: str,
+    forms: list[str],
 ) -> None:
-    command.server.script += script
+    """Which form is asked for changes nothing of the code: a test of the renderers compares all of them."""
+    validator = Draft202012Validator(json.loads((repository / "docs" / "stream-json.schema.json").read_text("utf-8")))
+    for form in forms:
+        command.server.script[:] = script
 
-    done = command.run("-p", "x", "--output", form, *arguments)
+        done = command.run("-p", "x", "--output", form, *arguments)
 
-    assert done.code == code, done.err
-    if form == "text":
-        assert code in {0, 4} or done.err
-    else:
+        assert done.code == code, (form, done.err)
+        if form == "text":
+            assert code in {0, 4} or done.err
+            continue
+        for line in done.lines:
+            validator.validate(line)
         assert (done.result["exit_code"], done.result["status"]) == (code, status)
         assert [line["type"] for line in done.lines].count("result") == 1
 
@@ -290,6 +309,34 @@ def test_a_folder_that_was_deleted(command: Command) -> None:
 
     assert (done.code, done.out) == (0, "ok\n")
     assert "does not exist any more" in done.err
+
+
+def test_a_linked_folder_and_a_run_inside_a_run(command: Command, tmp_path: Path) -> None:
+    """The folder's real path counts, and what a run's command starts is a conversation of its own (known problems B-04, B-05)."""
+    link = tmp_path / "link"
+    link.symlink_to(command.folder)
+    command.settings({"providers": {"mine": {"baseUrl": command.server.base_url, "apiKey": "k-1"}}, "model": "mine:m"})
+    inner = f"{sys.executable} -m mainspring -p inner --output json"
+    command.server.script += [call("shell", command=inner), "inner answer", "outer answer"]
+
+    done = command.run("-p", "x", "--cwd", str(link), "--allow", "shell", "--output", "json")
+
+    assert (done.code, done.result["text"]) == (0, "outer answer"), done.err
+    told = json.dumps(command.server.requests[2]["messages"])
+    assert "inner answer" in told
+    known = [s["id"] for s in json.loads(command.run("sessions", "--json").out)]
+    assert len(known) == 2
+    assert done.result["session_id"] in known
+
+
+def test_the_home_folder_is_no_project(command: Command) -> None:
+    command.settings({"agent": {"systemPrompt": "Only rhyme."}})
+    command.server.script.append("1")
+
+    done = command.run("-p", "x", "--cwd", str(command.home))
+
+    assert (done.code, done.out, "ignored" in done.err) == (0, "1\n", False), done.err
+    assert command.server.requests[0]["messages"][0]["content"].startswith("Only rhyme.")
 
 
 def test_a_folder_by_flag(command: Command) -> None:

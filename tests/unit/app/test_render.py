@@ -174,6 +174,29 @@ def test_exit_codes_of_errors(error: BaseException, code: int) -> None:
     assert code_of_error(error) == code
 
 
+@pytest.mark.covers("BYD-14")
+@pytest.mark.parametrize(
+    ("outcome", "signal", "code"),
+    [
+        (Outcome(status="completed"), 0, 0),
+        (Outcome(status="completed", output_error="does not fit"), 0, 1),
+        (Outcome(status="completed", stop_reason="max_tokens"), 0, 3),
+        (Outcome(status="error", error=ConfigError("x")), 0, 2),
+        (Outcome(status="max_turns"), 0, 3),
+        (Outcome(status="max_cost"), 0, 3),
+        (Outcome(status="denied"), 0, 4),
+        (Outcome(status="error", error=RateLimitedError("x")), 0, 5),
+        (Outcome(status="aborted"), 15, 143),
+    ],
+)
+def test_every_form_of_output_gives_the_same_code(outcome: Outcome, signal: int, code: int) -> None:
+    for form in ("text", "json", "stream-json"):
+        out = io.StringIO()
+        assert renderer(form, Console(out, io.StringIO(), {"NO_COLOR": "1"})).finish(outcome, signal) == code
+        if form != "text":
+            assert json.loads(out.getvalue().splitlines()[-1])["exit_code"] == code
+
+
 def test_exit_codes_of_signals() -> None:
     assert code_of(Outcome(status="aborted"), 15) == 143
     assert code_of(Outcome(status="completed"), 2) == 0
