@@ -76,7 +76,7 @@ async def test_what_was_attached_is_not_shown_as_typed(folder: Path, home: Path)
     assert said.text == "see @a.txt"
 
 
-@pytest.mark.covers("CLI-04")
+@pytest.mark.covers("CLI-04", "BYD-12")
 async def test_other_sessions_are_gone_on_with(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "one", "two", "three") as chat:
         await chat.run("first")
