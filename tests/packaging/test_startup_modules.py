@@ -68,11 +68,11 @@ def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tm
         )
     assert "mainspring.loop" in names
     assert not [name for name in names if name.startswith("mainspring.app.tui")]
-    # yaml and pathspec are loaded at the start since skills of the package are looked for; they belong here as well.
+    # pathspec is loaded at the start; it belongs here as well.
     heavy = {
         "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "tree_sitter", "tree_sitter_bash", "jsonschema",
         "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
-        "xllamacpp", "pydantic", "langchain_core", "keyring", "numpy", "requests", "openai", "anthropic",
+        "xllamacpp", "pydantic", "langchain_core", "keyring", "yaml", "numpy", "requests", "openai", "anthropic",
     }  # fmt: skip
     assert foreign(names) & heavy == set()
 

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -37,8 +37,13 @@ from mainspring.env.protocol import (
 from mainspring.env.variables import program_variables
 from mainspring.env.walking import Walker
 from mainspring.env.watcher import Watcher
-from mainspring.env.web import Web
 from mainspring.events import CancelToken
+from mainspring.lazy import later
+
+if TYPE_CHECKING:
+    from mainspring.env.web import Web
+else:
+    Web = later("mainspring.env.web", "Web")
 
 T = TypeVar("T")
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import Draft
+from mainspring.lazy import later
 from mainspring.messages import Message
-from mainspring.models.classify import classify_error
 from mainspring.models.profile import Profile
+
+if TYPE_CHECKING:
+    from mainspring.models.classify import classify_error
+else:
+    classify_error = later("mainspring.models.classify", "classify_error")
 
 _E = TypeVar("_E", bound=ModelError)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import StreamEvent
+from mainspring.lazy import later
 from mainspring.models.answer import AnswerReader
-from mainspring.models.classify import classify_error
 from mainspring.models.collect import collect
 from mainspring.models.credentials import Given
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse
@@ -20,6 +21,11 @@ from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport, TransportResponse
 from mainspring.models.transport_errors import host_of
 from mainspring.redact import redact
+
+if TYPE_CHECKING:
+    from mainspring.models.classify import classify_error
+else:
+    classify_error = later("mainspring.models.classify", "classify_error")
 
 Credential = Callable[[], Given | Awaitable[Given]]
 """Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,8 +13,13 @@ from msgspec.structs import replace
 from mainspring.errors import MainspringError, ModelError
 from mainspring.events import CancelToken, StreamEvent, StreamStart
 from mainspring.events import sleep as cancellable_sleep
-from mainspring.models.classify import classify_exception
+from mainspring.lazy import later
 from mainspring.models.retry_after import extract_retry_after
+
+if TYPE_CHECKING:
+    from mainspring.models.classify import classify_exception
+else:
+    classify_exception = later("mainspring.models.classify", "classify_exception")
 
 __all__ = [
     "RetryConfig",

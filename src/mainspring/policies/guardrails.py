@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from mainspring.events import ToolPermit
+from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.talk.seam import INTERACTION, Interaction, Option, Question
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Guardrails:
     """
 
     def __init__(self, guardrails: Iterable[Guardrail] = STANDARD, *, confirm: Confirm | None = None) -> None:
-        self._rails = [(rail, re.compile(rail.pattern, re.IGNORECASE | re.MULTILINE)) for rail in guardrails]
+        self._rails = [(rail, _pattern(rail)) for rail in guardrails]
         self._confirm = confirm
         self._agent: CoreAgent | None = None
 
@@ -139,6 +140,12 @@ class Guardrails:
         question = f"{danger.tool} is about to do this, and {danger.guardrail.why}:\n{danger.text}\nGo on?"
         reply = await somebody.ask(Question(question, (Option("No"), Option("Yes"))))
         return reply is not None and reply.chosen == ("Yes",)
+
+
+def _pattern(rail: Guardrail) -> re.Pattern[str]:
+    """What finds it; those that are built in are compiled when a call is looked at."""
+    made = lazy_re if rail in STANDARD else re.compile
+    return made(rail.pattern, re.IGNORECASE | re.MULTILINE)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:

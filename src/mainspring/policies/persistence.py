@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import html
 import logging
 import os
 import re
 import secrets
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mainspring.events import ToolTransform
-from mainspring.lazy import lazy_re
+from mainspring.lazy import later, lazy_re
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import ToolOutput
+
+if TYPE_CHECKING:
+    from html import escape
+else:
+    escape = later("html", "escape")
 
 logger = logging.getLogger("mainspring")
 
@@ -98,4 +103,4 @@ def _stub(tool: str, data: bytes, path: str) -> str:
 
 
 def _attribute(value: object) -> str:
-    return html.escape(str(value)).replace("\n", "&#10;").replace("\r", "&#13;")
+    return escape(str(value)).replace("\n", "&#10;").replace("\r", "&#13;")

@@ -15,16 +15,15 @@ from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, Con
 from mainspring.events import ContextCompacted
 from mainspring.extensions.loaded import Extension
 from mainspring.extensions.plug import Extensions
+from mainspring.lazy import later
 from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.foreign import as_model
 from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
-from mainspring.policies.structured import StructuredOutput
 from mainspring.runtime.assist import Assistance
 from mainspring.runtime.behavior_checks import check_behavior
-from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
 from mainspring.runtime.disclosing import DisclosureOption, disclosing, own_search
 from mainspring.runtime.entrance import Entered, Entrance
@@ -39,8 +38,13 @@ if TYPE_CHECKING:  # whoever passes one has imported it
     from mainspring.mcp import McpConnector
     from mainspring.memory import Memory
     from mainspring.policies.permissions import Permissions
+    from mainspring.policies.structured import StructuredOutput
+    from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
     from mainspring.runtime.skill_option import SkillsOption
     from mainspring.sessions import Session
+else:
+    CallbacksPlug = later("mainspring.runtime.callbacks", "CallbacksPlug")
+    StructuredOutput = later("mainspring.policies.structured", "StructuredOutput")
 
 
 _OPTIONS = ("system", "hooks", "signal")

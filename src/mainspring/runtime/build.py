@@ -40,18 +40,20 @@ from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore
-from mainspring.sessions import Session, SessionPlug, find_session, store_of
+from mainspring.sessions import Session, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.tools import Tool, ToolRegistry
-from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
+from mainspring.tools.builtin import BUILTIN_NAMES, CLASSIC_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
     from mainspring.runtime.tracing import telemetry_of, tracing_of
+    from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry
 else:  # most runs have none
+    find_session = later("mainspring.sessions", "find_session")
     telemetry_of = later("mainspring.runtime.tracing", "telemetry_of")
     tracing_of = later("mainspring.runtime.tracing", "tracing_of")
 
@@ -142,7 +144,7 @@ async def converse(
         settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
     )
     permissions.on_permission_request, permissions.unattended = front.ask, front.unattended
-    offered = [*builtin_tools(), *chosen(builtin_tools(every=True), front.tools)]
+    offered = [*builtin_tools(), *(chosen(builtin_tools(every=True), front.tools) if front.tools else ())]
     if options.tools is not None:
         names = [n for n in options.tools if CLASSIC_ALIASES.get(n, n) != SPAWN_TOOL]
         offered = chosen(builtin_tools(every=True), names)
@@ -155,7 +157,7 @@ async def converse(
             report(
                 Notice(f"a model this small only reads; to let it do more: {' '.join(f'--allow {n}' for n in missing)}")
             )
-    known = [*[t.name for t in builtin_tools(every=True)], *NAMES_OF_SKILLS]
+    known = [*BUILTIN_NAMES, *NAMES_OF_SKILLS]
     for rule in rules_without_tool(permissions.engine.rules, known):
         if not (rule.tool or "").startswith("mcp__"):  # what servers have is not known yet
             report(Notice(f"no tool fits the rule {rule}; it does nothing"))

@@ -6,18 +6,19 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import fields
 
 from mainspring.env import LocalEnv
 from mainspring.extensions.builtin import help_command
-from mainspring.extensions.command_hooks import DEFAULT_SECONDS, DEPTH, CommandHook, CommandHooks
-from mainspring.extensions.command_hooks.run import DEEPEST
+from mainspring.extensions.command_hooks.model import DEEPEST, DEFAULT_SECONDS, DEPTH, CommandHook
 from mainspring.extensions.files import find_extensions
 from mainspring.extensions.loaded import ExtensionSource, FoundExtensions
 from mainspring.extensions.plug import Extensions
 from mainspring.extensions.ui import HeadlessUI, NoticeLevel
+from mainspring.lazy import later
 from mainspring.loop import Plug
 from mainspring.runtime.front import Front
 from mainspring.runtime.home import FOLDER, project_root
@@ -26,6 +27,11 @@ from mainspring.runtime.settings import Settings
 from mainspring.runtime.settings.model import HookEntry
 from mainspring.runtime.trust import TrustStore
 from mainspring.sessions import Session
+
+if TYPE_CHECKING:
+    from mainspring.extensions.command_hooks import CommandHooks
+else:
+    CommandHooks = later("mainspring.extensions.command_hooks", "CommandHooks")
 
 
 class Places(Struct, frozen=True):

@@ -48,6 +48,8 @@ async def attach(prompt: str, env: ExecutionEnv, permissions: Reads, reader: Any
         ConfigError: If a file is missing, is no text, or there is too much of it.
         PermissionDeniedError: If a rule does not let it be read.
     """
+    if "@" not in prompt:
+        return prompt
     blocks = await attached(mentions(prompt), env, permissions, reader)
     plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
     return "\n\n".join([plain, *blocks])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
+from mainspring.lazy import later
 from mainspring.loop import Plug
-from mainspring.policies.audit import AuditLog
 from mainspring.policies.guardrails import Guardrails
 from mainspring.policies.permissions import PlanMode
 from mainspring.policies.permissions.plan import CARRY_OUT, FOLDER, PlanState
@@ -16,6 +16,11 @@ from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
 from mainspring.sessions import CustomEntry, Session
+
+if TYPE_CHECKING:
+    from mainspring.policies.audit import AuditLog
+else:
+    AuditLog = later("mainspring.policies.audit", "AuditLog")
 
 PLAN_ENTRY = "plan_mode"
 """The entry of a session that says whether plan mode is on, so that going on with it later does not lose it."""

@@ -28,18 +28,18 @@ from mainspring.sessions.journal import SessionOptions
 from mainspring.sessions.jsonl import JsonlLog, JsonlStore
 from mainspring.sessions.memory import MemoryLog, MemoryStore
 from mainspring.sessions.plug import SessionPlug
-from mainspring.sessions.portable import find_session, import_session, raw_lines
 from mainspring.sessions.session import Session, list_sessions, store_of
 from mainspring.sessions.store import Problem, Row, SessionInfo, SessionLog, SessionStore
-from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
 from mainspring.sessions.turns import SessionTurn, turns_to_messages
 
 if TYPE_CHECKING:
     from mainspring.sessions.branching import branch_with_summary
     from mainspring.sessions.eventlog import EventLog, LogEvent, all_events, read_events
+    from mainspring.sessions.portable import find_session, import_session, raw_lines
     from mainspring.sessions.runs import SessionRun, session_runs
     from mainspring.sessions.search import Hit, search_sessions
     from mainspring.sessions.sqlite import SqliteLog, SqliteStore
+    from mainspring.sessions.transcript import Item, Transcript, TranscriptCall, read_transcript
 
 __all__ = [
     "BranchEntry",
@@ -103,8 +103,10 @@ _, __getattr__ = exports(
     {
         "branching": "branch_with_summary",
         "eventlog": "EventLog LogEvent all_events read_events",
+        "portable": "find_session import_session raw_lines",
         "runs": "SessionRun session_runs",
         "search": "Hit search_sessions",
         "sqlite": "SqliteLog SqliteStore",
+        "transcript": "Item Transcript TranscriptCall read_transcript",
     },
 )

@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        if arguments is None:
+            gc.freeze()  # the interpreter looks for cycles in all there is once more when it ends, which nobody needs
 
 
 def _run(given: list[str], *, owns_process: bool) -> int:

@@ -6,9 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from mainspring.app.cli.parser import Parser, add_place, add_rules, whole
-from mainspring.app.cli.reports import cost_parser, telemetry_parser
-from mainspring.app.cli.serving import serve_parser
-from mainspring.app.cli.working import runs_parser, worker_parser
+from mainspring.lazy import later
 
 
 def _noun(name: str, description: str, epilog: str = "") -> Parser:
@@ -385,16 +383,16 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "extensions": _extensions,
     "hooks": _hooks,
     "mcp": _mcp,
-    "telemetry": telemetry_parser,
-    "cost": cost_parser,
+    "telemetry": later("mainspring.app.cli.reports", "telemetry_parser"),
+    "cost": later("mainspring.app.cli.reports", "cost_parser"),
     "login": _login,
     "logout": _logout,
     "completion": _completion,
     "worktrees": _worktrees,
     "commands": _commands,
     "skills": _skills,
-    "serve": serve_parser,
-    "worker": worker_parser,
-    "runs": runs_parser,
+    "serve": later("mainspring.app.cli.serving", "serve_parser"),
+    "worker": later("mainspring.app.cli.working", "worker_parser"),
+    "runs": later("mainspring.app.cli.working", "runs_parser"),
 }
 """Each has a module of its name beside this one, with ``run(options) -> int``."""

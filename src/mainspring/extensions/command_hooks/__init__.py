@@ -1,21 +1,29 @@
 """Commands as hooks: what happens goes to a command as JSON, what it decides comes back the same way."""
 
-from mainspring.extensions.command_hooks.model import DEFAULT_SECONDS, EVENTS, GATES, CommandEvent, CommandHook
-from mainspring.extensions.command_hooks.payload import Payload
-from mainspring.extensions.command_hooks.plug import CommandHooks
-from mainspring.extensions.command_hooks.reply import HookOutput, Verdict
-from mainspring.extensions.command_hooks.run import DEPTH, CommandRunner
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DEFAULT_SECONDS",
-    "DEPTH",
-    "EVENTS",
-    "GATES",
-    "CommandEvent",
-    "CommandHook",
-    "CommandHooks",
-    "CommandRunner",
-    "HookOutput",
-    "Payload",
-    "Verdict",
-]
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.extensions.command_hooks.model import DEFAULT_SECONDS as DEFAULT_SECONDS
+    from mainspring.extensions.command_hooks.model import DEPTH as DEPTH
+    from mainspring.extensions.command_hooks.model import EVENTS as EVENTS
+    from mainspring.extensions.command_hooks.model import GATES as GATES
+    from mainspring.extensions.command_hooks.model import CommandEvent as CommandEvent
+    from mainspring.extensions.command_hooks.model import CommandHook as CommandHook
+    from mainspring.extensions.command_hooks.payload import Payload as Payload
+    from mainspring.extensions.command_hooks.plug import CommandHooks as CommandHooks
+    from mainspring.extensions.command_hooks.reply import HookOutput as HookOutput
+    from mainspring.extensions.command_hooks.reply import Verdict as Verdict
+    from mainspring.extensions.command_hooks.run import CommandRunner as CommandRunner
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "model": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook",
+        "payload": "Payload",
+        "plug": "CommandHooks",
+        "reply": "HookOutput Verdict",
+        "run": "CommandRunner",
+    },
+)

@@ -30,6 +30,12 @@ EVENTS: tuple[CommandEvent, ...] = get_args(CommandEvent)
 GATES: frozenset[CommandEvent] = frozenset({"UserPromptSubmit", "PreToolUse"})
 """The events that are refused when a command fails."""
 
+DEEPEST = 3
+"""How deep hooks may start programs that have hooks themselves."""
+
+DEPTH = "MAINSPRING_HOOK_DEPTH"
+"""The variable that tells a program in how many hooks it runs."""
+
 DEFAULT_SECONDS = 60.0
 """What a command gets where nothing is said: what other programs gave when hooks of this kind came up."""
 

@@ -6,18 +6,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from mainspring.env import ExecutionEnv, OutputLimits, ProcessResult
-from mainspring.extensions.command_hooks.model import GATES, CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.model import DEEPEST, DEPTH, GATES, CommandEvent, CommandHook
 from mainspring.extensions.command_hooks.payload import Payload, encoded
 from mainspring.extensions.command_hooks.reply import Verdict, verdict_of
 
 AT_ONCE = 4
 """Commands of one event that run at the same time."""
-
-DEEPEST = 3
-"""How deep hooks may start programs that have hooks themselves."""
-
-DEPTH = "MAINSPRING_HOOK_DEPTH"
-"""The variable that tells a program in how many hooks it runs."""
 
 LIMITS = OutputLimits(head=256 << 10, tail=64 << 10, cap=1 << 20)
 """An answer is short; a command that writes more than a MiB is ended, and has failed."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import later, lazy_re
 from mainspring.models.config import ProviderConfig
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.http_model import Credential, HttpModel
 from mainspring.models.providers.common import http_profile, never_reasons, own_setting, timeouts
-from mainspring.models.wire.openai_responses import Responses
+
+if TYPE_CHECKING:
+    from mainspring.models.wire.openai_responses import Responses
+else:
+    Responses = later("mainspring.models.wire.openai_responses", "Responses")
 
 Api = Literal["chat", "responses"]
 """Which of OpenAI's two protocols a model is asked over."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.pathpattern import ANY_DEPTH, compile_path, fold, is_absolute, matches
 
@@ -60,7 +62,7 @@ class PathGroup(Struct, frozen=True):
         """Patterns as rules write them; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
         single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _core(p)) == 1}
-        names = re.compile("|".join(globs.as_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
+        names = lazy_re("|".join(globs.as_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
         return cls(patterns, names, tuple(p for p in patterns if p not in single))
 
     def holds(self, parts: tuple[str, ...]) -> bool:
@@ -92,14 +94,7 @@ class SensitivePaths(Struct, frozen=True):
     @classmethod
     def standard(cls, *, secret: Iterable[str] = (), guarded: Iterable[str] = ()) -> SensitivePaths:
         """The built-in patterns and some more, each anchored at the root, or matched at any depth."""
-        named, changing = [*SECRET_NAMES, *secret], [*GUARDED_NAMES, *guarded]
-        folders = [f"{folder}/**" for folder in SECRET_FOLDERS]
-        return cls(
-            anywhere=PathGroup.of([*folders, *SECRET_PLACES, *filter(is_absolute, named)]),
-            below=PathGroup.of(text for text in named if not is_absolute(text)),
-            guarded=PathGroup.of(text for text in changing if not is_absolute(text)),
-            placed=PathGroup.of(filter(is_absolute, changing)),
-        )
+        return _standard(tuple(secret), tuple(guarded))
 
     def why(self, full: tuple[str, ...], relative: tuple[str, ...], *, changes: bool, maybe: bool = False) -> str:
         """Why a path is sensitive; empty if it is not.
@@ -117,6 +112,18 @@ class SensitivePaths(Struct, frozen=True):
         if changes and (self.guarded.holds(relative) or self.placed.holds(full)):
             return "what stands there decides what runs later or what is allowed"
         return ""
+
+
+@lru_cache(maxsize=4)
+def _standard(secret: tuple[str, ...], guarded: tuple[str, ...]) -> SensitivePaths:
+    named, changing = [*SECRET_NAMES, *secret], [*GUARDED_NAMES, *guarded]
+    folders = [f"{folder}/**" for folder in SECRET_FOLDERS]
+    return SensitivePaths(
+        anywhere=PathGroup.of([*folders, *SECRET_PLACES, *filter(is_absolute, named)]),
+        below=PathGroup.of(text for text in named if not is_absolute(text)),
+        guarded=PathGroup.of(text for text in changing if not is_absolute(text)),
+        placed=PathGroup.of(filter(is_absolute, changing)),
+    )
 
 
 def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:

@@ -256,7 +256,7 @@ def build(values: Mapping[Key, Any]) -> AppConfig:
         else:
             section = sections.setdefault(path[1], {})
             (section.setdefault("extra", {}) if path[2] in OWN_SETTINGS else section)[path[2]] = value
-    config = msgspec.convert(tree, AppConfig)
+    config = msgspec.convert(tree, AppConfig) if tree else AppConfig()  # to convert, all sections have to be taken in
     providers = Providers(
         default=default, sections={n: msgspec.convert(s, ProviderSettings) for n, s in sections.items()}
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mainspring.tools.builtin.catalog import CLASSIC_ALIASES, SAMPLES, builtin_tools
+from mainspring.tools.builtin.catalog import BUILTIN_NAMES, CLASSIC_ALIASES, SAMPLES, builtin_tools
 from mainspring.tools.builtin.files import apply_patch, edit, multi_edit, parse_outcomes, read_file, write_file
 from mainspring.tools.builtin.search import glob, grep, list_files
 from mainspring.tools.builtin.talk import ask_user, present_plan
@@ -11,6 +11,7 @@ from mainspring.tools.builtin.todos import todo_read, todo_write
 from mainspring.tools.builtin.web import fetch
 
 __all__ = [
+    "BUILTIN_NAMES",
     "CLASSIC_ALIASES",
     "apply_patch",
     "ask_user",

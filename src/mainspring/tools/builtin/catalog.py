@@ -20,6 +20,9 @@ MORE = ("apply_patch", "todo_read", "ask_user", "present_plan")
 SAMPLES = ("hello", "greet", "search_books")
 """Examples."""
 
+BUILTIN_NAMES = (*NAMES, *MORE, *SAMPLES)
+"""All that there are."""
+
 CLASSIC_ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "read": "read_file",
@@ -42,4 +45,4 @@ def builtin_tools(*, every: bool = False) -> list[Tool]:
         every: Also those that are offered only by name, and the examples.
     """
     package = sys.modules[__name__.rpartition(".")[0]]  # It exports them; importing them here would tie them together.
-    return [getattr(package, name) for name in ((*NAMES, *MORE, *SAMPLES) if every else NAMES)]
+    return [getattr(package, name) for name in (BUILTIN_NAMES if every else NAMES)]

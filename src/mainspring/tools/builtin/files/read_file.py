@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.env.pictures import LONGEST_EDGE, NoPillowError, PictureError, fault_of, fitted
 from mainspring.env.text import looks_binary, mark_of, read_document
+from mainspring.lazy import later
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools.builtin.files.images import MOST_BYTES, MOST_EDGE, examine, is_convertible, is_image, kind_of
 from mainspring.tools.builtin.files.names import Found, accesses, cannot, failure, find
-from mainspring.tools.builtin.files.pdf_pages import read_pdf
 from mainspring.tools.builtin.files.window import Layout, Shown, Window, lay_out
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.files.pdf_pages import read_pdf
+else:
+    read_pdf = later("mainspring.tools.builtin.files.pdf_pages", "read_pdf")
 
 LIMIT = 2000
 MAX_BYTES = 262_144
