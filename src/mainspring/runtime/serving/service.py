@@ -154,7 +154,7 @@ class Service:
             MissingError: If there is no such message.
         """
         info = await self._info(tenant, run_id)
-        kept = await self._conversation(run_id, order.at)
+        kept = await self._conversation(run_id, None if order.at is None else int(order.at))
         return await self._start(tenant, info.agent, [*kept, Message.user(order.prompt)], order.key)
 
     async def _start(

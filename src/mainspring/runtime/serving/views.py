@@ -30,7 +30,7 @@ class Fork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     prompt: Annotated[Text, Meta(description="What the agent is to do then.")]
     at: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Annotated[float, Meta(ge=1, le=1_000_000, multiple_of=1)] | None,
         Meta(description="Number of the last message to keep, from the `message` events; all if left out."),
     ] = None
     key: Annotated[Key | None, Meta(description="As in the start of a run.")] = None
