@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 1024
 ADVISED_DESCRIPTION = 500
 MOST_SECONDS = 60.0
+_MOST_WARNINGS = 30
 
 SPEC_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed_tools"})
 OWN_FIELDS = frozenset(
@@ -102,8 +103,14 @@ def parse_skill(
         model_invocable=toggled["disable_model_invocation"] is not True,
         user_invocable=(_flag(given, "invocable", warnings) if people is None else people) is not False,
         argument_hint=text_of(given.get("argument_hint"))[:200],
-        warnings=tuple(warnings),
+        warnings=_few(warnings),
     )
+
+
+def _few(warnings: Sequence[str]) -> tuple[str, ...]:
+    """So many warnings as people read."""
+    more = len(warnings) - _MOST_WARNINGS
+    return (*warnings[:_MOST_WARNINGS], f"and {more} more of this kind") if more > 0 else tuple(warnings)
 
 
 def _head_of(text: str) -> Head:

@@ -22,7 +22,7 @@ def skill(name: str = "pdf", description: str = "Reads PDF files.", **fields: ob
     )
 
 
-@pytest.mark.covers("SEC-13", "SKL-37")
+@pytest.mark.covers("SEC-13", "SKL-37", "SKL-29")
 @given(body=_HOSTILE, text=_HOSTILE)
 def test_no_text_of_a_skill_leaves_its_envelope(body: str, text: str) -> None:
     hostile = skill(

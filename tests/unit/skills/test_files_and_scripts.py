@@ -13,7 +13,8 @@ from mainspring.events import CancelToken
 from mainspring.policies.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig
 from mainspring.skills.resources import OutsideError, listed, locate
-from mainspring.skills.scripts import ScriptError, check_arguments
+from mainspring.skills.scripts import ScriptError, check_arguments, run_script
+from mainspring.skills.skill import Script, Skill
 from mainspring.testing import Call
 from tests.unit.skills.making import agent_with, results, write_skill
 
@@ -115,6 +116,39 @@ async def test_files_are_read_while_the_skill_is_active(tmp_path: Path) -> None:
     assert end.text == "line\n"
     assert [r.is_error for r in (binary, missing, outside)] == [True, True, True]
     assert binary.text == "data.bin is no text file"
+
+
+@pytest.mark.covers("SKL-31", "SEC-14")
+@pytest.mark.parametrize("path", ["../secret.txt", "link.txt", "a/../../secret.txt", "{absolute}"])
+async def test_the_tool_reads_nothing_that_lies_beside_the_skill(tmp_path: Path, path: str) -> None:
+    own = write_skill(tmp_path, "pdf", a__b_dot_md="inside")
+    (tmp_path / "secret.txt").write_text("outside", encoding="utf-8")
+    (own / "link.txt").symlink_to(tmp_path / "secret.txt")
+    path = path.format(absolute=tmp_path / "secret.txt")
+    agent, _, _ = agent_with(tmp_path, use(), [read(path), read("a/b.md")], "done")
+
+    await agent.run("go")
+
+    _, outside, inside = results(agent)
+    assert (outside.is_error, "outside" in outside.text.replace("outside the", "")) == (True, False)
+    assert inside.text == "inside"
+
+
+@pytest.mark.covers("SKL-09")
+async def test_no_script_takes_longer_than_a_minute_whoever_says_so(tmp_path: Path) -> None:
+    asked: list[float | None] = []
+
+    class Watched(LocalEnv):
+        async def run(self, *arguments: Any, **options: Any) -> Any:
+            asked.append(options["timeout"])
+            return await super().run(*arguments, **options)
+
+    own = write_skill(tmp_path, "pdf", scripts__a_dot_sh="true")
+    skill = Skill(name="pdf", description="d", brief="d", directory=str(own))
+    for seconds in (5.0, 600.0, 0.0):
+        script = Script(name="a", path="scripts/a.sh", timeout=seconds)
+        assert (await run_script(Watched(str(tmp_path)), skill, script, str(own / "scripts" / "a.sh"), ()))["ok"]
+    assert asked == [5.0, 60.0, 60.0]
 
 
 @pytest.mark.covers("SKL-31")

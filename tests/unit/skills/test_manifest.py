@@ -347,3 +347,21 @@ def test_no_fields_break_it(fields: dict[str, object]) -> None:
 def test_names_and_lists_are_settled(text: str) -> None:
     assert name_of(name_of(text)) == name_of(text)
     assert all(t == t.strip() and t for t in texts_of(text))
+
+
+@pytest.mark.covers("SKL-03")
+def test_a_description_is_best_no_longer_than_five_hundred_characters() -> None:
+    def warned(length: int) -> list[str]:
+        return [w for w in parse_skill(f"---\nname: a\ndescription: {'d' * length}\n---\nB\n").warnings if "500" in w]
+
+    assert warned(500) == []
+    assert len(warned(501)) == 1
+
+
+@pytest.mark.covers("SKL-37")
+def test_a_file_with_thousands_of_flaws_says_so_in_a_few_lines() -> None:
+    odd = "".join(f"k{n}: v\n" for n in range(5_000))
+    found = parse_skill(f"---\nname: a\ndescription: d\n{odd}---\nB\n")
+
+    assert len(found.warnings) == 31
+    assert found.warnings[-1] == "and 4970 more of this kind"

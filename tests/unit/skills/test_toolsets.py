@@ -120,6 +120,18 @@ async def test_one_that_cannot_be_had_is_told_and_the_text_comes_all_the_same(
 
 
 @pytest.mark.covers("SKL-08")
+async def test_each_public_method_is_a_tool_of_its_own(tmp_path: Path) -> None:
+    code = "class T:\n    def one(self) -> str:\n        return '1'\n    def two(self) -> str:\n        return '2'\n    def _no(self): ...\n"
+    write_skill(tmp_path, "hello", head='toolsets: ["tools.py:T"]', tools_dot_py=code)
+    agent, model, _ = agent_with(tmp_path, use(), [Call("one", {}), Call("two", {})], "done")
+
+    await agent.run("go")
+
+    assert [t.name for t in model.requests[1].request.tools][3:] == ["one", "two"]
+    assert [r.text for r in results(agent)[1:]] == ["1", "2"]
+
+
+@pytest.mark.covers("SKL-08")
 async def test_a_broken_one_does_not_keep_the_skill_from_use(tmp_path: Path) -> None:
     write_skill(tmp_path, "hello", "The text.", 'toolsets: ["tools.py:Greeter"]', tools_dot_py="1 / 0")
     agent, _, skills = agent_with(tmp_path, use(), "done")
