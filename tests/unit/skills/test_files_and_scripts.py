@@ -144,7 +144,7 @@ async def test_no_script_takes_longer_than_a_minute_whoever_says_so(tmp_path: Pa
             return await super().run(*arguments, **options)
 
     own = write_skill(tmp_path, "pdf", scripts__a_dot_sh="true")
-    skill = Skill(name="pdf", description="d", brief="d", directory=str(own))
+    skill = Skill(name="pdf", description="d", brief="d", source="user", directory=str(own))
     for seconds in (5.0, 600.0, 0.0):
         script = Script(name="a", path="scripts/a.sh", timeout=seconds)
         assert (await run_script(Watched(str(tmp_path)), skill, script, str(own / "scripts" / "a.sh"), ()))["ok"]
