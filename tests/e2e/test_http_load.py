@@ -91,9 +91,10 @@ async def measure(url: str, pid: int) -> None:
         assert len({size for size in sizes if size}) == 1  # all who stayed got the same
         for each in deaf:
             each.close()
-        while (left := await followers(session, url)) > 0:
+    once = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(connector=once, headers=headers) as session:
+        while (left := await followers(session, url)) > 0 or (after := figures(pid))[2] > before[2] + 5:
             pass
-        after = figures(pid)
     sys.stderr.write(
         f"\n{FOLLOWERS} followers ({LEAVING} leave, {DEAF} more read nothing), {max(sizes) / 1e6:.1f} MB each: {seconds:.1f} s, "
         f"server CPU {during[1] - before[1]:.1f} s, memory {before[0]:.0f} -> {during[0]:.0f} -> {after[0]:.0f} MB, "
