@@ -64,7 +64,7 @@ async def failure_of(error: BaseException, end: Endpoint, reason: str) -> McpFai
     if isinstance(found, McpFailure):
         return found
     name, kind = end.config.name, type(found).__name__
-    text = redact(str(found).strip() or kind)[:_LONGEST]
+    text = redact(str(found)[: 8 * _LONGEST].strip() or kind)[:_LONGEST]  # cut first: it may be megabytes
     if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
         end.settled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
@@ -12,6 +13,10 @@ from mainspring.tools import Attachment, ToolErrorCode, ToolOutput, ToolResult
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What models take."""
+_LARGEST_IMAGE = 5_000_000
+"""Characters of an image that every provider takes."""
+_MOST = 1_000
+"""Parts of a result; where there are more, texts that follow each other become one."""
 EMPTY = "(no output)"
 
 
@@ -37,9 +42,24 @@ def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:
     said = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
     if not said:
         return EMPTY
+    if len(said) > _MOST:
+        said = _joined(said)
     if len(said) == 1 and isinstance(said[0], TextBlock):
         return said[0].text
     return tuple(said)
+
+
+def _joined(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageBlock]:
+    """The blocks, texts that follow each other as one."""
+    made: list[TextBlock | ImageBlock] = []
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            lines.append(block.text)
+            continue
+        made += [TextBlock("\n".join(lines)), block] if lines else [block]
+        lines = []
+    return [*made, TextBlock("\n".join(lines))] if lines else made
 
 
 def output_blocks(content: Iterable[Block]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
@@ -63,13 +83,27 @@ def output_blocks(content: Iterable[Block]) -> tuple[list[TextBlock | ImageBlock
 
 def _media(block: Block, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
     kind = str(block.get("mimeType") or "application/octet-stream").lower()
-    data = str(block.get("data") or "")
+    data = "".join(str(block.get("data") or "").split())  # some break it into lines
     if kind == "image/jpg":
         kind = "image/jpeg"
-    if kind in _IMAGES and data:
-        return ImageBlock(kind, data)
+    if kind in _IMAGES and _is_base64(data):
+        if len(data) <= _LARGEST_IMAGE:
+            return ImageBlock(kind, data)
+        size = f"{len(data) * 3 // 4} bytes, which is more than models take"
+        attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
+        return TextBlock(f"[{name + ': ' if name else ''}{kind}, {size}]")
+    if data and not _is_base64(data):
+        return TextBlock(f"[{name + ': ' if name else ''}{kind[:100]}: its data cannot be read, as they are no base64]")
     attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
     return TextBlock(f"[{name + ': ' if name else ''}{kind}, {len(data) * 3 // 4} bytes; it cannot be shown here]")
+
+
+def _is_base64(data: str) -> bool:
+    """Whether it is base64 of something, as models take it; a request with anything else in it is refused as a whole."""
+    try:
+        return bool(binascii.a2b_base64(data, strict_mode=True))
+    except ValueError:
+        return False
 
 
 def _link(block: Block) -> str:

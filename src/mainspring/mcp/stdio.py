@@ -22,6 +22,7 @@ from mainspring.env.families import MARK, end_family, family, kill_family, left_
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.orphans import Orphans
 from mainspring.mcp.port import McpFailure
+from mainspring.mcp.wire import mended_message, refusal
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -293,17 +294,27 @@ class _Lines:
         self._strays = 0
 
     async def message(self, line: bytes) -> Any:
-        """The message of a line; ``None`` if it is none."""
+        """The message of a line; ``None`` if it is none. A broken answer is mended, or becomes an error for whoever waits for it."""
         from mcp.types import jsonrpc_message_adapter
+
+        def read(message: Any) -> Any:
+            return jsonrpc_message_adapter.validate_python(message, by_name=False)
 
         text = line.strip().removeprefix(b"\xef\xbb\xbf")
         if not text:
             return None
         try:
-            return jsonrpc_message_adapter.validate_python(_decoded(text), by_name=False)
-        except ValueError:  # no JSON, or no message
-            await self._stray(text)
-            return None
+            return read(_decoded(text))
+        except (ValueError, RecursionError):  # no JSON, or no message
+            pass
+        meant = mended_message(text) if text.startswith(b"{") else None
+        try:
+            if meant is not None:
+                return read(meant)
+        except ValueError:
+            meant = refusal(meant) if meant is not None else None
+        await self._stray(text)
+        return read(meant) if meant is not None else None
 
     async def _stray(self, text: bytes) -> None:
         self._strays += 1

@@ -1,12 +1,15 @@
 """Answers of servers made to fit before the SDK reads them: it drops a whole list for one odd entry, and a whole result for one
-block of a kind that it does not know.
+block of a kind that it does not know. An answer that cannot be mended becomes an error, so that nobody waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
+
+from mainspring.lazy import lazy_re
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
@@ -24,8 +27,50 @@ _NEEDED = {
 }
 
 
+_SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict, "definitions": dict}
+"""What these are in a schema."""
+_START = 300
+"""Bytes in which the id of an answer is looked for that is too deep to be read."""
+_ID = lazy_re(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
+_NO_MESSAGE = "its answer is no message of the protocol"
+
+
+def mended_message(text: bytes) -> dict[str, Any] | None:
+    """What a line that is no message was meant as: without numbers and characters that JSON has not. ``None`` if it is anything else."""
+    try:
+        read: Any = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda name: None)
+        whole: Any = json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
+    except RecursionError:
+        return _refusal_of(text[:_START])
+    except ValueError:
+        return None
+    if not isinstance(whole, dict) or "jsonrpc" not in whole:
+        return None
+    return cast("dict[str, Any]", whole)
+
+
+def refusal(message: dict[str, Any]) -> dict[str, Any] | None:
+    """The error that stands for an answer that is none; ``None`` if it is no answer."""
+    key, error = message.get("id"), message.get("error")
+    if "method" in message or isinstance(key, bool) or not isinstance(key, int | str):
+        return None
+    said = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+    told = said if isinstance(said, str) and said else _NO_MESSAGE
+    return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": told}}
+
+
+def _refusal_of(start: bytes) -> dict[str, Any] | None:
+    key = _ID.search(start)
+    if key is None or b'"jsonrpc"' not in start or b'"method"' in start:
+        return None
+    return refusal({"id": json.loads(key[1])})
+
+
 def mend_result(result: dict[str, Any]) -> None:
     """Make a result fit, in place."""
+    for kind in ("tools", "resources", "resourceTemplates", "prompts"):
+        if kind in result and not isinstance(result[kind], list):
+            result[kind] = []
     tools = result.get("tools")
     if isinstance(tools, list):
         result["tools"] = [t for t in map(_tool, cast("list[Any]", tools)) if t is not None]
@@ -52,7 +97,8 @@ def _tool(given: Any) -> dict[str, Any] | None:
     schema = tool.get("inputSchema")
     if not isinstance(schema, dict):
         tool["inputSchema"] = {"type": "object", "properties": {}}
-    elif (known := cast("dict[str, Any]", schema)).get("type") != "object":
+    else:
+        known = {k: v for k, v in cast("dict[str, Any]", schema).items() if isinstance(v, _SCHEMA.get(k, object))}
         tool["inputSchema"] = {**known, "type": "object"}
     tool.pop("outputSchema", None)
     for key in ("description", "title"):

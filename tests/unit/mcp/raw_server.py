@@ -130,6 +130,12 @@ def slow(key, args, meta):
     STATE["slow"] = key
 
 
+def broken(key, args, meta):
+    line = args["text"].replace("DEEP", "[" * 200_000 + "]" * 200_000)
+    sys.stdout.write(line.replace("KEY", json.dumps(key)) + "\n")
+    sys.stdout.flush()
+
+
 TOOLS = {
     f.__name__: f
     for f in (
@@ -152,7 +158,7 @@ TOOLS = {
         visit,
     )
 }
-HIDDEN = {"parts": parts, "grown": echo}
+HIDDEN = {"broken": broken, "parts": parts, "grown": echo}
 
 
 def listed():
@@ -165,6 +171,7 @@ def listed():
         found += [{"name": "bare"}, {"inputSchema": {}}, "nonsense"]
         found += [{"name": "naïve tool/ü", "inputSchema": {"properties": {}}}]
         found += [{"name": "parts", "inputSchema": None, "outputSchema": never}]
+        found += [{"name": "array", "inputSchema": {"properties": [1], "required": "a", "$defs": 5}}]
     return found
 
 

@@ -13,6 +13,7 @@ from mainspring.events import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
 from mainspring.loop import Behavior
 from mainspring.mcp import Answer, ElicitAnswer, Elicitation, Mcp, McpServerConfig, Sampling, TwinConnector, TwinServer
 from mainspring.mcp.port import McpFailure
+from mainspring.mcp.results import tool_result
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.models import ModelInfo
 from mainspring.models.scripted import Call, Reply, ScriptedModel
@@ -136,6 +137,37 @@ async def test_the_end_of_the_start_is_told_even_where_it_is_broken_off() -> Non
     assert told == []
     await agent.shutdown()
     assert [(h.failed, h.outcome) for h in told] == [(("never",), "failed")]
+
+
+@pytest.mark.covers("MCP-08")
+async def test_an_image_that_no_model_takes_costs_no_request() -> None:
+    parts = (
+        {"type": "image", "data": "!!", "mimeType": "image/png"},
+        {"type": "image", "data": "QUJD" * 1_500_000, "mimeType": "image/png"},
+        {"type": "image", "data": "aGk=\n", "mimeType": "image/png"},
+    )
+    result = tool_result(Answer(content=parts), "s", "t")
+    assert isinstance(result.output, tuple)
+    broken, large, fine = result.output
+    assert isinstance(broken, TextBlock)
+    assert "no base64" in broken.text
+    assert isinstance(large, TextBlock)
+    assert "4500000 bytes, which is more than models take" in large.text
+    assert fine == ImageBlock("image/png", "aGk=")
+    assert len(result.attachments) == 1
+
+
+@pytest.mark.covers("MCP-06")
+def test_parts_without_number_are_joined() -> None:
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    many = [{"type": "text", "text": str(n)} for n in range(2_000)]
+    result = tool_result(Answer(content=(*many, image, *many)), "s", "t")
+    assert isinstance(result.output, tuple)
+    first, seen, last = result.output
+    assert isinstance(seen, ImageBlock)
+    assert isinstance(first, TextBlock)
+    assert first == last
+    assert first.text.split("\n") == [str(n) for n in range(2_000)]
 
 
 @pytest.mark.covers("MCP-07")

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from mainspring.env import MemoryEnv
-from mainspring.mcp import ElicitAnswer, McpFailure, Sampled, connect_mcp
+from mainspring.mcp import Answer, ElicitAnswer, McpFailure, Sampled, connect_mcp
+from mainspring.mcp.wire import mend_result
 from mainspring.tools import ToolContext
 from tests.processes import alive, ended
 from tests.unit.mcp.stage import RAW, raw, until
@@ -106,7 +108,7 @@ async def test_one_odd_tool_costs_no_other_and_odd_results_are_results() -> None
         names = [t.name for t in server.tools]
         assert "mcp__raw__bare" in names
         assert "mcp__raw__na_ve_tool_" in names
-        assert len(names) == 17 + 3
+        assert len(names) == 17 + 4
         answer = await server.call("parts", {})
         assert [b["type"] for b in answer.content] == [
             "text", "image", "audio", "resource_link", "resource", "resource", "text", "text",
@@ -117,6 +119,37 @@ async def test_one_odd_tool_costs_no_other_and_odd_results_are_results() -> None
         assert failed.is_error
         summed = await server.call("add", {"n": 1})
         assert (summed.content, summed.structured) == ((), {"sum": 2})
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":NaN,"w":-Infinity}}}', {"v": None, "w": None}),
+        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[{"type":"text","text":"a\\ud800b"}]}}', "a?b"),
+        ('{"jsonrpc":"2.0","id":KEY,"error":{"code":"E1","message":"no luck"}}', "no luck"),
+        ('{"jsonrpc":"2.0","id":KEY,"error":"out of luck"}', "out of luck"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":null}', "no message of the protocol"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":DEEP}}}', "no message of the protocol"),
+    ],
+    ids=["nan", "surrogate", "code", "text", "null", "deep"],
+)  # fmt: skip
+async def test_nobody_waits_for_an_answer_that_is_broken(line: str, said: Any) -> None:
+    async with connect_mcp(raw(timeout=15.0)) as server:
+        pid = (await server.call("pid", {})).content[0]["text"]
+        (given,) = await asyncio.gather(server.call("broken", {"text": line}), return_exceptions=True)
+        if isinstance(given, McpFailure):
+            assert given.reason == "refused"
+            assert said in str(given)
+        else:
+            assert isinstance(given, Answer)
+            assert said in (given.structured, *[b["text"] for b in given.content])
+        assert (await server.call("pid", {})).content[0]["text"] == pid  # the connection stands
+
+
+async def test_lists_that_are_none_are_empty() -> None:
+    found: dict[str, Any] = {"tools": None, "resources": {}, "prompts": 5, "resourceTemplates": "x"}
+    mend_result(found)
+    assert set(map(str, found.values())) == {"[]"}
 
 
 async def test_progress_is_told_and_keeps_a_call_alive() -> None:
