@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError, MainspringError, ModelError
 from mainspring.events import CancelToken, ToolExecutionEnd
-from mainspring.loop import RunResult
+from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
 from mainspring.policies.permissions import Origin, parse_rule
@@ -206,6 +206,11 @@ class Runs:
             while result.status == "paused" and (edits := room.approvals.take_edits()):
                 agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
                 result = _joined(result, await agent.run(**given))
+            if result.status == "aborted" and agent.pending is not None:
+                # Stopped between the yes to a changed call and the call: it gets its result, and no later run makes it.
+                agent.answer(Deny(signal.reason or "the user stopped it", stop=True))
+                given["signal"] = CancelToken()
+                await agent.run(**given)
         return result
 
     def _put_back(self, text: Said | None) -> None:

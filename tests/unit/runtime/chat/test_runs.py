@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,41 @@ async def test_an_abort_settles_questions_and_gives_every_call_a_result(folder: 
 
     assert well.status == "completed"
     assert sorted(p.name for p in folder.iterdir()) == ["a.txt"]
+
+
+@pytest.mark.covers("CLI-20", "CLI-10")
+@pytest.mark.parametrize("decision", ["once", "always", "never", "edit"])
+@pytest.mark.parametrize("order", ["abort first", "answer first", "answer first, a little later", "closed"])
+async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path, decision: Any, order: str) -> None:
+    changed = {"path": "b.txt", "content": "changed"} if decision == "edit" else None
+    async with chatting(folder, home, write(), "done", "more") as chat:
+        await chat.send(Prompt("go"))
+        asked = await chat.until(ApprovalAsked)
+        await chat.send(Queue("do not lose this"))
+        if order == "abort first":
+            await chat.send(Abort())
+        await chat.send(Approve(asked.id, decision, input=changed))
+        if order == "answer first, a little later":
+            for _ in range(3):
+                await asyncio.sleep(0)
+        if order != "closed":
+            await chat.send(Abort())
+            assert (await chat.until(RunFinished)).status == "aborted"
+            assert {e.id for e in chat.of(ToolStarted)} == {e.id for e in chat.of(ToolFinished)}
+            written = (folder / "b.txt").exists()
+            assert not (order == "abort first" and written)
+            await chat.send(RemoveQueued(chat.of(QueueChanged)[-1].items[0].id))
+            await chat.run("what I want now")
+            assert (folder / "b.txt").exists() == written  # the call is not made by a later run
+        session = chat.chat.status.session_id
+    chat.seen += [event async for event in chat.chat.events()]
+
+    assert [e.id for e in chat.of(ApprovalAsked)] == [e.id for e in chat.of(ApprovalSettled)]
+    assert {e.id for e in chat.of(ToolStarted)} == {e.id for e in chat.of(ToolFinished)}
+    if order == "closed":
+        assert [q.text for q in chat.of(QueueChanged)[-1].items] == ["do not lose this"]
+    async with chatting(folder, home, "fine", ask={"session": session}) as again:
+        assert (await again.run("and now?")).status == "completed"
 
 
 async def test_an_answer_to_no_question_is_refused(folder: Path, home: Path) -> None:

@@ -36,7 +36,8 @@ def built(value: object) -> AppConfig:
 
 @pytest.mark.covers("CFG-09")
 def test_telemetry() -> None:
-    assert built({}).telemetry == TelemetrySettings(enabled=False)
+    unset = built({}).telemetry
+    assert (unset.enabled, unset.endpoint, unset.enable_sensitive_data) == (False, None, False)
 
     made = built({"telemetry": {"enabled": True, "endpoint": "http://x:4318", "enableSensitiveData": True}}).telemetry
 
