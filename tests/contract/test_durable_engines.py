@@ -17,7 +17,7 @@ from dbos import DBOS
 from mainspring import Agent, Behavior, RetryConfig
 from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, DurableSteps, Engine, MemoryEngine
 from mainspring.durable.dbos import DbosEngine
-from mainspring.durable.feed import CallBegan, CallDone, Text
+from mainspring.durable.feed import CallBegan, CallDone, RunEnded, Text
 from mainspring.durable.tables import Tables
 from mainspring.errors import RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
@@ -369,6 +369,21 @@ async def test_a_failure_is_a_result_and_a_broken_agent_is_told(reopen: Reopen) 
             await agents.run("nothing").result(timeout=1)
         with pytest.raises(DurableError, match="there is no run nothing"):
             await agents.run("nothing").steer("x")
+
+
+async def test_what_other_code_sent_is_told_as_it_is(reopen: Reopen) -> None:
+    world = World(Call("write", {"key": "a"}))
+    permissions = Permissions(rules=RuleSet.build(ask=["write"]), unattended="pause")
+    engine = await reopen()
+    async with DurableAgents(engine, {"a": world.agent(world.tool(), permissions=permissions)}) as agents:
+        run = await agents.start("a", "Go.")
+        await until(run.pending)
+        await engine.send(run.id, "answer", b'{"yes":1}')
+        with pytest.raises(DurableError, match="DurableError: what this run has kept cannot be read by this version"):
+            await finish(run)
+        last = [item.event async for item in run.follow()][-1]
+    assert isinstance(last, RunEnded)
+    assert "cannot be read by this version" in last.error
 
 
 async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> None:

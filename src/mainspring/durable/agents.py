@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -274,25 +274,34 @@ class DurableAgents(DurableRuns):
     async def _main(self, log: RunLog, name: str, input: bytes) -> bytes:
         """One attempt at a run, from its beginning; what was done before is not done again."""
         steps = DurableSteps(log)
-        if self._feed_every is None:
-            return encode(KeptResult.of(await self._run(log, steps, name, input, None)))
-        telling = Telling(log, self._feed_every, lambda: steps.replaying)
-        await telling.begin(name)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(telling.write())
-            try:
-                result = await self._run(log, steps, name, input, telling)
-            except Exception as error:
-                result = error
-            error = result if isinstance(result, Exception) else result.error
-            if isinstance(result, RunResult):
-                telling.tell(RunEnded(result.status, result.text, str(error or "")))
+        try:
+            if self._feed_every is None:
+                result = await self._run(log, steps, name, input, None)
             else:
-                telling.tell(RunEnded("error", "", f"{type(error).__name__}: {error}"))
-            telling.close()
-        if isinstance(result, Exception):
-            raise result
+                telling = Telling(log, self._feed_every, lambda: steps.replaying)
+                await telling.begin(name)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(telling.write())
+                    result = await self._tell_end(self._run(log, steps, name, input, telling), telling)
+            if isinstance(result, Exception):
+                raise result
+        except Exception as error:
+            raise _cause(error) from None
         return encode(KeptResult.of(result))
+
+    async def _tell_end(self, running: Coroutine[Any, Any, RunResult], telling: Telling) -> RunResult | Exception:
+        """The outcome, told; a failure is given rather than raised, so that it is written before all ends."""
+        try:
+            result = await running
+        except Exception as error:
+            cause = _cause(error)
+            telling.tell(RunEnded("error", "", f"{type(cause).__name__}: {cause}"))
+            return cause
+        else:
+            telling.tell(RunEnded(result.status, result.text, str(result.error or "")))
+            return result
+        finally:
+            telling.close()
 
     async def _run(
         self, log: RunLog, steps: DurableSteps, name: str, input: bytes, telling: Telling | None
@@ -328,6 +337,14 @@ class DurableAgents(DurableRuns):
                 return await _to_the_end(log, steps, agent, order.prompt, telling)
             finally:
                 stopping.cancel()
+
+
+def _cause(error: Exception) -> Exception:
+    """What failed, where a group of tasks is told to have."""
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        return _cause(group.exceptions[0])
+    return error
 
 
 class _Observing:

@@ -12,7 +12,7 @@ from mainspring.durable.engine import Letter, Worker
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_TRIES = 50
+_TRIES = 20
 """How often two who number something at the same moment try again."""
 
 
@@ -66,10 +66,15 @@ class Tables:
 
     def make(self) -> None:
         """Make what is missing; two that do so at once are no failure."""
-        try:
-            self._data.create_all(self._engine)
-        except self._failures:
-            self._data.create_all(self._engine)
+        for table in self._data.sorted_tables:
+            for left in reversed(range(_TRIES)):
+                try:
+                    with self._engine.begin() as connection:
+                        connection.execute(self._sa.schema.CreateTable(table, if_not_exists=True))
+                    break
+                except self._failures:  # PostgreSQL looks before it leaps, and another one may leap between
+                    if not left:
+                        raise
 
     def close(self) -> None:
         """Close all connections."""
