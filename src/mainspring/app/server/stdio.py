@@ -156,7 +156,9 @@ async def _writing(number: int, closing: AsyncExitStack) -> Callable[[bytes], Aw
     except (ValueError, OSError, NotImplementedError):
         pipe.close()
         return _filed(number)
-    closing.callback(transport.abort)
+    closing.callback(
+        lambda: None if transport.is_closing() else transport.abort()
+    )  # it closes itself when the reader goes
     return _piped(asyncio.StreamWriter(transport, protocol, None, loop))
 
 

@@ -1,0 +1,86 @@
+"""The agent as an MCP server, driven by the official client and by our own."""
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client, types
+
+from mainspring.mcp import connect_mcp
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply, call
+
+__all__ = ["command"]
+
+pytestmark = [pytest.mark.covers("BYD-23"), pytest.mark.timeout(120)]
+
+ARGUMENTS = ["-m", "mainspring", "serve", "--mcp", "--model", "openai:test-model"]
+
+
+def program(command: Command) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable, args=ARGUMENTS, env=command.environment, cwd=str(command.folder)
+    )
+
+
+async def test_run_with_progress_permission_sessions_and_cancellation(command: Command) -> None:
+    command.server.script = [
+        call("write_file", path="a.txt", content="x"),
+        "Written.",
+        "It goes on.",
+        Reply("It begins", stall=True),
+    ]
+    asked: list[str] = []
+    progress: list[str] = []
+
+    async def elicit(context: Any, params: Any) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "once"})
+
+    async def tell(done: float, total: float | None, message: str | None) -> None:
+        progress.append(message or "")
+
+    async with stdio_client(program(command)) as (reading, writing):
+        async with ClientSession(reading, writing, elicitation_callback=elicit) as client:
+            await client.initialize()
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["run", "sessions"]
+            first: Any = await client.call_tool("run", {"prompt": "write it"}, progress_callback=tell)
+            assert first.structured_content["answer"] == "Written."
+            assert (command.folder / "a.txt").read_text() == "x"
+            assert progress == ["Write a.txt"]
+            assert "+x" in asked[0]
+            session = first.structured_content["session"]
+            listed: Any = await client.call_tool("sessions", {})
+            assert session in listed.content[0].text
+            again: Any = await client.call_tool("run", {"prompt": "go on", "session": session})
+            assert again.structured_content["session"] == session
+            assert len(command.server.requests[-1]["messages"]) > 4
+            unknown: Any = await client.call_tool("run", {"prompt": "x", "session": "../x"})
+            assert unknown.is_error
+            stalled = asyncio.create_task(client.call_tool("run", {"prompt": "for ever"}))
+            assert await asyncio.to_thread(command.server.stalled.wait, 15)
+            stalled.cancel()
+            await asyncio.wait((stalled,))
+            last: Any = await client.call_tool("sessions", {})
+            assert last.content[0].text.count("\n") == 1, "what was cancelled is kept, too"
+
+
+async def test_our_own_client_and_nobody_to_ask(command: Command) -> None:
+    command.server.script = [call("write_file", path="a.txt", content="x"), "It was denied."]
+    config = {
+        "name": "agent",
+        "command": sys.executable,
+        "args": ARGUMENTS,
+        "env": {k: v for k, v in command.environment.items() if k in os.environ or k.startswith("OPENAI")},
+        "cwd": str(command.folder),
+    }
+    async with connect_mcp(config) as server:
+        tools = {tool.name: tool for tool in server.tools}
+        assert set(tools) == {"mcp__agent__run", "mcp__agent__sessions"}
+        result = await server.call("run", {"prompt": "write it"})
+    assert "It was denied." in str(result)
+    assert "1 of its calls were not permitted" in str(result)
+    assert not (command.folder / "a.txt").exists()
+    assert "nobody" in str(command.server.requests[1]["messages"])
