@@ -139,6 +139,19 @@ async def test_the_end_of_the_start_is_told_even_where_it_is_broken_off() -> Non
     assert [(h.failed, h.outcome) for h in told] == [(("never",), "failed")]
 
 
+@pytest.mark.covers("MCP-13")
+@pytest.mark.parametrize("rule", ["mcp__x", "mcp__x__*"])
+async def test_a_rule_for_a_server_holds_for_all_of_its_tools_and_no_others(rule: str) -> None:
+    servers = {"x": twin("a", "_b"), "x-y": twin("a"), "xy": twin("a")}
+    calls = [Call(f"mcp__{name}", {}) for name in ("x__a", "x___b", "x-y__a", "xy__a")]
+    permissions = Permissions(rules=RuleSet.build(allow=["mcp__*"], deny=[rule]))
+    agent = agent_with(servers, calls, "done", permissions=permissions)
+
+    await agent.run("go")
+
+    assert [r.is_error for r in results(agent)] == [True, True, False, False]
+
+
 @pytest.mark.covers("MCP-08")
 async def test_an_image_that_no_model_takes_costs_no_request() -> None:
     parts = (

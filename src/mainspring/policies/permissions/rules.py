@@ -200,6 +200,8 @@ def _parse(rule: str, effect: Effect, origin: Origin) -> Rule:
     if scope is None and not _NAME.fullmatch(head):
         raise _BadRuleError(_instead(rule, head))
     _check_pattern(head, scope, pattern, effect)
+    if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
+        head += "__*"  # a server alone: all of its tools, as other programs write it
     return Rule(effect, rule, origin, "" if scope else head, scope, pattern)
 
 
