@@ -106,8 +106,9 @@ class Teller:
             self._thinking = []
 
     def _start(self, event: ToolStarted) -> None:
+        if event.id not in self._running:  # one that goes on behind a pause was told
+            self._tell(event)
         self._running[event.id] = event.display
-        self._tell(event)
         self._work(f"running {event.display}")
 
     def _finish(self, event: ToolExecutionEnd) -> None:

@@ -187,7 +187,7 @@ async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path,
         if order != "closed":
             await chat.send(Abort())
             assert (await chat.until(RunFinished)).status == "aborted"
-            assert {e.id for e in chat.of(ToolStarted)} == {e.id for e in chat.of(ToolFinished)}
+            assert [e.id for e in chat.of(ToolStarted)] == [e.id for e in chat.of(ToolFinished)]
             written = (folder / "b.txt").exists()
             assert not (order == "abort first" and written)
             await chat.send(RemoveQueued(chat.of(QueueChanged)[-1].items[0].id))
@@ -197,7 +197,7 @@ async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path,
     chat.seen += [event async for event in chat.chat.events()]
 
     assert [e.id for e in chat.of(ApprovalAsked)] == [e.id for e in chat.of(ApprovalSettled)]
-    assert {e.id for e in chat.of(ToolStarted)} == {e.id for e in chat.of(ToolFinished)}
+    assert [e.id for e in chat.of(ToolStarted)] == [e.id for e in chat.of(ToolFinished)]
     if order == "closed":
         assert [q.text for q in chat.of(QueueChanged)[-1].items] == ["do not lose this"]
     async with chatting(folder, home, "fine", ask={"session": session}) as again:
@@ -213,6 +213,7 @@ async def test_an_answer_to_no_question_is_refused(folder: Path, home: Path) -> 
     assert refused.reason == receipt.refused
 
 
+@pytest.mark.covers("CLI-02")
 async def test_an_empty_prompt_is_refused(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         assert not (await chat.send(Prompt("  \n"))).accepted
