@@ -80,7 +80,9 @@ class Opening:
 
     def _chat(self) -> AbstractAsyncContextManager[ChatPort]:
         session = self._session
-        return open_chat(self._options, self._cwd, lambda settings: _follow(settings, session) if session else None)
+        return open_chat(
+            self._options, self._cwd, lambda settings: follow_settings(settings, session) if session else None
+        )
 
     async def _until_left(self, session: Session) -> int:
         """The signal that ended the session, or 0."""
@@ -90,8 +92,8 @@ class Opening:
         return signals.number
 
 
-def _follow(settings: Settings, session: Session) -> None:
-    """Show things as the settings want it."""
+def follow_settings(settings: Settings, session: Session) -> None:
+    """Show and tell things as the settings want it."""
     config = settings.config
     told = config.notifications
     session.notify_by(told.when, told.ways, told.command, told.after_seconds)

@@ -55,6 +55,14 @@ def test_only_keys_of_the_question_mean_something() -> None:
     assert not QuestionDialog(QuestionAsked("q", "confirm", text="Sure?"), answers.append).press("q")
 
 
+def test_a_reason_is_no_arguments() -> None:
+    answers: list[ChatCommand | None] = []
+    dialog = ApprovalDialog(asked("ls"), answers.append)
+    dialog.press("r")
+    dialog.take(" not that ")
+    assert (answers, dialog.wants) == ([Approve("q", "deny", "not that")], None)
+
+
 PICKER = Picker(
     "Models",
     (

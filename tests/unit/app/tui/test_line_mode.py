@@ -1,6 +1,7 @@
 import asyncio
 import io
 import os
+import signal
 
 import pytest
 
@@ -45,7 +46,7 @@ async def test_a_chat_in_lines() -> None:
     assert "Well - x\n" in out.getvalue()
     await after("a 2\n", Approve("q1", "always", rule="shell(*)"))
     await after("to the left\n", Steer("to the left"))
-    mode.stop()
+    os.kill(os.getpid(), signal.SIGINT)
     await after("", Abort("stopped by the user"))
     chat.tell(told.RunFinished("aborted"), told.QuestionAsked("q2", "input", "Your name?"))
     await shows("your answer: ")

@@ -46,6 +46,8 @@ def test_the_status_line_leaves_out_what_matters_least() -> None:
     )
     assert text_of([status_row(STATUS, 50)]) == "GPT  plan mode  ctx 90% of 100k  2 queued\n"
     assert text_of([status_row(STATUS, 5)]) == "GPT\n"
+    assert ("class:warn", "ctx 90% of 100k") in status_row(STATUS, 200)
+    assert ("class:status", "ctx 79% of 100k") in status_row(msgspec.structs.replace(STATUS, context_used=79_000), 200)
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
     assert "ctx 90% of 100k  1.5k tokens  main" in text_of([status_row(unpriced, 200)])
     assert text_of([status_row(None, 80)]) == "starting ...\n"

@@ -384,8 +384,21 @@ async def test_what_commands_give(tmp_path: Path) -> None:
         await one.until(lambda: "\x1b]52;c;aGk=\x07" in one.raw)
         one.chat.tell(told.CommandDone("c3", "nope", error="there is no such command"))
         await one.until(lambda: "/nope: there is no such command" in one.written)
+        before = one.raw.count("\x1b[2J")
+        one.chat.tell(told.CommandDone("c5", "clear", ScreenAction("clear")))
+        await one.until(lambda: one.raw.count("\x1b[2J") > before)
         one.chat.tell(told.CommandDone("c4", "quit", ScreenAction("quit")))
         await one.until(lambda: not one.session.screen.app.is_running)
+
+
+async def test_a_long_history_is_cut_when_a_session_begins(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    history = HistoryFile(file)
+    history.add("first")
+    file.write_bytes(file.read_bytes() * 3000)
+    async with desk(tmp_path) as one:
+        await one.until(lambda: file.read_bytes().count(b"\n") <= 1000)
+        assert one.session.is_open
 
 
 async def test_folded_output_can_be_seen(tmp_path: Path) -> None:
@@ -474,3 +487,20 @@ async def test_a_terminal_that_is_gone_ends_the_session(tmp_path: Path) -> None:
         one.chat.tell(told.Notice("hello"))
         await one.until(lambda: not one.session.screen.app.is_running)
     assert one.session.failure is None
+
+
+async def test_of_a_long_session_the_end_is_shown_and_that_there_is_more(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        notices = [told.Notice(f"notice {i}.") for i in range(500)]
+        one.chat.tell(told.ReplayStarted(500), *notices, told.ReplayFinished())
+        await one.until(lambda: "notice 499." in one.written)
+        assert "what was said before is in the session" in one.written
+        assert "notice 50." not in one.written
+
+
+async def test_the_input_stands_apart_from_what_was_printed_where_there_is_room(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.chat.tell(told.Notice("by the way"))
+        await one.until(lambda: "by the way" in one.written)
+        assert one.session.live_rows(80, 24, 18) == [[]]
+        assert one.session.live_rows(80, 12, 6) == []

@@ -105,6 +105,7 @@ def test_a_tail_longer_than_the_window_shows_its_end() -> None:
     one = transcript()
     one.show(told.RunStarted(), 0)
     printed = shown(one, told.AnswerText("```py\n" + "".join(f"x{i} = {i}\n" for i in range(100))))
+    assert "x9 = 9" in printed  # its first part is not held back until the end
     live = text_of(one.live(1.0, 10))
     assert live.count("\n") <= 10
     assert "x99 = 99" in live
