@@ -33,14 +33,14 @@ async def test_run_with_progress_permission_sessions_and_cancellation(command: C
         Reply("It begins", stall=True),
     ]
     asked: list[str] = []
-    progress: list[str] = []
+    told: list[str] = []
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
         asked.append(params.message)
         return types.ElicitResult(action="accept", content={"decision": "once"})
 
-    async def tell(done: float, total: float | None, message: str | None) -> None:
-        progress.append(message or "")
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message or "")
 
     async with stdio_client(program(command)) as (reading, writing):
         async with ClientSession(reading, writing, elicitation_callback=elicit) as client:
@@ -49,7 +49,7 @@ async def test_run_with_progress_permission_sessions_and_cancellation(command: C
             first: Any = await client.call_tool("run", {"prompt": "write it"}, progress_callback=tell)
             assert first.structured_content["answer"] == "Written."
             assert (command.folder / "a.txt").read_text() == "x"
-            assert progress == ["Write a.txt"]
+            assert told == ["Write a.txt"]
             assert "+x" in asked[0]
             session = first.structured_content["session"]
             listed: Any = await client.call_tool("sessions", {})
