@@ -151,7 +151,7 @@ class Service:
 
         Raises:
             UnknownRunError: If there is no such run.
-            MissingError: If there is no such message.
+            ConflictError: If it has no such message.
         """
         info = await self._info(tenant, run_id)
         kept = await self._conversation(run_id, None if order.at is None else int(order.at))
@@ -382,7 +382,7 @@ class Service:
             told = [item.event for item in items if isinstance(item.event, MessageDone)]
             kept += [event.message for event in told if at is None or event.number <= at]
         if at is not None and at > len(kept):
-            raise MissingError("unknown_message", f"the run has no message {at}; it has {len(kept)}")
+            raise ConflictError("unknown_message", f"the run has no message {at}; it has {len(kept)}")
         if kept and isinstance(kept[-1], Message) and kept[-1].tool_uses:
             kept.pop()  # its calls have no results yet
         # What they cost was paid by the other run.

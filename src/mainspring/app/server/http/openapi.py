@@ -22,7 +22,7 @@ _STATUSES = {
     400: "The body is no JSON.",
     401: "The token is missing or not known.",
     403: "A foreign host or origin.",
-    404: "There is no such run of this tenant, or no such agent or message.",
+    404: "There is no such run of this tenant, or no such agent.",
     409: "The run is not in a state for it.",
     413: "The body is too large.",
     415: "The body is no `application/json`.",

@@ -124,7 +124,7 @@ async def test_a_fork_goes_on_from_the_conversation_and_leaves_the_run_alone():
         assert seen == [["first"], ["first", "answer 1", "second"], ["first", "answer 1", "other"]]
         assert [e.id async for e in stage.ann.follow(run)] == before
         status, refused = await stage.ann.post(f"v1/runs/{run}/fork", {"prompt": "x", "at": 99})
-        assert (status, refused["code"]) == (404, "unknown_message")
+        assert (status, refused["code"]) == (409, "unknown_message")
 
 
 async def test_a_start_with_a_key_is_done_once():
