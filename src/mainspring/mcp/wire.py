@@ -29,6 +29,8 @@ _NEEDED = {
 
 _SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict, "definitions": dict}
 """What these are in a schema."""
+_DEEPEST = 100
+"""Levels of a schema; the SDK drops a whole list for one that is deeper than it can write."""
 _START = 300
 """Bytes in which the id of an answer is looked for that is too deep to be read."""
 _ID = lazy_re(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
@@ -99,7 +101,7 @@ def _tool(given: Any) -> dict[str, Any] | None:
         tool["inputSchema"] = {"type": "object", "properties": {}}
     else:
         known = {k: v for k, v in cast("dict[str, Any]", schema).items() if isinstance(v, _SCHEMA.get(k, object))}
-        tool["inputSchema"] = {**known, "type": "object"}
+        tool["inputSchema"] = _cut({**known, "type": "object"}, _DEEPEST)
     tool.pop("outputSchema", None)
     for key in ("description", "title"):
         if tool.get(key) is not None and not isinstance(tool[key], str):
@@ -113,6 +115,16 @@ def _tool(given: Any) -> dict[str, Any] | None:
             k: v for k, v in cast("dict[str, Any]", hints).items() if isinstance(v, str if k == "title" else bool)
         }
     return tool
+
+
+def _cut(value: Any, levels: int) -> Any:
+    """JSON of so many levels at most; below stands an empty value, which in a schema lets anything pass."""
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {k: _cut(v, levels - 1) for k, v in table.items()} if levels > 0 else {}
+    if isinstance(value, list):
+        return [_cut(v, levels - 1) for v in cast("list[Any]", value)] if levels > 0 else []
+    return value
 
 
 def _block(given: Any) -> dict[str, Any]:

@@ -171,6 +171,10 @@ def listed():
         found += [{"name": "bare"}, {"inputSchema": {}}, "nonsense"]
         found += [{"name": "naïve tool/ü", "inputSchema": {"properties": {}}}]
         found += [{"name": "parts", "inputSchema": None, "outputSchema": never}]
+        deep = {}
+        for _ in range(400):
+            deep = {"type": "object", "properties": {"a": deep}}
+        found += [{"name": "deep", "inputSchema": deep}]
         found += [{"name": "array", "inputSchema": {"properties": [1], "required": "a", "$defs": 5}}]
     return found
 

@@ -108,7 +108,7 @@ async def test_one_odd_tool_costs_no_other_and_odd_results_are_results() -> None
         names = [t.name for t in server.tools]
         assert "mcp__raw__bare" in names
         assert "mcp__raw__na_ve_tool_" in names
-        assert len(names) == 17 + 4
+        assert len(names) == 17 + 5
         answer = await server.call("parts", {})
         assert [b["type"] for b in answer.content] == [
             "text", "image", "audio", "resource_link", "resource", "resource", "text", "text",
