@@ -134,3 +134,15 @@ async def test_what_a_failed_run_says(tmp_path: Path, home: Path) -> None:
             await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
         with pytest.raises(RequestError, match="Invalid params"):
             await connection.new_session(cwd="relative")
+
+
+async def test_mcp_servers_of_the_editor(tmp_path: Path, home: Path) -> None:
+    editor = Editor()
+    server = schema.McpServerStdio(name="tickets", command="/nowhere/tickets", args=["-x"], env=[])
+    async with driving(tmp_path, home, editor, "unused") as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path), mcp_servers=[server])
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("/mcp")])
+        assert "tickets" in editor.text()
+        other = schema.AcpMcpServer(type="acp", name="x", server_id="y")
+        with pytest.raises(RequestError, match="Invalid params"):
+            await connection.new_session(cwd=str(tmp_path), mcp_servers=[other])

@@ -1,0 +1,44 @@
+"""Hostile lines to the MCP server: each is answered or passed over, and the server goes on."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mainspring.app.server.mcp.serve import serve_mcp
+from mainspring.app.server.stdio import Wire
+from tests.unit.app.server.acp.stage import options_for
+
+pytestmark = pytest.mark.covers("BYD-23")
+
+START = {
+    "jsonrpc": "2.0",
+    "id": "ours",
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+lines = (
+    st.binary(max_size=30)
+    | st.integers(1, 20_000).map(lambda depth: b"[" * depth)
+    | st.dictionaries(st.sampled_from(["id", "method", "result"]), st.none() | st.text() | st.integers()).map(
+        lambda value: json.dumps(value).encode()
+    )
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=5))
+async def test_bad_lines(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
+    into: asyncio.Queue[bytes] = asyncio.Queue()
+    out: asyncio.Queue[bytes] = asyncio.Queue()
+    task = asyncio.create_task(serve_mcp(Wire(into.get, out.put), options_for(tmp_path, home, None)))
+    for line in [*sent, json.dumps(START).encode()]:
+        into.put_nowait(line + b"\n")
+    while json.loads(await asyncio.wait_for(out.get(), 10)).get("id") != "ours":
+        pass
+    into.put_nowait(b"")
+    async with asyncio.timeout(10):
+        await task
