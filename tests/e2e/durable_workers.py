@@ -39,7 +39,7 @@ def note(path: Path, text: str) -> None:
     os.close(handle)
 
 
-def model(folder: Path, turns: int = 0) -> ScriptedModel:
+def model(folder: Path, turns: int = -1) -> ScriptedModel:
     """Pays and looks, turn by turn, until it is told to finish or has done so many."""
 
     def answer(request: ModelRequest) -> Any:
@@ -77,7 +77,7 @@ def tools(folder: Path, pause: float) -> list[Tool]:
 def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], CoreAgent]]:
     """What the workers know."""
 
-    def make(steps: DurableSteps, turns: int = 0, **options: Any) -> CoreAgent:
+    def make(steps: DurableSteps, turns: int = -1, **options: Any) -> CoreAgent:
         return Agent(model(folder, turns), tools=tools(folder, pause), execution=MemoryEnv({}), steps=steps, **options)
 
     def asking(steps: DurableSteps) -> CoreAgent:
