@@ -31,8 +31,9 @@ def test_explain_names_the_rule_its_place_and_each_command(command: Command) -> 
     assert told.out.startswith("deny: the rule 'shell(rm *)' denies it")
     assert "settings.json: permissions.deny[0]" in told.out
     assert "the rule 'shell(git *)' allows it" in told.out
-    parts = [(p["resource"], p["outcome"]) for p in data.result["parts"] if p["scope"] == "shell-run"]
-    assert parts == [("git status", "allow"), ("rm -rf build", "deny")]
+    runs = [p for p in data.result["parts"] if p["scope"] == "shell-run"]
+    assert [(p["resource"], p["outcome"]) for p in runs] == [("git status", "allow"), ("rm -rf build", "deny")]
+    assert [p["rule"] and p["rule"]["rule"] for p in runs] == [None, "shell(rm *)"]
     assert data.result["rule"]["origin"].endswith("permissions.deny[0]")
     assert fetched.out.startswith("allow:")
     assert [line.split("  [")[0] for line in listed.out.splitlines()] == ["deny shell(rm *)", "ask shell(git push)"]
