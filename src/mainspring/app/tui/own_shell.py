@@ -23,6 +23,12 @@ class OwnShell:
         self._folds = folds
         self._started: ShellStarted | None = None
         self._output = ""
+        self._shown = False
+
+    def was_shown(self) -> bool:
+        """Whether one was shown that the model is only now told of; asked once for each."""
+        shown, self._shown = self._shown, False
+        return shown
 
     @property
     def running(self) -> bool:
@@ -33,14 +39,14 @@ class OwnShell:
         """What to print."""
         match event:
             case ShellStarted():
-                self._started, self._output = event, ""
+                self._started, self._output, self._shown = event, "", False
                 return []
             case ShellOutput(text=text):
                 self._output = (self._output + text)[-_MOST:]
                 return []
             case ShellFinished(exit_code=code, output=output):
                 line = self._started.line if self._started else ""
-                self._started = None
+                self._started, self._shown = None, True
                 rows = self._folds.fold(line, output_rows(output, "", "  "), _ROWS, at_end=True)
                 ended = [row(("bad", f"  exit code {code}"))] if code else []
                 return [row(("accent", "! "), one_row(line, columns - 4, make=spelled)), *rows, *ended]

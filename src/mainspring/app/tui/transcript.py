@@ -205,6 +205,8 @@ class Transcript:
                 return self._children.finished(event, self.columns)
 
     def _user(self, event: told.UserText) -> list[Row]:
+        if event.source == "shell" and self._shell.was_shown():
+            return []
         if event.source == "notice":
             return broken(output_rows(event.text, "faint", ""), self.columns)
         lines = broken(output_rows(event.text, "user", ""), self.columns - 2)

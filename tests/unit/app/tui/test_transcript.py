@@ -149,6 +149,13 @@ def test_what_is_told_beside(event: told.ChatEvent, text: str) -> None:
     assert shown(transcript(), event) == text
 
 
+def test_a_shell_command_is_shown_once() -> None:
+    one = transcript()
+    said = told.UserText("I ran a command:\n$ ls\na", "shell")
+    assert shown(one, told.ShellStarted("s", "ls"), told.ShellFinished("s", 0, "a"), said) == "! ls\n  a\n"
+    assert "I ran a command" in shown(one, said)  # of an earlier session, which only has what the model was told
+
+
 def test_shell_commands_of_the_user() -> None:
     one = transcript()
     one.show(told.ShellStarted("s", "make"), 0)
