@@ -7,7 +7,8 @@ import importlib.util
 import logging
 from importlib import import_module
 
-from mainspring.app.server.running import asked, serve_stdio
+from mainspring.app.cli.asked import asked
+from mainspring.app.server.running import serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError
 from mainspring.runtime.chat import ChatOptions

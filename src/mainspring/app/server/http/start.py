@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mainspring.app.cli.asked import asked
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
 from mainspring.app.cli.frame import framed
 from mainspring.app.server.http.tokens import DEFAULT, VARIABLE, Tokens, new_token, read_tokens, take_token
-from mainspring.app.server.running import asked
 from mainspring.errors import ConfigError
 from mainspring.runtime.outcome import Notice, Report
 from mainspring.runtime.serving.engines import engine_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from mainspring.app.cli.asked import asked
 from mainspring.app.server.rpc.serve import serve_rpc
-from mainspring.app.server.running import asked, serve_stdio
+from mainspring.app.server.running import serve_stdio
 from mainspring.runtime.chat import ChatOptions
 
 
