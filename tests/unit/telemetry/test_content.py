@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Agent
@@ -167,6 +167,7 @@ blocks = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(blocks, max_size=4).map(lambda b: Message("user", tuple(b))), max_size=4), st.integers(0, 40))
 def test_whatever_is_said_becomes_json_without_the_secret(messages: list[Message], limit: int) -> None:
     content = Content(Cleaner(limit, {"A_SECRET": OWN}))

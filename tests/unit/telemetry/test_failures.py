@@ -74,6 +74,25 @@ async def test_a_processor_that_raises_anywhere_turns_tracing_off(
 
 
 @pytest.mark.covers("ERR-07")
+async def test_what_cannot_be_set_up_is_told_and_runs_go_on() -> None:
+    class Broken(Pipeline):
+        def __init__(self) -> None:
+            """Nothing works, as with a provider of the application that is broken."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("the provider is broken")
+
+    telemetry = Telemetry(pipeline=Broken())
+
+    assert not telemetry.on
+    assert telemetry.problem == "it could not be set up (RuntimeError: the provider is broken)"
+    assert await run(Tracing(telemetry)) == "done"
+    with telemetry.helpers.start_llm_span("p", "m") as span:
+        assert span.span is None
+    assert telemetry.close()
+
+
+@pytest.mark.covers("ERR-07")
 async def test_instruments_and_events_that_raise_do_not_matter() -> None:
     recorder = Recorder()
     signals = recorder.telemetry.signals
@@ -157,6 +176,7 @@ async def test_a_collector_that_is_not_there_costs_nothing(capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.covers("TEL-12")
 async def test_a_collector_that_never_answers_costs_nothing() -> None:
     with Receiver(silent=True) as receiver:
         options = TelemetryOptions(endpoint=receiver.endpoint, close_seconds=0.3)

@@ -141,6 +141,7 @@ print(telemetry.problem)
     assert "mainspring[otel]" in said
 
 
+@pytest.mark.covers("BYD-30")
 def test_the_applications_own_providers_are_used_and_left_alone(tmp_path: Path) -> None:
     code = f"""{_RUN}
 from opentelemetry import trace

@@ -1,6 +1,7 @@
 """The spans of a run: which there are, within which, and what they say."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
-from mainspring.events import ModelErrorHook, ToolGate, ToolStart, UsageUpdate
+from mainspring.events import ModelErrorHook, StreamEvent, StreamStart, ToolGate, ToolStart, UsageUpdate
 from mainspring.loop import Behavior
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
@@ -367,6 +368,29 @@ async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
         await run
 
     assert sorted(recorder.names) == ["chat scripted-1", "execute_tool hang", "invoke_agent worker"]
+
+
+@pytest.mark.covers("BYD-30")
+async def test_spans_are_closed_where_the_task_is_cancelled_while_the_model_answers() -> None:
+    recorder, begun = Recorder(), asyncio.Event()
+
+    class Silent(ScriptedModel):
+        """Begins, and says nothing."""
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent]:
+            yield StreamStart()
+            begun.set()
+            await asyncio.Event().wait()
+
+    agent = Agent(Silent(), execution=MemoryEnv(), name="worker", plugs=[Tracing(recorder.telemetry)])
+    run = asyncio.ensure_future(agent.run("go"))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert sorted(recorder.names) == ["chat scripted-1", "invoke_agent worker"]
+    assert (recorder.span("chat scripted-1").attributes or {})["error.type"] == "aborted"
 
 
 async def test_a_run_that_asks_another_model_says_so() -> None:
