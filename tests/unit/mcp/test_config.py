@@ -60,6 +60,7 @@ def test_what_other_programs_write_is_understood(entry: Any, transport: str) -> 
     assert one(entry).transport == transport
 
 
+@pytest.mark.covers("BYD-10")
 def test_a_filter_and_its_other_names() -> None:
     for entry in (
         {"include": ["read_*"], "exclude": "read_secret"},

@@ -166,6 +166,7 @@ async def test_progress_is_told_and_keeps_a_call_alive() -> None:
         assert (await server.call("echo", {"text": "on"})).content[0]["text"] == "on"
 
 
+@pytest.mark.covers("BYD-10")
 async def test_time_does_not_run_while_a_person_is_asked() -> None:
     async def slowly(asked: object) -> ElicitAnswer:
         await asyncio.sleep(0.5)

@@ -242,7 +242,7 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
 
 
-@pytest.mark.covers("SKL-38", "SKL-36")
+@pytest.mark.covers("SKL-38", "SKL-36", "OPT-06")
 def test_switching_and_removing(command: Command) -> None:
     skill(command.folder / "pdf")
     assert command.run("skills", "install", "pdf", "--yes").code == 0
