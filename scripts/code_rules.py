@@ -16,7 +16,13 @@ SOURCE = ROOT / "src" / "mainspring"
 
 # Besides the command: the screen, which is there before the agent and the painter; a provider by its name, a transport by
 # what is installed; modules of others that are loaded by a list of their names.
+# The servers, whose packages are others' and heavy; agents that the user names.
 DISPATCHERS = {
+    "app/server/acp/start.py",
+    "app/server/http/start.py",
+    "app/server/mcp/start.py",
+    "runtime/serving/engines.py",
+    "runtime/serving/named_agents.py",
     "app/tui/answers.py",
     "app/tui/chatting.py",
     "app/tui/start.py",

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import Command, command  # noqa: F401 - a fixture
+from tests.e2e.command import Command, command
 from tests.e2e.devtools import Page, opened
 from tests.e2e.servers.chat import Reply, call
+
+__all__ = ["command"]
 
 PICTURES = os.environ.get("MAINSPRING_PICTURES")
 
 
 @contextmanager
-def served(command: Command, *arguments: str) -> Iterator[str]:  # noqa: F811
+def served(command: Command, *arguments: str) -> Iterator[str]:
     """The service; gives its address, with the token."""
     given = ("serve", "--http", "--port", "0", "--model", "openai:gpt-5-mini", *arguments)
     with command.start(*given) as process:
@@ -67,7 +69,7 @@ async def picture(page: Page, name: str) -> None:
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script> & **bold**"
 
 
-async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Command, tmp_path: Path):  # noqa: F811
+async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Command, tmp_path: Path):
     (command.folder / "greeting.py").write_text('def greet():\n    print("hello")\n')
     command.server.script += [
         Reply("I look at the file first.", calls=[("read_file", {"path": "greeting.py"})]),
@@ -116,7 +118,7 @@ async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Comman
             assert not page.said, page.said
 
 
-async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command, tmp_path: Path):  # noqa: F811
+async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command, tmp_path: Path):
     with served(command) as url:
         address, _, token = url.partition("#token=")
         async with opened(address, tmp_path / "profile") as page:
@@ -129,7 +131,7 @@ async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command
             assert token not in await page.js("document.documentElement.outerHTML + location.href")
 
 
-async def test_a_run_is_stopped_from_the_page(command: Command, tmp_path: Path):  # noqa: F811
+async def test_a_run_is_stopped_from_the_page(command: Command, tmp_path: Path):
     command.server.script += [Reply("I think about it", stall=True)]
     with served(command) as url:
         async with shown(url, tmp_path / "profile") as page:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.command import Command, command  # noqa: F401 - a fixture
+from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
 from tests.needs import require_module
+
+__all__ = ["command"]
 
 TOKEN = "a-token-of-the-test-0123456789"
 
@@ -47,7 +49,7 @@ class Up:
 
 
 @contextmanager
-def up(command: Command, *arguments: str) -> Iterator[Up]:  # noqa: F811
+def up(command: Command, *arguments: str) -> Iterator[Up]:
     given = ("serve", "--http", "--port", "0", "--model", "openai:gpt-5-mini", *arguments)
     with command.start(*given) as process:
         assert process.stdout
@@ -61,7 +63,7 @@ def up(command: Command, *arguments: str) -> Iterator[Up]:  # noqa: F811
             process.kill()
 
 
-def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Command):  # noqa: F811
+def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Command):
     command.server.script += ["Hello yourself."]
     with up(command) as service:
         assert service.url.startswith("http://127.0.0.1:")
@@ -75,7 +77,7 @@ def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Comm
         assert service.token not in err
 
 
-def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(command: Command):  # noqa: F811
+def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(command: Command):
     command.server.script += [
         Reply(calls=[("shell", {"command": "touch made"}), ("write_file", {"path": "never", "content": "x"})]),
         "It is made.",
@@ -92,7 +94,7 @@ def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(comm
         assert not (command.folder / "never").exists()
 
 
-def test_tenants_come_from_a_file(command: Command, tmp_path: Path):  # noqa: F811
+def test_tenants_come_from_a_file(command: Command, tmp_path: Path):
     tokens = tmp_path / "tokens"
     tokens.write_text(f"ann {TOKEN}1\nben {TOKEN}2\n")
     command.server.script += ["For Ann."]
@@ -103,7 +105,7 @@ def test_tenants_come_from_a_file(command: Command, tmp_path: Path):  # noqa: F8
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15", token=f"{TOKEN}1")[1]["text"] == "For Ann."
 
 
-def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command):  # noqa: F811
+def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command):
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     command.server.script += [call("shell", command="env"), "Seen."]
     with up(command, "--allow", "shell") as service:
@@ -115,7 +117,7 @@ def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command
     assert TOKEN not in result
 
 
-def test_a_run_comes_to_its_end_before_the_service_does(command: Command):  # noqa: F811
+def test_a_run_comes_to_its_end_before_the_service_does(command: Command):
     command.server.script += [Reply("It took its time.", delay=0.5)]
     with up(command) as service:
         run = service.ask("POST", "v1/runs", {"prompt": "Take your time"})[1]["id"]
@@ -132,7 +134,7 @@ def test_a_run_comes_to_its_end_before_the_service_does(command: Command):  # no
         assert "no run is taken on any more" in err
 
 
-def test_a_second_signal_ends_it_at_once(command: Command):  # noqa: F811
+def test_a_second_signal_ends_it_at_once(command: Command):
     command.server.script += [Reply("never", stall=True)]
     with up(command) as service:
         service.ask("POST", "v1/runs", {"prompt": "x"})
@@ -155,7 +157,7 @@ agents = {
 """
 
 
-def test_agents_of_ones_own(command: Command):  # noqa: F811
+def test_agents_of_ones_own(command: Command):
     (command.folder / "my_agents.py").write_text(AGENTS)
     with up(command, "--agents", "my_agents:agents", "--only-agents") as service:
         assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "parrot"}, {"name": "owl"}]}
@@ -166,7 +168,7 @@ def test_agents_of_ones_own(command: Command):  # noqa: F811
 
 @pytest.mark.soak
 @pytest.mark.timeout(60)
-def test_runs_in_a_database_are_there_after_a_restart(command: Command):  # noqa: F811
+def test_runs_in_a_database_are_there_after_a_restart(command: Command):
     require_module("dbos", "DBOS")
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     url = f"sqlite:///{command.folder}/runs.db"
