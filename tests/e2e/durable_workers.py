@@ -81,7 +81,9 @@ def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], Cor
         return Agent(model(folder, turns), tools=tools(folder, pause), execution=MemoryEnv({}), steps=steps, **options)
 
     def asking(steps: DurableSteps) -> CoreAgent:
-        return make(steps, 2, permissions=Permissions(rules=RuleSet.build(ask=["pay"], allow=["look"]), unattended="pause"))
+        return make(
+            steps, 2, permissions=Permissions(rules=RuleSet.build(ask=["pay"], allow=["look"]), unattended="pause")
+        )
 
     return {
         "told": make,

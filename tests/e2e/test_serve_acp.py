@@ -7,9 +7,10 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
-from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, Client, RequestError, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
 
 from tests.e2e.command import Command, command
@@ -28,7 +29,7 @@ async def driving(
 ) -> AsyncGenerator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
     arguments = ("-m", "mainspring", "serve", "--acp", "--model", "openai:test-model", *options)
     async with spawn_agent_process(
-        editor,  # pyright: ignore[reportArgumentType] - it has what the tests need of a client
+        cast("Client", editor),  # it has what the tests need of one
         sys.executable,
         *arguments,
         env=command.environment,

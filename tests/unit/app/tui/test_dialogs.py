@@ -1,5 +1,7 @@
 """Questions by themselves: what they show, and which keys mean something to them."""
 
+from typing import Any
+
 import pytest
 
 from mainspring.app.tui.approval import ApprovalDialog
@@ -10,8 +12,8 @@ from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
 from mainspring.runtime.chat.shown import Choice, Picker
 
 
-def asked(resource: str, reason: str = "", **more: object) -> ApprovalAsked:
-    return ApprovalAsked("q", "t", "shell", "Shell", "run", resource, reason=reason, **more)  # pyright: ignore[reportArgumentType]
+def asked(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
+    return ApprovalAsked("q", "t", "shell", "Shell", "run", resource, reason=reason, **more)
 
 
 def shows(dialog: ApprovalDialog | PickerDialog, columns: int = 60, most: int = 20) -> str:

@@ -15,13 +15,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self._requests: Counter[_Labels] = Counter()
-        self._seconds: Counter[_Labels] = Counter()
+        self._seconds: dict[_Labels, float] = {}
         self._counts: Counter[str] = Counter()
 
     def request(self, operation: str, status: int, seconds: float) -> None:
         """A request was answered; a stream is when it is over."""
         self._requests[("operation", operation), ("status", str(status))] += 1
-        self._seconds[(("operation", operation),)] += seconds  # pyright: ignore[reportArgumentType] - counts fractions too
+        labels = (("operation", operation),)
+        self._seconds[labels] = self._seconds.get(labels, 0.0) + seconds
 
     def add(self, name: str, count: int = 1) -> None:
         """Count something else."""

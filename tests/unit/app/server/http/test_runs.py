@@ -4,6 +4,7 @@ from contextlib import aclosing
 
 import pytest
 
+from mainspring.models import ModelRequest
 from mainspring.testing import Call, Reply
 from tests.unit.app.server.http.stage import Gate, on_stage, scripted
 
@@ -108,8 +109,8 @@ async def test_a_run_is_stopped_at_work_and_while_it_asks():
 async def test_a_fork_goes_on_from_the_conversation_and_leaves_the_run_alone():
     seen: list[list[str]] = []
 
-    def answer(request: object) -> str:
-        seen.append([m.text for m in request.messages])  # pyright: ignore[reportAttributeAccessIssue]
+    def answer(request: ModelRequest) -> str:
+        seen.append([m.text for m in request.messages])
         return f"answer {len(seen)}"
 
     async with on_stage({"bot": scripted(answer, answer, answer)}) as stage:
