@@ -15,8 +15,9 @@ from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.events import ContextCompacted, ToolBefore
 from mainspring.extensions import HeadlessUI
 from mainspring.extensions.command_hooks import EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
+from mainspring.extensions.command_hooks.model import DEEPEST
 from mainspring.extensions.command_hooks.plug import MOST_STOPS
-from mainspring.extensions.command_hooks.run import DEEPEST, CommandRunner
+from mainspring.extensions.command_hooks.run import CommandRunner
 from mainspring.messages import Message
 from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.policies.permissions import Permissions
