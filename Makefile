@@ -8,8 +8,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
 RUN := $(VENV)/.run-installed
-# One worker a core, two at least; `make test WORKERS=8` or PYTEST="-k name" narrow it.
-WORKERS ?= auto
+# One more worker than cores, since many tests wait for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST ?=
 ASK ?= What is in this folder? Look, then answer in two sentences.
 PYTHONS ?= 3.11 3.12 3.13
@@ -44,7 +44,7 @@ agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
 bench: $(DEV) ## benchmarks against a hand-written loop
 	@$(BIN)/python -m benchmarks
 
-soak: $(DEV) ## the slow suites; TEST_PODMAN=1 tries containers with a real engine too
+soak: $(DEV) ## the slow suites; TEST_PODMAN=1 and TEST_POSTGRES=1 try real ones too
 	@$(BIN)/pytest -q -n $(WORKERS) -m soak --timeout 600 $(PYTEST)
 
 matrix: ## the tests under each Python of PYTHONS that this machine has

@@ -1,5 +1,6 @@
 """What every test gets: no user files, no keys, asyncio only."""
 
+import gc
 import logging
 import os
 import signal
@@ -28,6 +29,12 @@ _KEPT = {"MAINSPRING_MODELS_DIR"}
 
 settings.register_profile("mainspring", deadline=None)
 settings.load_profile("mainspring")
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand collected tests are not garbage: looking at them again and again took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 class _LostAsserts(logging.Handler):

