@@ -8,8 +8,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
 RUN := $(VENV)/.run-installed
-# One more worker than cores, since many tests wait for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# Two workers a core, since most of the time is spent waiting for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 PYTEST ?=
 ASK ?= What is in this folder? Look, then answer in two sentences.
 PYTHONS ?= 3.11 3.12 3.13
@@ -30,13 +30,13 @@ $(RUN): pyproject.toml scripts/make_venv
 setup: $(DEV) ## the virtual environment for development
 
 test: $(DEV) ## all tests; ends with the number of requirements they prove
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not soak" $(PYTEST)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not soak" $(PYTEST)
 
 check: $(DEV) ## what CI runs: lint, format, types, layers, sizes, tests
 	@scripts/check $(VENV)
 
 requirements: $(DEV) ## run the tests, then list the requirements without proof (ISSUE=2: those of one issue)
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
 
 agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
 	@$(BIN)/mainspring -p "$(ASK)"
@@ -45,7 +45,7 @@ bench: $(DEV) ## benchmarks against a hand-written loop
 	@$(BIN)/python -m benchmarks
 
 soak: $(DEV) ## the slow suites; TEST_PODMAN=1 and TEST_POSTGRES=1 try real ones too
-	@$(BIN)/pytest -q -n $(WORKERS) -m soak --timeout 600 $(PYTEST)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m soak --timeout 600 $(PYTEST)
 
 matrix: ## the tests under each Python of PYTHONS that this machine has
 	@scripts/matrix $(PYTHONS)

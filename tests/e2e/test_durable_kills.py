@@ -16,7 +16,7 @@ from tests.e2e.durable_rig import Workers, forking, workers
 from tests.needs import on_posix
 
 __all__ = ["forking", "workers"]
-pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
+pytestmark = [on_posix, pytest.mark.timeout(90)]
 
 AT_ONCE = 3
 LETTERS = 3
@@ -129,6 +129,7 @@ async def trial(workers: Workers, kills: int, seed: int, most: float) -> Trial:
     return it
 
 
+@pytest.mark.covers("BYD-31")
 async def test_a_worker_is_killed_at_random_moments(workers: Workers) -> None:
     await trial(workers, 8, seed=1, most=0.7)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -16,6 +15,7 @@ from acp.client.connection import ClientSideConnection
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
 from tests.e2e.test_command_exits import wait_until
+from tests.processes import ended
 from tests.unit.app.server.acp.stage import Editor, client_can
 
 __all__ = ["command"]
@@ -139,7 +139,6 @@ async def test_the_end(command: Command, how: str) -> None:
         prompting.cancel()
         await asyncio.wait((prompting,))
     assert code == (143 if how == "terminated" else 0)
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
+    assert await asyncio.to_thread(ended, child, 5)
     shown = command.run("sessions", "show", session.session_id)
     assert "go" in shown.out

@@ -29,9 +29,7 @@ def as_before(terminal: Terminal, stty: str, modes: str) -> None:
 
 
 @pytest.mark.covers("CLI-19")
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGKILL, pytest.param(signal.SIGHUP, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
 def test_killed_in_the_middle_of_an_answer(chat: Chatting, number: signal.Signals) -> None:
     terminal = chat.terminal
     stty, modes = terminal.stty(), terminal.modes

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.errors import (
@@ -631,6 +631,7 @@ json_like = st.recursive(
 )
 
 
+@example(schema={"type": [[]]})
 @given(
     schema=st.dictionaries(
         st.sampled_from("type properties items anyOf allOf enum const $ref definitions".split()), json_like

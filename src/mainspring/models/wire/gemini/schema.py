@@ -122,9 +122,9 @@ def _hint(fields: dict[str, Any], text: str) -> None:
 
 def _apart(fields: dict[str, Any]) -> list[dict[str, Any]]:
     """A schema for each of several types, with what belongs to that type; it is taken out of ``fields``."""
-    kinds = as_list(fields.pop("type"))
+    kinds = [kind for kind in as_list(fields.pop("type")) if isinstance(kind, str)]
     parts = {kind: {n: fields.pop(n) for n in _OWN.get(kind, ()) if n in fields} for kind in kinds}
-    return [{"type": kind, **parts[kind]} for kind in kinds]
+    return [{"type": kind, **parts[kind]} for kind in kinds] or [{}]
 
 
 def _openapi(
