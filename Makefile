@@ -8,8 +8,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
 RUN := $(VENV)/.run-installed
-# Two workers a core, since most of the time is spent waiting for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
+# One more worker than cores, since many tests wait for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST ?=
 ASK ?= What is in this folder? Look, then answer in two sentences.
 PYTHONS ?= 3.11 3.12 3.13

@@ -188,6 +188,7 @@ def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
     terminal.keys("Up")
     terminal.wait("> again")
     terminal.keys("C-c")
+    terminal.wait(lambda screen: ">" in screen.split("\n"))  # the input is empty again
     chat.end()
 
 

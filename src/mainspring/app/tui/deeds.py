@@ -125,9 +125,9 @@ class Deeds:
         """Stop what runs, or clear the input; twice: leave."""
         session = self._session
         now = time.monotonic()
-        again = now - self._interrupted < _TWICE_SECONDS
-        self._interrupted = now
         buffer = session.screen.buffer
+        again = now - self._interrupted < _TWICE_SECONDS and not buffer.text  # what was typed since is not thrown away
+        self._interrupted = now
         if again:
             session.leave()
         elif self.busy:
