@@ -259,7 +259,8 @@ class DbosEngine:
 
     async def _infos(self, found: Sequence[Any]) -> list[RunInfo]:
         waits = any(_STATES.get(run.status) == "waiting" for run in found)
-        return [_info(run, await self.workers() if waits else ()) for run in found]
+        workers = await self.workers() if waits else ()
+        return [_info(run, workers) for run in found]
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
         client = await self.open()

@@ -6,10 +6,12 @@ import argparse
 import logging
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from mainspring.app.cli.console import Console, OutputError
 from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, code_of_error
 from mainspring.app.cli.failures import in_full, in_words
-from mainspring.runtime.options import Place, Rules
+from mainspring.runtime.options import AskOptions, Confinement, Place, Rules
 
 
 def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
@@ -62,3 +64,33 @@ def place_of(options: argparse.Namespace) -> Place:
 def rules_of(options: argparse.Namespace) -> Rules:
     """The permission rules of a command line."""
     return Rules(allow=tuple(options.allow), ask=tuple(options.ask), deny=tuple(options.deny))
+
+
+def asked(options: argparse.Namespace) -> AskOptions:
+    """What the command line of any front end says about a conversation."""
+    return AskOptions(
+        prompt="",
+        place=place_of(options),
+        model=options.model,
+        provider=options.provider,
+        thinking=options.thinking,
+        session=options.session,
+        session_id=options.session_id,
+        save=not options.no_session,
+        max_turns=options.max_turns,
+        max_seconds=options.max_seconds,
+        max_cost=options.max_cost,
+        max_total_tokens=options.max_tokens,
+        max_output_tokens=options.max_output_tokens,
+        rules=rules_of(options),
+        on_deny=options.on_deny,
+        sandbox=Confinement(layer=options.sandbox, network=options.sandbox_network),
+        plan=options.plan,
+    )
+
+
+def ask_options(options: argparse.Namespace) -> AskOptions:
+    """What the command line of a person's own conversation says, in the chat or by ``-p``."""
+    return replace(
+        asked(options), system=options.system, tools=options.tools, continued=options.continued, fork=options.fork
+    )

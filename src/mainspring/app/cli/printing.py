@@ -7,9 +7,11 @@ import asyncio
 import os
 import threading
 
+from msgspec.structs import replace
+
 from mainspring.app.cli.args import STDIN
 from mainspring.app.cli.console import Console, OutputError
-from mainspring.app.cli.frame import framed, place_of, rules_of
+from mainspring.app.cli.frame import ask_options, framed
 from mainspring.app.cli.interrupts import Interrupts
 from mainspring.app.cli.render import Renderer, renderer
 from mainspring.app.cli.stdin import PATIENCE, Piped
@@ -18,7 +20,7 @@ from mainspring.events import CancelToken
 from mainspring.runtime.build import Conversation
 from mainspring.runtime.commands.ask import ask
 from mainspring.runtime.commands.schema import schema_of
-from mainspring.runtime.options import AskOptions, Confinement
+from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Outcome
 
 _TEARDOWN_SECONDS = 5.0
@@ -70,30 +72,11 @@ class _Run:
         given = self._given
         own = "" if given.prompt in {None, STDIN} else _clean(given.prompt)
         piped = await asyncio.to_thread(self._read, not own and given.execute is None)
-        return AskOptions(
+        return replace(
+            ask_options(given),
             prompt=own,
             piped=piped,
-            place=place_of(given),
-            model=given.model,
-            provider=given.provider,
-            thinking=given.thinking,
             schema=await asyncio.to_thread(schema_of, given.schema) if given.schema else None,
-            system=given.system,
-            tools=given.tools,
-            continued=given.continued,
-            session=given.session,
-            session_id=given.session_id,
-            fork=given.fork,
-            save=not given.no_session,
-            max_turns=given.max_turns,
-            max_seconds=given.max_seconds,
-            max_cost=given.max_cost,
-            max_total_tokens=given.max_tokens,
-            max_output_tokens=given.max_output_tokens,
-            rules=rules_of(given),
-            on_deny=given.on_deny,
-            sandbox=Confinement(layer=given.sandbox, network=given.sandbox_network),
-            plan=given.plan,
             execute=given.execute,
         )
 

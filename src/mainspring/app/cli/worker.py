@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from mainspring.app.cli.args import UsageError
-from mainspring.app.cli.asked import asked
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE, INTERRUPTED
-from mainspring.app.cli.frame import framed
+from mainspring.app.cli.frame import asked, framed
 from mainspring.events import CancelToken
 from mainspring.runtime.commands.worker import WorkerOptions, work
 from mainspring.runtime.outcome import Notice, Progress, Report

@@ -10,11 +10,10 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mainspring.app.cli.frame import place_of, rules_of
+from mainspring.app.cli.frame import ask_options
 from mainspring.app.tui.port import ChatPort
 from mainspring.errors import ConfigError
 from mainspring.runtime.home import working_folder
-from mainspring.runtime.options import AskOptions, Confinement
 
 if TYPE_CHECKING:
     from mainspring.runtime.settings import Settings
@@ -53,30 +52,3 @@ async def open_chat(
     chat_options = import_module("mainspring.runtime.chat.options").ChatOptions
     async with engine.Chat.open(chat_options(ask=ask_options(options))) as chat:
         yield chat
-
-
-def ask_options(given: argparse.Namespace) -> AskOptions:
-    """What the command line says about the conversation."""
-    return AskOptions(
-        prompt="",
-        place=place_of(given),
-        model=given.model,
-        provider=given.provider,
-        thinking=given.thinking,
-        system=given.system,
-        tools=given.tools,
-        continued=given.continued,
-        session=given.session,
-        session_id=given.session_id,
-        fork=given.fork,
-        save=not given.no_session,
-        max_turns=given.max_turns,
-        max_seconds=given.max_seconds,
-        max_cost=given.max_cost,
-        max_total_tokens=given.max_tokens,
-        max_output_tokens=given.max_output_tokens,
-        rules=rules_of(given),
-        on_deny=given.on_deny,
-        sandbox=Confinement(layer=given.sandbox, network=given.sandbox_network),
-        plan=given.plan,
-    )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.cli.args import parse
-from mainspring.app.tui.chatting import ask_options
+from mainspring.app.cli.frame import ask_options
 from mainspring.app.tui.opening import follow_settings
 from mainspring.runtime.settings.load import load_settings
 from tests.unit.app.tui.desk import desk

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 from importlib import import_module
 
-from mainspring.app.cli.asked import asked
+from mainspring.app.cli.frame import asked
 from mainspring.app.server.running import serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.app.cli.asked import asked
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
-from mainspring.app.cli.frame import framed
+from mainspring.app.cli.frame import asked, framed
 from mainspring.app.server.http.tokens import DEFAULT, VARIABLE, Tokens, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
 from mainspring.runtime.outcome import Notice, Report

@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 from importlib import import_module
 
-from mainspring.app.cli.asked import asked
+from mainspring.app.cli.frame import asked
 from mainspring.app.server.running import serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mainspring.app.cli.asked import asked
+from mainspring.app.cli.frame import asked
 from mainspring.app.server.rpc.serve import serve_rpc
 from mainspring.app.server.running import serve_stdio
 from mainspring.runtime.chat import ChatOptions
