@@ -14,8 +14,6 @@ from mainspring.errors import (
     AgentError,
     ErrorCode,
     ModelError,
-    PermissionDeniedError,
-    ToolError,
     model_error,
 )
 from mainspring.events import RunStatus
@@ -23,6 +21,7 @@ from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, StopReason
 from mainspring.messages.codec import strip_surrogates
 from mainspring.tools import ToolResult
+from mainspring.tools.outcome import failure_again
 
 T = TypeVar("T")
 
@@ -124,13 +123,7 @@ def error_of(failure: Failure, partial: AgentMessage | None = None) -> Exception
         fields = dict(failure.fields)
         code = ErrorCode(fields.pop("code"))
         return model_error(failure.text, code=code, partial=partial if isinstance(partial, Message) else None, **fields)
-    known = _KNOWN.get(failure.type)
-    return known(failure.text) if known else type(failure.type, (Exception,), {})(failure.text)
-
-
-_KNOWN: dict[str, type[Exception]] = {
-    e.__name__: e for e in (ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError)
-}
+    return failure_again(failure.type, failure.text)
 
 
 def _agent_error(failure: Failure) -> AgentError:

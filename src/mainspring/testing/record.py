@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mainspring.errors import ErrorCode, MainspringError, ModelError, PermissionDeniedError, ToolError, model_error
+from mainspring.errors import ErrorCode, MainspringError, ModelError, model_error
 from mainspring.events import CancelToken, Done, StreamEvent, StreamStart
 from mainspring.loop import LiveSteps, Steps
 from mainspring.loop.steps import Getter
 from mainspring.messages import AgentMessage, Message, ToolUseBlock
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolResult
+from mainspring.tools.outcome import failure_again
 
 
 class Step(Struct, frozen=True):
@@ -121,7 +122,7 @@ class RecordedSteps:
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         step = self._next(f"tool:{call.id}")
         if step.error is not None:
-            raise recorded_failure(step.error["type"], step.error["message"])
+            raise failure_again(step.error["type"], step.error["message"])
         return step.value
 
     async def receive(self, topic: str, getter: Getter) -> Sequence[AgentMessage]:
@@ -132,16 +133,6 @@ class RecordedSteps:
         if not left:
             raise ReplayError(f"the record holds no further {kind!r} step; the run took another way than when recorded")
         return left.pop(0)
-
-
-_TOOL_FAILURES: dict[str, type[Exception]] = {
-    e.__name__: e for e in (ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError)
-}
-
-
-def recorded_failure(kind: str, message: str) -> Exception:
-    """An exception of the recorded name: the known class, or one that only looks like it."""
-    return _TOOL_FAILURES.get(kind, type(kind, (Exception,), {}))(message)
 
 
 def _error_fields(error: ModelError) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from mainspring.models import HttpModel, ModelProvider, RecordingTransport, Repl
 from mainspring.models.exchanges import secrets_of
 from mainspring.models.transport import Timeouts, TransportResponse
 from mainspring.testing.masking import Masking
-from mainspring.testing.record import ReplayError, recorded_failure
+from mainspring.testing.record import ReplayError
 from mainspring.tools import ToolResult
+from mainspring.tools.outcome import failure_again
 
 VERSION = 1
 """Of the form of tapes."""
@@ -242,7 +243,7 @@ class _Player(LiveSteps):
 
 def _outcome(made: Mapping[str, Any]) -> ToolResult:
     if "error" in made:
-        raise recorded_failure(made["error"]["type"], made["error"]["message"])
+        raise failure_again(made["error"]["type"], made["error"]["message"])
     return msgspec.convert(made["result"], ToolResult)
 
 

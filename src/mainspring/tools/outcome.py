@@ -43,6 +43,16 @@ def failure(name: str, error: Exception) -> ToolResult:
             return error_result(f"Error: {type(error).__name__}: {text}", ToolErrorCode.UNKNOWN)
 
 
+def failure_again(kind: str, text: str) -> Exception:
+    """An exception of a tool that is known by its name and text alone: of the known class, or one that only looks like it."""
+    return _KINDS.get(kind, type(kind, (Exception,), {}))(text)
+
+
+_KINDS: dict[str, type[Exception]] = {
+    e.__name__: e for e in (ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError)
+}
+
+
 def told(error: BaseException) -> str:
     """What an exception says, even where its own ``__str__`` fails."""
     try:
