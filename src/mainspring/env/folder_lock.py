@@ -45,7 +45,7 @@ def locked_folder(folder: Path, patience: float = _PATIENCE) -> Generator[None]:
             except BlockingIOError:
                 if time.monotonic() > limit:
                     raise FolderLockedError(f"{folder} is locked by another process; try again") from None
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE)  # in a thread; the system tells nobody that a lock is free
         yield
     finally:
         os.close(handle)

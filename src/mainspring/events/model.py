@@ -24,6 +24,7 @@ class _Growing(Struct, frozen=True, gc=False, eq=False):
     @property
     def partial(self) -> Message:
         """The assistant message as it was at this event."""
+        # A struct without fields of its own: `draft` and `at` are those of each event, and stand last there.
         draft: Draft | None = self.draft  # type: ignore[attr-defined]
         return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
 

@@ -244,7 +244,7 @@ def _stop_viewer(dashboard: Dashboard) -> None:
     while _ask(dashboard.url + "api/health", seconds=0.5) is not None:
         if time.monotonic() > until:
             raise DashboardError(f"the viewer does not end; end its process {dashboard.pid} by hand")
-        time.sleep(0.05)
+        time.sleep(0.05)  # in a command of its own, where nothing else waits
 
 
 def _ask(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
