@@ -26,6 +26,7 @@ REAL_HOME = Path.home()
 _HIDDEN_ENDINGS = ("_API_KEY", "_TOKEN", "_BASE_URL", "_ENDPOINT")
 _HIDDEN_STARTS = ("MAINSPRING_", "AGENT_", "AZURE_", "OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_", "OTEL_", "XDG_")
 _KEPT = {"MAINSPRING_MODELS_DIR"}
+_STARTED_IN = os.getcwd()
 
 settings.register_profile("mainspring", deadline=None)
 settings.load_profile("mainspring")
@@ -47,6 +48,16 @@ class _LostAsserts(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and isinstance(record.exc_info[1], AssertionError):
             self.lost.append(f"{record.getMessage()}: {record.exc_info[1]}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """A test that leaves the process in another folder fails, rather than whichever test comes after it."""
+    yield
+    left = os.getcwd()
+    if left != _STARTED_IN:
+        os.chdir(_STARTED_IN)
+        pytest.fail(f"the test ended in {left}; monkeypatch.chdir comes back by itself")
 
 
 @pytest.fixture(autouse=True)

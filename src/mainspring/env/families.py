@@ -154,12 +154,21 @@ async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float, 
 
 
 def _signal(pids: Iterable[int], number: signal.Signals, group: int) -> None:
+    """Signal each once: many programs take a second SIGTERM for «now»."""
+    alone = [pid for pid in pids if not group or not _is_in(group, pid)]
     if group:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-    for pid in pids:
+    for pid in alone:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def _is_in(group: int, pid: int) -> bool:
+    try:
+        return os.getpgid(pid) == group
+    except OSError:
+        return False
 
 
 def _linux_processes() -> list[Process]:

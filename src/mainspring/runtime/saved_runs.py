@@ -24,6 +24,7 @@ _LOGS = 150  # the newest sessions that are looked at
 _RUNS_OUT_MS = 10 * 60 * 1000.0  # without an end and without a line for so long, a run goes on no more
 _SLACK_MS = 1000.0
 _SPAWN = "spawn"
+_BESIDE = " (beside)"
 
 
 class _Group:
@@ -201,7 +202,7 @@ def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
     return ViewSpan(
         id=id,
         parent=event.run,
-        name=f"{event.reason} (beside)" if side else event.model or "model",
+        name=f"{event.reason}{_BESIDE}" if side else event.model or "model",
         kind="model",
         start=start,
         end=at,
@@ -232,19 +233,23 @@ def _place_children(group: _Group, agents: Mapping[str, ViewSpan], spans: Iterab
 
 
 def _say(spans: Iterable[ViewSpan], items: Iterable[Item], run: str) -> None:
-    """Put what was said to the calls: results by the call's id, answers by their time."""
+    """Put what was said to the calls: results by the call's id, answers by their time and in their order."""
     answers = [i for i in items if i.kind == "assistant"]
     calls = {c.id: c for i in answers for c in i.calls}
+    asked: list[ViewSpan] = []
     for span in spans:
         call = calls.get(span.call) if span.kind == "tool" and span.call else None
         if call is not None:
             span.input, span.output = call.input, call.output
-        elif span.kind == "model" and span.parent == run and span.end is not None:
-            said = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
-            if said is not None and (said.text or said.calls):
-                span.output = "\n".join(
-                    [*filter(None, (said.thinking, said.text)), *[f"→ {c.name}" for c in said.calls]]
-                )
+        elif span.kind == "model" and span.parent == run and not span.name.endswith(_BESIDE):
+            asked.append(span)
+    # A call that failed has an answer only where a part of one was kept, so it takes what the others leave.
+    for span in sorted(asked, key=lambda s: (bool(s.error), s.end or 0.0)):
+        said = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
+        if said is not None:
+            answers.remove(said)
+            parts = [*filter(None, (said.thinking, said.text)), *[f"→ {c.name}" for c in said.calls]]
+            span.output = "\n".join(parts) or None
 
 
 def _message(item: Item) -> dict[str, Any]:

@@ -147,6 +147,22 @@ async def test_who_does_not_listen_is_forced(env: LocalEnv) -> None:
     assert (result.timed_out, result.signal, result.exit_code) == (True, "SIGKILL", 137)
 
 
+async def test_each_is_asked_once(env: LocalEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, alone = os.kill, list[tuple[int, int]]()
+
+    def kill(pid: int, number: int) -> None:
+        if number == signal.SIGTERM:
+            alone.append((pid, os.getsid(pid)))
+        real(pid, number)
+
+    monkeypatch.setattr(os, "kill", kill)
+    result = await env.run("sleep 60 & setsid sleep 60 & wait", timeout=0.5)
+    assert (result.timed_out, result.signal) == (True, "SIGTERM")
+    assert [pid == session for pid, session in alone] == [True], (
+        "one is in no group of ours; the group was asked as one"
+    )
+
+
 @on_linux
 async def test_a_child_that_left_the_group_is_ended_too(env: LocalEnv, tmp_path: Path) -> None:
     script = (

@@ -363,7 +363,7 @@ def _cwd(pid: int) -> Path | None:
 
 
 async def test_a_command_is_asked_to_end_before_it_is_forced(make: Make, project: Path) -> None:
-    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 30 & wait", timeout=0.5)
+    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 30 & wait", timeout=1.5)
     assert result.timed_out
     assert content(project / "end") == "bye\n"
 

@@ -71,10 +71,22 @@ class TerminalGuard:
                 low = number + 1
             os.closerange(low, 4096)
             if not os.read(reading, 1):
-                self.restore()
+                if self._is_left():
+                    self.restore()
                 self.write("\x1b[J")  # what was drawn below the cursor
         finally:
             os._exit(0)
+
+    def _is_left(self) -> bool:
+        """Whether the terminal is as we left it: a shell that took it over has its own modes, and keys in them.
+
+        The line editors of shells let the terminal make signals of keys; our screen takes these keys itself.
+        """
+        try:
+            ours = os.tcgetpgrp(self._tty) == os.getpgrp()
+            return ours or not termios.tcgetattr(self._tty)[3] & termios.ISIG
+        except (OSError, termios.error):
+            return True
 
     def quiet(self) -> None:
         """Have keys neither echoed nor held back until Enter, so that what is typed meanwhile is not lost."""

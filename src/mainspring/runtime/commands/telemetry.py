@@ -197,9 +197,17 @@ def _check_port(port: int | None) -> None:
 
 
 def _start_viewer(home: Home, port: int | None, place: Place, environ: Mapping[str, str]) -> Dashboard:
-    wanted = PORT if port is None else port
-    if port is None and not _is_free(PORT):
-        wanted = 0
+    if port is not None:
+        return _started_viewer(home, port, place, environ)
+    try:
+        return _started_viewer(home, PORT if _is_free(PORT) else 0, place, environ)
+    except DashboardError:
+        if _is_free(PORT):
+            raise
+        return _started_viewer(home, 0, place, environ)  # somebody took it in between
+
+
+def _started_viewer(home: Home, wanted: int, place: Place, environ: Mapping[str, str]) -> Dashboard:
     command = [sys.executable, "-m", "mainspring", "telemetry", "serve", "--json"]
     if wanted:
         command += ["--port", str(wanted)]

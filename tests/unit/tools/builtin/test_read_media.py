@@ -226,11 +226,13 @@ async def test_lines_behind_the_counted_part_can_be_reached(ctx: ToolContext, pr
 
 
 @on_posix
-async def test_what_never_ends_or_blocks_is_refused(ctx: ToolContext, project: Path) -> None:
+async def test_what_never_ends_or_blocks_is_refused(
+    ctx: ToolContext, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(project / "pipe")
     listener = socket.socket(socket.AF_UNIX)
     try:
-        os.chdir(project)  # the name of a socket is short
+        monkeypatch.chdir(project)  # the name of a socket is short
         listener.bind("socket")
         (project / "zero").symlink_to("/dev/zero")
         for name, kind in (("pipe", "fifo"), ("socket", "socket"), ("zero", "device"), ("/dev/urandom", "device")):
@@ -238,7 +240,6 @@ async def test_what_never_ends_or_blocks_is_refused(ctx: ToolContext, project: P
             assert result.is_error
             assert f"no regular file but a {kind}" in result.text
     finally:
-        os.chdir("/")
         listener.close()
 
 
