@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = str | bool | int | float | tuple[str, ...]
 Attributes: TypeAlias = dict[str, Value]
+
+_WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""What a kind of error looks like; anything else that a tool or a host calls its code may be a sentence about the conversation."""
 
 
 def provider_name(name: str) -> str:
@@ -88,10 +92,22 @@ def error_type(error: BaseException) -> str:
     return type(cause).__qualname__
 
 
+def kind_in_words(error: BaseException) -> str:
+    """The same with what else is known of it by word or number: nothing that quotes what was said, as an error's own text may."""
+    cause = error.cause if isinstance(error, AgentProviderError) and error.cause is not None else error
+    kind = error_type(error)
+    if not isinstance(cause, ModelError):
+        return kind
+    known = [cause.reason] if _WORD.fullmatch(cause.reason) else []
+    if cause.status is not None:
+        known.append(f"HTTP {cause.status}")
+    return f"{kind} ({', '.join(known)})" if known else kind
+
+
 def result_error(block: ToolResultBlock, raised: BaseException | None) -> str:
     """The same for a tool call: the code of its result, or what the tool raised."""
     details: Any = block.details
     code: object = cast("dict[str, Any]", details).get("code") if isinstance(details, dict) else None
-    if isinstance(code, str) and code != "UNKNOWN":
+    if isinstance(code, str) and code != "UNKNOWN" and _WORD.fullmatch(code):
         return code
     return error_type(raised) if raised is not None else "UNKNOWN"

@@ -64,7 +64,7 @@ class Bootstrap:
         """One server has not."""
         now = time.time_ns()
         seconds = (now - self._record.began) / 1e9 if self._record is not None else 0.0
-        kind, text = error_type(hook.error), self._signals.cleaner.line(str(hook.error))
+        kind, text = error_type(hook.error), self._signals.error_text(hook.error)
         self._signals.instruments.connected(hook.server, seconds, kind)
         self._add(_Server(hook.server, now, seconds, 0, kind, text), context)
 

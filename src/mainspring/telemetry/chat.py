@@ -67,7 +67,7 @@ class ChatTrace:
     def retry(self, event: ModelRetry) -> None:
         """An attempt failed, and there will be another."""
         self._retries += 1
-        kind, text = error_type(event.error), self._signals.cleaner.line(str(event.error))
+        kind, text = error_type(event.error), self._signals.error_text(event.error)
         attributes: Attributes = {"attempt": event.attempt, "delay": event.delay, c.ERROR_TYPE: kind, "message": text}
         self.span.add_event(c.RETRY_EVENT, attributes)
         self._exception(event.error, text)
@@ -83,7 +83,7 @@ class ChatTrace:
         self._scope.leave()
         kind = ""
         if error is not None:
-            kind, text = error_type(error), signals.cleaner.line(str(error))
+            kind, text = error_type(error), signals.error_text(error)
             signals.api.fail(span, kind, text)
             self._exception(error, text)
         elif aborted:

@@ -101,7 +101,7 @@ class TelemetryHelpers:
             with signals.api.trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield OpenSpan(span, attributes)
         except BaseException as error:
-            signals.api.fail(span, error_type(error), signals.cleaner.line(str(error)))
+            signals.api.fail(span, error_type(error), signals.error_text(error))
             raise
         finally:
             span.end()

@@ -210,7 +210,7 @@ class RunTrace:
             signals.api.fail(span, kind, "the run was stopped")
         elif error is not None or status == "error":
             kind = error_type(error) if error is not None else "error"
-            signals.api.fail(span, kind, signals.cleaner.line(str(error)) if error is not None else kind)
+            signals.api.fail(span, kind, signals.error_text(error) if error is not None else kind)
         answers = [m for m in (event.messages if event is not None else ()) if isinstance(m, Message)]
         answer = next((m for m in reversed(answers) if m.role == "assistant"), None)
         if answer is not None and answer.stop_reason:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mainspring.telemetry.api import ReservedIds
-from mainspring.telemetry.attributes import Attributes
+from mainspring.telemetry.attributes import Attributes, kind_in_words
 from mainspring.telemetry.content import Cleaner
 from mainspring.telemetry.conventions import CLASSIC_NAMES, DETAILS_EVENT
 from mainspring.telemetry.instruments import Instruments
@@ -45,6 +45,12 @@ class Signals:
         if self.options.span_names == "classic":
             return CLASSIC_NAMES[operation]
         return f"{operation} {target}" if target else operation
+
+    def error_text(self, error: BaseException) -> str:
+        """What may be told of an error: a host quotes what it was sent, and a server what it was given, so the first line of the
+        error's own text is content like any other; without content it is only said what kind of error it is.
+        """
+        return self.cleaner.line(str(error)) if self.options.sensitive else kind_in_words(error)
 
     def emit(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> None:
         """Tell of an event."""

@@ -65,6 +65,7 @@ async def test_the_bootstrap_is_within_the_run_that_waited_for_it() -> None:
     assert ((files.end_time or 0) - (files.start_time or 0)) / 1e9 == pytest.approx(0.5)
     assert (files.attributes or {})["mainspring.mcp.tools"] == 2
     assert (servers["gone"].attributes or {})["error.type"] == "OSError"
+    assert servers["gone"].status.description == "OSError"  # its text may hold content
     points = recorder.metrics["mcp.client.operation.duration"]
     assert {p.attributes["mainspring.mcp.server"]: p.attributes.get("error.type") for p in points} == {
         "files": None,

@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.trace import StatusCode
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
-from mainspring.errors import NetworkError
+from mainspring.errors import ModelError, NetworkError, RateLimitedError
 from mainspring.loop import Behavior
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models import RetryConfig
 from mainspring.telemetry import Tracing
 from mainspring.telemetry.content import Cleaner, Content
 from mainspring.testing import Call, Reply, ScriptedModel
-from mainspring.tools import tool
+from mainspring.tools import ToolResult, tool
 from tests.unit.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
@@ -34,6 +35,15 @@ async def fetch(url: str, token: str = "") -> str:
     return f"{CANARY} {KEY} {OWN}"
 
 
+@tool
+async def coded() -> ToolResult:
+    """Fail with a code that is a sentence."""
+    return ToolResult(output="no", is_error=True, metadata={"code": f"it said {CANARY}"})
+
+
+QUICKLY = RetryConfig(max_retries=1, base_delay_ms=1, jitter=0.0)
+
+
 async def run(recorder: Recorder, **options: Any) -> None:
     calls = [Call("fetch", {"url": f"http://x/{CANARY}", "token": KEY}), Call("fetch", {"url": "broken", "token": OWN})]
     model = ScriptedModel(
@@ -47,7 +57,7 @@ async def run(recorder: Recorder, **options: Any) -> None:
         execution=MemoryEnv(),
         tools=[fetch],
         plugs=[Tracing(recorder.telemetry)],
-        behavior=Behavior(retry=RetryConfig(max_retries=1, base_delay_ms=1, jitter=0.0)),
+        behavior=Behavior(retry=QUICKLY),
         **options,
     )
     await agent.run(f"Tell me {CANARY} {KEY} {OWN}")
@@ -64,6 +74,31 @@ async def test_nothing_that_was_said_is_sent_unless_it_is_wanted() -> None:
     assert KEY not in said
     assert OWN not in said
     assert "messages" not in said
+
+
+@pytest.mark.covers("TEL-09")
+@pytest.mark.parametrize("sensitive", [False, True])
+async def test_what_an_error_quotes_is_content_too(sensitive: bool) -> None:
+    recorder = Recorder(sensitive=sensitive)
+    refused = RateLimitedError(f"not allowed here: {CANARY}", reason="quota", status=429)
+    odd = ModelError(f"odd: {CANARY}", reason=f"it said {CANARY}")
+    calls = [Call("fetch", {"url": "broken"}), Call("coded", {})]
+    for script in ([refused, refused], [odd], [Reply("", calls=calls), "done"]):
+        agent = Agent(
+            ScriptedModel(*script), execution=MemoryEnv(), tools=[fetch, coded], plugs=[Tracing(recorder.telemetry)]
+        )
+        await agent.run("go", behavior=Behavior(retry=QUICKLY), raise_errors=False)
+    with pytest.raises(ValueError, match=CANARY), recorder.telemetry.helpers.start_llm_span("openai", "gpt-5-mini"):
+        raise ValueError(CANARY)
+
+    assert (CANARY in recorder.everything()) is sensitive
+    texts = {str(s.status.description) for s in recorder.spans if s.status.status_code is StatusCode.ERROR}
+    told = {str(e.attributes["exception.message"]) for e in recorder.events}
+    if sensitive:
+        assert f"not allowed here: {CANARY}" in texts & told
+    else:
+        assert texts == {"RATE_LIMITED (quota, HTTP 429)", "UNKNOWN", "ValueError"}
+        assert told == {"RATE_LIMITED (quota, HTTP 429)", "UNKNOWN"}
 
 
 @pytest.mark.covers("TEL-09")

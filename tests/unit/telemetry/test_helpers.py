@@ -35,7 +35,7 @@ def test_helpers_make_spans_and_record_what_came_of_them() -> None:
 
 
 def test_what_is_raised_is_noted_and_goes_on() -> None:
-    recorder = Recorder()
+    recorder = Recorder(sensitive=True)
 
     with pytest.raises(ValueError, match="no"), recorder.telemetry.helpers.start_tool_span("look"):
         raise ValueError("no sk-ant-api03-" + "a1B2" * 10)
