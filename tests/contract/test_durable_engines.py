@@ -18,13 +18,14 @@ from dbos import DBOS
 from mainspring import Agent, Behavior, RetryConfig
 from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, DurableSteps, Engine, MemoryEngine
 from mainspring.durable.dbos import DbosEngine
-from mainspring.durable.feed import CallBegan, CallDone, RunEnded, Text
+from mainspring.durable.feed import Asked, CallBegan, CallDone, RunEnded, Text
 from mainspring.durable.tables import Tables
 from mainspring.errors import RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 from tests.postgres import Postgres
@@ -336,6 +337,118 @@ async def test_a_sub_agent_has_a_run_of_its_own_and_goes_on_where_it_was(reopen:
     assert "Counted: 3." in result.messages[2].tool_results[0].text
     assert len(world.model.requests) == 5, "neither the parent's answer nor the child's was asked for again"
     assert world.done == ["write child", "hold child", "hold child"]
+
+
+def asking_children(world: World, *kinds: ScriptedModel) -> Callable[[DurableSteps], CoreAgent]:
+    """An agent whose sub-agents, one of each kind, have to ask before they write."""
+    definitions = [AgentDefinition(name=f"kind{n}", model=model) for n, model in enumerate(kinds)]
+    permissions = RuleSet.build(ask=["write"])
+
+    def make(steps: DurableSteps) -> CoreAgent:
+        return Agent(
+            world.model,
+            tools=[world.tool()],
+            execution=MemoryEnv({}),
+            steps=steps,
+            permissions=Permissions(rules=permissions, unattended="pause"),
+            subagents=Subagents(definitions),
+        )
+
+    return make
+
+
+def spawns(count: int) -> Reply:
+    return Reply(calls=[Call("spawn", {"task": "write", "agent": f"kind{n}"}) for n in range(count)])
+
+
+async def test_sub_agents_ask_and_are_answered_while_no_process_runs(reopen: Reopen) -> None:
+    """Two at once, whose calls have the same id; one is let, with other arguments, the other is not."""
+    world = World(spawns(2), "Both are back.")
+    kinds = [ScriptedModel(Call("write", {"key": f"k{n}"}, id="same"), f"Child {n} is done.") for n in range(2)]
+    make = asking_children(world, *kinds)
+
+    async def both() -> Any:
+        waiting = await run.pending()
+        return waiting if len(waiting) == 2 else ()
+
+    async with DurableAgents(await reopen(), {"a": make}) as agents:
+        run = await agents.start("a", "Go.")
+        waiting = sorted(await until(both), key=lambda w: w.call.input["key"])
+    assert [w.call.input for w in waiting] == [{"key": "k0"}, {"key": "k1"}]
+    assert [w.call.id for w in waiting] == [f"{w.agent}/same" for w in waiting]
+    client = DurableRun(await reopen(), run.id)
+    with pytest.raises(DurableError, match="no call 'same' of the run"):
+        await client.approve("same")
+    await client.approve(waiting[0].call.id, input={"key": "K0"})
+    await client.deny(waiting[1].call.id, "not this one")
+    assert world.done == []
+    async with DurableAgents(await reopen(), {"a": make}) as agents:
+        result = await finish(agents.run(run.id))
+        assert await run.pending() == ()
+        asked = [item.event async for item in run.follow() if isinstance(item.event, Asked)]
+    assert (result.status, result.text, world.done) == ("completed", "Both are back.", ["write K0"])
+    assert [r.text for m in result.messages for r in m.tool_results] == ["Child 0 is done.", "Child 1 is done."]
+    assert "not this one" in str(kinds[1].requests[-1])
+    assert [len(m.requests) for m in (world.model, *kinds)] == [2, 2, 2], "no model was asked again"
+    told = {name: [len(a.calls) for a in asked if a.agent == name] for name in {a.agent for a in asked}}
+    assert sorted(told) == sorted(w.agent for w in waiting)
+    assert all(counts == [1, 0] for counts in told.values()), told
+
+
+async def test_a_sub_agent_of_a_sub_agent_asks_again_and_again(reopen: Reopen) -> None:
+    deep = [Call("write", {"key": "one"}), Call("write", {"key": "two"}), "Deep."]
+    world = World(Call("spawn", {"task": "a"}), Call("spawn", {"task": "b"}), *deep, "Middle.", "Top.")
+    permissions = RuleSet.build(ask=["write"])
+
+    def make(steps: DurableSteps) -> CoreAgent:
+        plug = Permissions(rules=permissions, unattended="pause")
+        tools = [world.tool()]
+        return Agent(
+            world.model,
+            tools=tools,
+            execution=MemoryEnv({}),
+            steps=steps,
+            permissions=plug,
+            subagents=Subagents(depth=2),
+        )
+
+    run_id = ""
+    for key in ("one", "two"):
+        async with DurableAgents(await reopen(), {"a": make}) as agents:
+            run = agents.run(run_id) if run_id else await agents.start("a", "Go.")
+            run_id = run.id
+
+            async def asked(key: str = key, run: DurableRun = run) -> Any:
+                return [w for w in await run.pending() if w.call.input == {"key": key}]
+
+            [waiting] = await until(asked)
+            assert waiting.agent.count(".") == 1
+            await run.approve(waiting.call.id)
+    async with DurableAgents(await reopen(), {"a": make}) as agents:
+        result = await finish(agents.run(run_id))
+    assert (result.status, result.text, world.done) == ("completed", "Top.", ["write one", "write two"])
+    assert len(world.model.requests) == 7
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+async def test_a_run_whose_sub_agent_waits_can_be_aborted(reopen: Reopen, reopened: bool) -> None:
+    world = World(spawns(1), "Never said.")
+    make = asking_children(world, ScriptedModel(Call("write", {"key": "x"}), "Never said."))
+
+    async def stopped(agents: DurableAgents) -> Any:
+        await agents.run(run.id).abort("enough")
+        return await finish(agents.run(run.id))
+
+    async with DurableAgents(await reopen(), {"a": make}) as agents:
+        run = await agents.start("a", "Go.")
+        await until(run.pending)
+        result = None if reopened else await stopped(agents)
+    if result is None:
+        async with DurableAgents(await reopen(), {"a": make}) as agents:
+            result = await stopped(agents)
+    assert (result.status, world.done) == ("aborted", [])
+    assert len(world.model.requests) == 1
+    assert len(result.messages[-1].tool_results) == 1
 
 
 async def test_a_run_goes_on_from_the_conversation_of_another(reopen: Reopen) -> None:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from mainspring.durable.engine import Engine, RunInfo, RunLog, RunState
+from mainspring.durable.asking import ANSWER, Answer, Asker, Questions, topic_of
+from mainspring.durable.engine import OVER, Engine, RunInfo, RunLog, RunState
 from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
 from mainspring.durable.outcomes import KeptResult, decode, encode
 from mainspring.durable.steps import DurableSteps
 from mainspring.durable.telling import Telling
-from mainspring.errors import AgentAbortedError
 from mainspring.events import AgentEvent
-from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
+from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, as_messages
 
 Factory: TypeAlias = Callable[[DurableSteps], CoreAgent | AbstractAsyncContextManager[CoreAgent]]
@@ -40,19 +39,6 @@ class Order(Struct, frozen=True, kw_only=True):
 
     prompt: tuple[AgentMessage, ...]
     history: tuple[AgentMessage, ...] = ()
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """An answer to a call that waits; ``number`` tells which question it answers, since some models use the same ids again."""
-
-    number: int
-    call_id: str
-    allow: bool
-    input: dict[str, object] | None = None
-    reason: str = ""
-    stop: bool = False
-    abort: bool = False
-    """Whether it is none, but the end of a run that waits for one."""
 
 
 class DurableRun:
@@ -89,12 +75,9 @@ class DurableRun:
         await self._engine.send(self.id, topic, encode(Message.user(text)))
 
     async def pending(self) -> tuple[WaitingCall, ...]:
-        """The calls that wait for an answer; none unless the run is paused."""
-        return (await self._asked()).calls
-
-    async def _asked(self) -> Asked:
+        """The calls that wait for an answer, those of sub-agents included; none unless the run is paused."""
         found = await self._engine.read(self.id, "pending")
-        return decode(found, Asked) if found else Asked(0, ())
+        return decode(found, Asked).calls if found else ()
 
     async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> None:
         """Let a call be made, with other arguments if ``input`` is given. Only the first answer to a call counts."""
@@ -105,13 +88,13 @@ class DurableRun:
         await self._answer(call_id, allow=False, reason=reason, stop=stop)
 
     async def _answer(self, call_id: str, **fields: Any) -> None:
-        asked = await self._asked()
-        waiting = {w.call.id for w in asked.calls}
+        waiting = {w.call.id: w for w in await self.pending()}
         if call_id not in waiting:
             names = ", ".join(sorted(waiting)) or "none"
             raise DurableError(f"no call {call_id!r} of the run {self.id} waits for an answer; waiting: {names}")
-        answer = Answer(number=asked.number, call_id=call_id, **fields)
-        await self._engine.send(self.id, "answer", encode(answer), key=f"answer {asked.number} {call_id}")
+        call = waiting[call_id]
+        answer = Answer(number=call.number, call_id=call_id, **fields)
+        await self._engine.send(self.id, topic_of(call.agent), encode(answer), key=f"answer {call.number} {call_id}")
 
     async def follow(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
         """What the run tells, from the beginning or after a number that was read before, until it is over.
@@ -148,7 +131,19 @@ class DurableRun:
         await self._engine.send(self.id, "abort", reason.encode(), key="abort")
         # Where it waits for an answer there is no step to break off: this is the answer then.
         none = Answer(number=0, call_id="", allow=False, reason=reason, abort=True)
-        await self._engine.send(self.id, "answer", encode(none), key="abort as an answer")
+        await self._engine.send(self.id, ANSWER, encode(none), key="abort as an answer")
+
+    async def cancel(self) -> None:
+        """Have the run never taken up again, though no worker is there to `abort` it. It has no result then."""
+        await self._engine.cancel(self.id)
+
+    async def retry(self) -> None:
+        """Let a run that failed or was cancelled go on where it was.
+
+        Raises:
+            DurableError: If there is no such run, or it did neither.
+        """
+        await self._engine.retry(self.id)
 
     async def result(self, *, timeout: float | None = None) -> RunResult:
         """Wait for the end, wherever the run is done.
@@ -209,6 +204,22 @@ class DurableRuns:
     async def list(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
         """Runs, the newest first."""
         return await self.engine.runs(state=state, limit=limit)
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run that is over, with all that is kept of it.
+
+        Raises:
+            DurableError: If there is no such run, or it is not over.
+        """
+        await self.engine.delete(run_id)
+
+    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+        """Forget all runs of these states that ended more than so many seconds ago, with all that is kept of them; says how many.
+
+        Raises:
+            DurableError: If one of the states is one of runs that are not over.
+        """
+        return await self.engine.prune(older_than, states, dry_run=dry_run)
 
 
 class DurableAgents(DurableRuns):
@@ -331,10 +342,15 @@ class DurableAgents(DurableRuns):
             agent.subscribe(_Observing(self._on_event, log.run_id, steps))
         if telling is not None:
             agent.subscribe(telling)
+        questions = steps.questions = Questions(log, telling.tell if telling is not None else None)
+
+        def run() -> Awaitable[RunResult]:
+            return agent.run(() if agent.pending is not None else list(order.prompt), raise_errors=False)
+
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(_stop_when_told(log, steps, agent))
             try:
-                return await _to_the_end(log, steps, agent, order.prompt, telling)
+                return await Asker(agent, questions, steps).to_the_end(run)
             finally:
                 stopping.cancel()
 
@@ -371,75 +387,3 @@ async def _stop_when_told(log: RunLog, steps: DurableSteps, agent: CoreAgent) ->
                 agent.abort(letter.body.decode("utf-8", "replace"))
                 return
         await log.new_letter(read)
-
-
-async def _to_the_end(
-    log: RunLog, steps: DurableSteps, agent: CoreAgent, prompt: Sequence[AgentMessage], telling: Telling | None
-) -> RunResult:
-    """Run, and as often as the run pauses for an answer wait for that and go on."""
-    result = await agent.run(list(prompt), raise_errors=False)
-    asked = 0
-    while result.status == "paused" and agent.pending is not None:
-        asked += 1
-        await _ask(log, agent, asked, telling)
-        while agent.pending.calls:
-            answer = decode(await steps.wait("answer"), Answer)
-            if answer.abort:
-                return await _stopped(log, agent, asked, result, answer.reason, telling)
-            if answer.number != asked or answer.call_id not in {c.id for c in agent.pending.calls}:
-                continue
-            given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
-            agent.answer({answer.call_id: given})
-            await _ask(log, agent, asked, telling)
-        result = _joined(result, await agent.run(raise_errors=False))
-    return result
-
-
-async def _stopped(
-    log: RunLog, agent: CoreAgent, asked: int, result: RunResult, reason: str, telling: Telling | None
-) -> RunResult:
-    """End a run that waits for answers; its calls get results that say so."""
-    if agent.pending is not None:
-        agent.answer({call.id: Deny(reason, stop=True) for call in agent.pending.calls})
-    await _ask(log, agent, asked, telling)
-    result = _joined(result, await agent.run(raise_errors=False))
-    return replace(result, status="aborted", error=result.error or AgentAbortedError(reason))
-
-
-async def _ask(log: RunLog, agent: CoreAgent, number: int, telling: Telling | None) -> None:
-    pending = agent.pending
-    calls = [WaitingCall(c, pending.reasons.get(c.id, "")) for c in pending.calls] if pending else []
-    asked = Asked(number, tuple(calls))
-    await log.publish("pending", encode(asked))
-    if telling is not None:
-        telling.tell(asked)
-
-
-def _joined(first: RunResult, second: RunResult) -> RunResult:
-    """A run that was paused and went on is one run."""
-    one, two = first.stats, second.stats
-    counts = {
-        name: one.tool_counts.get(name, 0) + two.tool_counts.get(name, 0)
-        for name in {*one.tool_counts, *two.tool_counts}
-    }
-    stats = AgentStats(
-        turns=one.turns + two.turns,
-        usage=one.usage + two.usage,
-        turn_usage=one.turn_usage + two.turn_usage,
-        tool_counts=dict(sorted(counts.items())),
-        seconds=one.seconds + two.seconds,
-        side_usage={**one.side_usage, **two.side_usage},
-        output=two.output,
-        children=one.children + two.children,
-    )
-    return RunResult(
-        status=second.status,
-        text=second.text or first.text,
-        output=second.output,
-        output_error=second.output_error,
-        messages=first.messages + second.messages,
-        stop_reason=second.stop_reason,
-        stats=stats,
-        error=second.error,
-        run_id=first.run_id,
-    )

@@ -84,17 +84,31 @@ class Retry(Struct, frozen=True, tag="retry"):
 
 
 class WaitingCall(Struct, frozen=True):
-    """A call that waits for an answer, and why."""
+    """A call that waits for an answer, and why.
+
+    Attributes:
+        call: The call, with the id under which it is answered: that of a sub-agent's call begins with the sub-agent's name.
+        reason: Why it waits.
+        agent: The sub-agent whose call it is, by its name in the run's tree; empty for the run's own.
+        number: Of the question; counts from 1 in the run and in each sub-agent.
+    """
 
     call: ToolUseBlock
     reason: str = ""
+    agent: str = ""
+    number: int = 0
 
 
 class Asked(Struct, frozen=True, tag="asked"):
-    """The run waits for answers to these calls; with none, it goes on. ``number`` counts from 1 in each run."""
+    """The run waits for answers to these calls, or a sub-agent of it does; with none, that one goes on.
+
+    ``number`` counts from 1 in the run and in each sub-agent. ``agent`` is the sub-agent whose calls they are; what others wait for
+    is as it was.
+    """
 
     number: int
     calls: tuple[WaitingCall, ...]
+    agent: str = ""
 
 
 class RunEnded(Struct, frozen=True, tag="end"):

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from mainspring.durable.asking import Asker, Questions
 from mainspring.durable.engine import Letter, Place, RunLog
 from mainspring.durable.outcomes import KeptResult, Outcome, decode, encode, error_of, failure_of
 from mainspring.errors import ModelError
@@ -46,7 +47,19 @@ class DurableSteps(LiveSteps):
         nested: Names of tools that do nothing but start an agent, which has a log of its own.
     """
 
-    __slots__ = ("_agent", "_at", "_base", "_count", "_log", "_nested", "_places", "_read", "_since", "live")
+    __slots__ = (
+        "_agent",
+        "_at",
+        "_base",
+        "_count",
+        "_log",
+        "_nested",
+        "_places",
+        "_read",
+        "_since",
+        "live",
+        "questions",
+    )
 
     def __init__(self, log: RunLog | None = None, *, nested: frozenset[str] = frozenset({"spawn"})) -> None:
         super().__init__()
@@ -61,6 +74,8 @@ class DurableSteps(LiveSteps):
         self._at: datetime | None = None
         self.live = asyncio.Event()
         """Set once this attempt does something that no earlier one finished."""
+        self.questions: Questions | None = None
+        """Where the run and its sub-agents ask for answers."""
 
     def bind(self, agent: CoreAgent) -> None:
         """Say whose steps they are: which of its tools may be run twice is asked there."""
@@ -227,7 +242,7 @@ class DurableSteps(LiveSteps):
             return ()
         else:
             here = tuple(await super().receive(topic, getter))
-            letters = await self._letters(topic)
+            letters = await _letters(self._log, topic, self._read.get(topic, 0))
             if not here and not letters:
                 return here
             sent = tuple([decode(letter.body, _MESSAGE) for letter in letters])
@@ -236,20 +251,17 @@ class DurableSteps(LiveSteps):
         self._read[topic] = max(self._read.get(topic, 0), kept.taken)
         return kept.messages
 
-    async def _letters(self, topic: str) -> list[Letter]:
-        assert self._log is not None
-        return [x for x in await self._log.letters(self._read.get(topic, 0)) if x.topic == topic]
-
     async def wait(self, topic: str) -> bytes:
-        """The next letter under a topic; waits for one, for ever if need be."""
+        """The next letter to the run at the top, under a topic; waits for one, for ever if need be."""
         assert self._log is not None
-        log, place = self._log, self._log.place()
+        place = self._log.place()
+        log = self.questions.log if self.questions is not None else self._log
         if not place.recorded:
             self.live.set()
 
         async def look() -> bytes:
             after = self._read.get(topic, 0)
-            while not (letters := await self._letters(topic)):
+            while not (letters := await _letters(log, topic, self._read.get(topic, 0))):
                 await log.new_letter(after)
                 found = await log.letters(after)
                 after = found[-1].number if found else after
@@ -263,15 +275,20 @@ class DurableSteps(LiveSteps):
 
     def for_child(self) -> DurableSteps:
         """Steps for a sub-agent; they keep nothing before `child` has given them a log."""
-        return DurableSteps(nested=self._nested)
+        steps = DurableSteps(nested=self._nested)
+        steps.questions, steps.live = self.questions, self.live
+        return steps
 
-    async def child(self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
-        """Run a sub-agent whose run is kept under a name of its own.
+    async def child(
+        self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
+    ) -> RunResult:
+        """Run a sub-agent whose run is kept under a name of its own. Where it pauses, the answer is asked for as the run's own are.
 
         Args:
             agent: The sub-agent, made with steps of `for_child`.
             name: Its name in this run's tree.
-            run: Runs it.
+            run: Runs it, or takes it up again where it paused.
+            signal: Set when it is stopped.
         """
         place, steps = _spawning.get(), agent.steps
         if self._log is None or place is None or not isinstance(steps, DurableSteps):
@@ -282,7 +299,11 @@ class DurableSteps(LiveSteps):
             steps.bind(agent)
             token = _spawning.set(None)
             try:
-                return encode(KeptResult.of(await run()))
+                questions = steps.questions
+                if questions is None:
+                    return encode(KeptResult.of(await run()))
+                known = log.run_id.removeprefix(f"{questions.log.run_id}.")
+                return encode(KeptResult.of(await Asker(agent, questions, steps, known, signal).to_the_end(run)))
             finally:
                 _spawning.reset(token)
 
@@ -291,6 +312,10 @@ class DurableSteps(LiveSteps):
 
 
 _MESSAGE: Any = AgentMessage
+
+
+async def _letters(log: RunLog, topic: str, after: int) -> list[Letter]:
+    return [letter for letter in await log.letters(after) if letter.topic == topic]
 
 
 def _given(outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:

@@ -51,9 +51,9 @@ def _key(event: FeedEvent) -> str:
         case CallDone(call=call):
             return f"end {call.id}"
         case Asked(number=number):
-            return f"asked {number} {len(event.calls)}"
-        case RunEnded():
-            return "over"
+            return f"asked {event.agent} {number} {len(event.calls)}"
+        case RunEnded(status=status, error=error):
+            return f"over {status} {error}"  # a run that was tried again may have another end
         case _:
             return ""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from mainspring.events import RunStatus
+from mainspring.events import CancelToken, RunStatus
 from mainspring.loop import Behavior, CoreAgent, Plug, RunResult, Steps
 from mainspring.tools import Tool
 
@@ -59,8 +59,17 @@ class NestingSteps(Protocol):
         """The steps for a sub-agent."""
         ...
 
-    async def child(self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
-        """Run a sub-agent that was made with them; ``name`` is its name in its parent's tree."""
+    async def child(
+        self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
+    ) -> RunResult:
+        """Run a sub-agent that was made with them.
+
+        Args:
+            agent: The sub-agent.
+            name: Its name in its parent's tree.
+            run: Runs it, or takes it up again where it paused for an answer.
+            signal: Set when it is stopped.
+        """
         ...
 
 

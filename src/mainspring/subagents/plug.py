@@ -228,10 +228,11 @@ class Subagents(Plug):
 
     async def _running(self, child: Child, agent: CoreAgent) -> RunResult:
         def run() -> Awaitable[RunResult]:
-            return agent.run(child.task, signal=child.signal, raise_errors=False)
+            task = () if agent.pending is not None else child.task
+            return agent.run(task, signal=child.signal, raise_errors=False)
 
         steps = self._agent.steps if self._agent is not None else None
-        return await (steps.child(agent, child.id, run) if isinstance(steps, NestingSteps) else run())
+        return await (steps.child(agent, child.id, run, child.signal) if isinstance(steps, NestingSteps) else run())
 
     async def _tell(
         self, child: Child, stats: ChildStats, result: RunResult | None, error: BaseException | None
