@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import acp
-import jsonschema
 import pytest
 from acp import schema as sdk
 from pydantic import TypeAdapter
-from referencing import Registry
 
+from tests.unit.app.server.acp.rules import Rules
 from tests.unit.app.server.acp.stage import options_for, serving
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -22,26 +21,6 @@ _METHOD_NOT_FOUND, _INVALID_PARAMS, _NO_SUCH_SESSION = -32601, -32602, -32002
 def examples(material: Path) -> list[tuple[str, dict[str, Any]]]:
     lines = (material / "acp" / "doc-examples.jsonl").read_text().splitlines()
     return [(each["file"], each["json"]) for each in map(json.loads, lines)]
-
-
-class Rules:
-    """The published schema of one version."""
-
-    def __init__(self, material: Path, version: str) -> None:
-        self.schema = json.loads((material / "acp" / version / "schema.json").read_text())
-        self.methods = json.loads((material / "acp" / version / "meta.json").read_text())
-        self.types = {
-            (d.get("x-side"), d.get("x-method"), name.endswith("Response")): name
-            for name, d in self.schema["$defs"].items()
-            if "x-method" in d
-        }
-
-    def takes(self, name: str, value: Any) -> bool:
-        whole = {"$ref": f"#/$defs/{name}", "$defs": self.schema["$defs"]}
-        return jsonschema.Draft202012Validator(whole, registry=Registry()).is_valid(value)
-
-    def fits_some(self, value: Any) -> list[str]:
-        return [name for name in self.schema["$defs"] if self.takes(name, value)]
 
 
 async def answers(tmp_path: Path, home: Path, messages: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
@@ -61,14 +40,14 @@ async def answers(tmp_path: Path, home: Path, messages: list[dict[str, Any]]) ->
 @pytest.mark.parametrize("version", ["v1", "v2"])
 async def test_requests_to_the_agent(material: Path, tmp_path: Path, home: Path, version: str) -> None:
     """A request that its own schema takes is not refused for its shape; one that v1 does not take, or does not know, is."""
-    rules = Rules(material, "v1")
+    rules = Rules(material / "acp", "v1")
     known = set(rules.methods["agentMethods"].values()) | {"session/fork"}
     asked = [
         message
         for file, message in examples(material)
         if f"/{version}/" in file and "method" in message and "id" in message and "clientInfo" not in message
     ]
-    ours = set(Rules(material, version).methods["agentMethods"].values())
+    ours = set(Rules(material / "acp", version).methods["agentMethods"].values())
     requests = [m for m in asked if m["method"] in ours or m["method"].startswith("_")]
     assert len(requests) > 10
     codes = Counter[str]()
@@ -92,7 +71,7 @@ async def test_requests_to_the_agent(material: Path, tmp_path: Path, home: Path,
 
 def test_what_a_client_gets(material: Path) -> None:
     """Updates, requests and results of v1 are those that the types of the package, with which we speak, can read."""
-    rules = Rules(material, "v1")
+    rules = Rules(material / "acp", "v1")
     notified = asked = 0
     for file, message in examples(material):
         if "/v1/" not in file or "method" not in message:
@@ -116,7 +95,7 @@ def test_what_a_client_gets(material: Path) -> None:
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_every_example_is_accounted_for(material: Path, version: str) -> None:
     """Each is a message of its version, a part of one, or of something else that the documents show (an extension, a file)."""
-    rules = Rules(material, version)
+    rules = Rules(material / "acp", version)
     kinds = Counter[str]()
     for file, example in examples(material):
         if f"/{version}/" not in file:

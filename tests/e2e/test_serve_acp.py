@@ -25,7 +25,7 @@ pytestmark = pytest.mark.covers("BYD-23")
 
 @asynccontextmanager
 async def driving(
-    command: Command, editor: Editor, *options: str, files: bool = False
+    command: Command, editor: Editor, *options: str, files: bool = False, terminal: bool = False
 ) -> AsyncGenerator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
     arguments = ("-m", "mainspring", "serve", "--acp", "--model", "openai:test-model", *options)
     async with spawn_agent_process(
@@ -35,9 +35,12 @@ async def driving(
         env=command.environment,
         cwd=command.folder,
         use_unstable_protocol=True,
+        observers=[editor.watch],
     ) as (connection, process):
-        await connection.initialize(PROTOCOL_VERSION, client_capabilities=client_can(files=files))
+        can = client_can(files=files, terminal=terminal)
+        await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
         yield connection, process
+    editor.watch.check()
 
 
 async def test_prompt_permission_and_diff(command: Command) -> None:

@@ -20,6 +20,7 @@ from mainspring.env.protocol import (
     WalkEntry,
     WebAnswer,
 )
+from mainspring.env.terminals import Terminals
 
 __all__ = [
     "Buffers",
@@ -38,6 +39,7 @@ __all__ = [
     "OutputLimits",
     "ProcessResult",
     "Stream",
+    "Terminals",
     "Walk",
     "WalkEntry",
     "WebAnswer",

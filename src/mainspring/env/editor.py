@@ -24,10 +24,14 @@ from mainspring.env.protocol import (
     Walk,
     WebAnswer,
 )
+from mainspring.env.terminals import KEPT, Terminals, see_through
 from mainspring.events import CancelToken
 
 MOST = 1 << 20
 """Bytes of a file above which the editor is not asked: nobody types in such a file while an agent works on it."""
+
+_LONGEST_SCRIPT = 100_000
+"""Characters of a script that still fits into an argument."""
 
 
 class Buffers(Protocol):
@@ -51,11 +55,13 @@ class EditorEnv:
     Args:
         env: The environment; it is closed with this one.
         buffers: The editor.
+        terminals: Its terminals, if scripts may run there; nothing holds them there that holds them here.
     """
 
-    def __init__(self, env: LocalEnv, buffers: Buffers) -> None:
+    def __init__(self, env: LocalEnv, buffers: Buffers, terminals: Terminals | None = None) -> None:
         self._env = env
         self._buffers = buffers
+        self._terminals = terminals
         self._unsaved: dict[str, int] = {}
         self.guard: Any = env.guard
         self.scratch: dict[str, Any] = env.scratch
@@ -182,6 +188,50 @@ class EditorEnv:
             signal=signal,
             limits=limits,
         )
+
+    async def run_shown(
+        self,
+        script: str,
+        *,
+        env: Mapping[str, str],
+        timeout: float | None,
+        signal: CancelToken | None,
+        limits: OutputLimits,
+        on_terminal: Callable[[str], object],
+    ) -> ProcessResult | None:
+        """Run a script in a terminal of the editor, where it has one. Both streams are one there, and come at the end.
+
+        Args:
+            script: The script.
+            env: Variables to add.
+            timeout: Seconds it may take.
+            signal: Ends it when set.
+            limits: What does not fit into their tail is written to a file, if they say so.
+            on_terminal: Called with the id of the terminal.
+
+        Returns:
+            How it ended; ``None`` if it was not run, since there is no terminal for it.
+
+        Raises:
+            OSError: If the editor does not tell what became of it.
+        """
+        if self._terminals is None or "\0" in script or len(script) > _LONGEST_SCRIPT:
+            return None
+        shell = await self._env.find_program("bash") or await self._env.find_program("sh")
+        terminal = shell and await self._terminals.open(
+            [shell, "-c", script],
+            cwd=self.cwd,
+            variables=self._env.changed_variables(env),
+            keep=max(KEPT, limits.tail),
+        )
+        if not terminal:
+            return None
+        on_terminal(terminal.id)
+        result = await see_through(terminal, timeout=timeout, signal=signal)
+        data = result.stdout.data
+        if limits.spool and len(data) > limits.tail:
+            return replace(result, spool=await self._env.spool(data))
+        return result
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None

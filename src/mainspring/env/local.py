@@ -228,12 +228,12 @@ class LocalEnv:
             return [shell, "-c", wrapper], code + b"\0" + (stdin or b"")
         if len(code) < _LONGEST_ARGUMENT:
             return [shell, "-c", script], stdin
-        return [shell, await asyncio.to_thread(self._script_file, code)], stdin
+        return [shell, await asyncio.to_thread(self._private_file, code)], stdin
 
-    def _script_file(self, code: bytes) -> str:
-        """Write a script where the shell finds it. Blocking."""
+    def _private_file(self, data: bytes) -> str:
+        """Write what goes with the environment; its path. Blocking."""
         path = self._spools.new_path()
-        disk.write_file(path, code, False)
+        disk.write_file(path, data, False)
         return path
 
     async def connect(
@@ -258,6 +258,24 @@ class LocalEnv:
         """Force every program that was started here to end, at once: for a signal handler, where nothing can be awaited."""
         for running in list(self._running):
             running.kill()
+
+    def changed_variables(self, given: Mapping[str, str]) -> dict[str, str]:
+        """What a program gets that inherits the variables of this process, but is not started here: those that it must not have
+        are empty.
+
+        Args:
+            given: Variables to add.
+        """
+        wanted = program_variables(os.environ, self._hidden)
+        changed = {name: wanted.get(name, "") for name, value in os.environ.items() if wanted.get(name) != value}
+        return {**changed, **given, **self.variables}
+
+    async def spool(self, data: bytes) -> str | None:
+        """Keep output of a program that was not started here in a private file, which goes with the environment; its path."""
+        try:
+            return await asyncio.to_thread(self._private_file, data)
+        except OSError:
+            return None  # a full disk costs the copy, not the output
 
     async def aclose(self) -> None:
         """End what still runs and remove private files."""

@@ -166,7 +166,9 @@ async def converse(
         env, confined = await asyncio.to_thread(environment, settings, cwd)
         if confined:
             report(Notice(confined))
-        works = EditorEnv(env, front.buffers) if front.buffers is not None else env
+        held = bool(confined) or settings.config.execution.max_processes is not None
+        terminals = None if held else front.terminals
+        works = EditorEnv(env, front.buffers, terminals) if front.buffers is not None else env
         told = await guidance(works, settings, choice, permissions, report, small=small, alone=front.ask is None)
         telemetry = await telemetry_of(settings, environ, report) if settings.config.telemetry.enabled else None
         plan = plan_of(options, session, report, switchable=front.ask is not None)

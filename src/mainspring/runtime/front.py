@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from mainspring.env import Buffers
+from mainspring.env import Buffers, Terminals
 from mainspring.extensions.ui import UserInterface
 from mainspring.loop import Steps
 from mainspring.models import ModelProvider
@@ -25,6 +25,7 @@ class Front(Struct, frozen=True, kw_only=True):
         tools: Names of further tools that are offered, since somebody can answer.
         model: A model in place of the one that would be chosen.
         buffers: The files that an editor has open.
+        terminals: Terminals of the editor, for commands of its user's project; not where a sandbox or a limit would hold them.
         servers: Further MCP servers, as decoded JSON; they go before those of the settings.
         wrap: Makes the model that the agent asks of the one that was chosen.
         unattended: Without ``ask``, whether a call that must be asked about is denied or pauses the run.
@@ -38,6 +39,7 @@ class Front(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     model: ModelProvider | None = None
     buffers: Buffers | None = None
+    terminals: Terminals | None = None
     servers: Any = None
     wrap: Callable[[ModelProvider], ModelProvider] | None = None
     unattended: Literal["deny", "pause"] = "deny"

@@ -100,11 +100,19 @@ class ToolStarted(Event, frozen=True):
 
 
 class ToolProgress(Event, frozen=True):
-    """A tool tells how far it is. ``output`` is what came since; ``title`` replaces the summary, if not empty."""
+    """A tool tells how far it is.
+
+    Attributes:
+        id: Of the call.
+        output: What came since.
+        title: Replaces the summary, if not empty.
+        terminal: The terminal of the front end in which the command runs from now on.
+    """
 
     id: str
     output: str = ""
     title: str = ""
+    terminal: str = ""
 
 
 class ToolFinished(Event, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainspring.env import Buffers
+from mainspring.env import Buffers, Terminals
 from mainspring.models import ModelProvider
 from mainspring.runtime.options import AskOptions
 from mainspring.sessions import Transcript
@@ -26,6 +26,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         make_model: Makes another model by its name, in place of the settings; likewise.
         exporters: By the ending of a file how ``/export`` writes a conversation there; ``jsonl`` is always known.
         buffers: The files that an editor has open, with what is not saved there yet; tools read and write through it.
+        terminals: Terminals of the editor of ``buffers``, in which commands run, where neither a sandbox nor a limit is to hold them.
         mcp_servers: Further MCP servers, as decoded JSON of an ``mcp.json``; they go before those of the settings.
         sources: Further prompts by name, each a `PromptSource`.
     """
@@ -38,5 +39,6 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     make_model: Callable[[str], ModelProvider] | None = None
     exporters: Mapping[str, Callable[[Transcript], str]] = {}
     buffers: Buffers | None = None
+    terminals: Terminals | None = None
     mcp_servers: Any = None
     sources: tuple[Any, ...] = ()

@@ -114,6 +114,8 @@ def _key(event: ChatEvent) -> tuple[Hashable, ...] | None:
     match event:
         case AnswerText() | ThinkingText():
             return type(event), ""
+        case ToolProgress(terminal=terminal) if terminal:
+            return None
         case ToolProgress(id=id) | ShellOutput(id=id):
             return type(event), id
         case ChildEvent(id=id, event=inner):

@@ -111,6 +111,7 @@ class Room:
             tools=("ask_user",),
             model=current or self.options.model,
             buffers=self.options.buffers,
+            terminals=self.options.terminals,
             servers=self.options.mcp_servers,
             wrap=wrap,
         )

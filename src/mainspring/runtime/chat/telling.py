@@ -32,6 +32,7 @@ from mainspring.runtime.chat.events import (
     Working,
 )
 from mainspring.sessions import TranscriptCall
+from mainspring.tools.builtin.terminal.shell import TERMINAL
 
 ChildTold = AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
 """What is told of a sub-agent."""
@@ -79,7 +80,8 @@ class Teller:
                 self._end_thinking()
                 self._start(started(call, self._name(call.name, label)))
             case ToolExecutionUpdate():
-                self._tell(ToolProgress(event.call_id, event.output, one_line(event.title or "")))
+                terminal = str((event.metadata or {}).get(TERMINAL, ""))
+                self._tell(ToolProgress(event.call_id, event.output, one_line(event.title or ""), terminal))
             case ToolExecutionEnd():
                 self._finish(event)
             case ModelRetry():

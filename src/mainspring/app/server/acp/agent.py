@@ -250,7 +250,12 @@ class AcpAgent:
         hold = None if id else self._transport.hold
         session = AcpSession(self._client, self._offered, cwd, id=id, hold=hold)
         options = replace(
-            self._options, ask=ask, replay=replay, buffers=session.buffers, mcp_servers=_servers(servers or [])
+            self._options,
+            ask=ask,
+            replay=replay,
+            buffers=session.buffers,
+            terminals=session.terminals,
+            mcp_servers=_servers(servers or []),
         )
         self._opening.add(session)
         self._tasks.create_task(session.live(options))

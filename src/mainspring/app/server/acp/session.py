@@ -13,6 +13,7 @@ from mainspring.app.server.acp.asking import Asking
 from mainspring.app.server.acp.buffers import ClientBuffers
 from mainspring.app.server.acp.content import Block, read_prompt
 from mainspring.app.server.acp.options import Choices, commands_of
+from mainspring.app.server.acp.terminals import ClientTerminals
 from mainspring.app.server.acp.turn import StopReason, Turn
 from mainspring.app.server.acp.updates import Updates, agent_says
 from mainspring.errors import MainspringError
@@ -45,6 +46,7 @@ class AcpSession:
     Attributes:
         id: What the client knows it by.
         buffers: The files that the editor has open.
+        terminals: The terminals of the editor, if it has some.
         choices: What can be chosen.
     """
 
@@ -61,10 +63,11 @@ class AcpSession:
         self.cwd = cwd
         self.buffers = ClientBuffers(client, offered.fs or schema.FileSystemCapabilities())
         self.buffers.session = id
+        self.terminals = ClientTerminals(client) if offered.terminal else None
         self.choices = Choices()
         self._client = client
         self._asking = Asking(client, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd)
-        self._updates = Updates(cwd, self.choices)
+        self._updates = Updates(cwd, self.choices, self.terminals)
         self._hold = hold
         self._chat: Chat | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -88,7 +91,10 @@ class AcpSession:
         try:
             async with Chat.open(options) as chat:
                 self._chat = chat
-                self.id = self.buffers.session = self.id or chat.status.session_id or uuid.uuid4().hex
+                self.id = self.id or chat.status.session_id or uuid.uuid4().hex
+                self.buffers.session = self.id
+                if self.terminals is not None:
+                    self.terminals.session = self.id
                 if self._hold is not None:
                     self._hold(self.id)
                 await self.choices.look(chat)

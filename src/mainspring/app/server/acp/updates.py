@@ -9,6 +9,7 @@ from acp import schema
 
 from mainspring.app.server.acp import calls
 from mainspring.app.server.acp.options import Choices
+from mainspring.app.server.acp.terminals import ClientTerminals
 from mainspring.app.server.words import markdown_of
 from mainspring.runtime.chat.events import (
     AnswerText,
@@ -68,11 +69,14 @@ class Updates:
     Args:
         cwd: The folder of the session.
         choices: What can be chosen in it.
+        terminals: The terminals of the editor.
     """
 
-    def __init__(self, cwd: str, choices: Choices) -> None:
+    def __init__(self, cwd: str, choices: Choices, terminals: ClientTerminals | None = None) -> None:
         self._cwd = cwd
         self._choices = choices
+        self._terminals = terminals
+        self._shown: set[str] = set()
         self._known: set[str] = set()
         self._printed: dict[str, str] = {}
         self._replaying = False
@@ -137,6 +141,8 @@ class Updates:
                 plan = calls.plan_of(event.name, event.arguments)
                 if plan is not None:
                     yield plan
+            case ToolProgress(id=id, terminal=terminal) if terminal:
+                yield from self._terminal(id, terminal)
             case ToolProgress(id=id, output=output, title=title):
                 self._printed[id] = (self._printed.get(id, "") + output)[-_TAIL:]
                 content = calls.output(self._printed[id]) if output else None
@@ -144,13 +150,26 @@ class Updates:
             case ToolFinished(id=id):
                 self._printed.pop(id, None)
                 self._known.discard(id)
+                content = calls.changes(event.diffs, self._cwd)
+                if id in self._shown:  # the terminal shows it, and goes on to do so
+                    self._shown.discard(id)
+                    content = None
+                elif not content:
+                    content = calls.output(event.output or event.summary, event.hidden_lines)
                 yield _progress(
                     id,
                     status="failed" if event.is_error else "completed",
-                    content=calls.changes(event.diffs, self._cwd)
-                    or calls.output(event.output or event.summary, event.hidden_lines),
+                    content=content,
                     locations=calls.changed_places(event.diffs, self._cwd) or None,
                 )
+
+    def _terminal(self, call: str, terminal: str) -> Iterator[Update]:
+        if self._terminals is None or not self._terminals.is_open(terminal):
+            return
+        self._shown.add(call)
+        shown = schema.TerminalToolCallContent(type="terminal", terminal_id=terminal)
+        yield _progress(call, content=[shown])
+        self._terminals.told(terminal)  # whoever asks for the next update has sent this one
 
     def _start(
         self,
@@ -183,10 +202,13 @@ class Updates:
                     kind="think",
                     status="in_progress",
                 )
+            case ChildEvent(event=ToolProgress(terminal=terminal)) if terminal:
+                yield from self._terminal(id, terminal)
             case ChildEvent(event=ToolStarted(display=display, summary=summary)):
                 yield _progress(id, content=[calls.said(calls.title_of(display, summary))])
             case ChildFinished(status=status, text=text, error=error):
                 done = "completed" if status == "completed" else "failed"
+                self._shown.discard(id)
                 yield _progress(id, status=done, content=[calls.said(error or text or status)])
             case _:
                 pass

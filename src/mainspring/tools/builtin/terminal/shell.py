@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env import OutputLimits, ProcessResult, Stream, explain
+from mainspring.env import EditorEnv, OutputLimits, ProcessResult, Stream, explain
 from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.terminal.background import in_background
 from mainspring.tools.builtin.terminal.quiet import QUIET
@@ -16,6 +16,8 @@ from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, Tool
 MAX_BYTES = 32_768
 TIMEOUT = 120
 LONGEST_TIMEOUT = 3600
+TERMINAL = "terminal"
+"""Key in the metadata of a running call: the id of the editor's terminal in which the script runs."""
 
 _CHANGES_FOLDER = lazy_re(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
@@ -37,12 +39,30 @@ class _Collector:
             self.tails[stream].feed(text)
             self._ctx.update(text)
 
+    def take(self, data: bytes) -> None:
+        """Take output that was seen where it was made."""
+        self.tails["stdout"].feed(self._screens["stdout"].feed(data))
+
     def texts(self) -> tuple[str, str]:
         for stream, screen in self._screens.items():
             self._add(stream, screen.finish())
         out, err = self.tails["stdout"], self.tails["stderr"]
         room, error_room = shares(out.total, err.total, self._limit)
         return out.text(room) if room else "", err.text(error_room) if error_room else ""
+
+
+async def _in_editor(ctx: ToolContext, command: str, timeout: float, limits: OutputLimits) -> ProcessResult | None:
+    """How the script ended in a terminal of the user's editor; ``None`` where there is none."""
+    if not isinstance(ctx.env, EditorEnv):
+        return None
+    return await ctx.env.run_shown(
+        command,
+        env=QUIET,
+        timeout=timeout,
+        signal=ctx.signal,
+        limits=limits,
+        on_terminal=lambda id: ctx.metadata(**{TERMINAL: id}),
+    )
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -55,6 +75,14 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return await in_background(ctx, command, arguments.get("timeout"), limit)
     collector = _Collector(ctx, limit)
     limits = OutputLimits(head=0, tail=limit or MAX_BYTES, spool=True)
+    try:
+        shown = await _in_editor(ctx, command, timeout, limits)
+    except OSError as e:
+        text = f"The editor does not tell what became of the command: {explain(e)}. Look before you run it again."
+        return _failure(ToolErrorCode.IO_ERROR, text)
+    if shown is not None:
+        collector.take(shown.stdout.data)
+        return _report(arguments, ctx, timeout, shown, collector)
     try:
         result = await ctx.env.run(
             command, env=QUIET, timeout=timeout, on_output=collector.feed, signal=ctx.signal, limits=limits

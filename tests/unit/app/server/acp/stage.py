@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from mainspring.app.server.stdio import Wire
 from mainspring.runtime.chat import ChatOptions
 from mainspring.runtime.options import AskOptions, Place
 from mainspring.testing import ScriptedModel
+from tests.unit.app.server.acp.rules import Watch
 
 
 class Editor:
@@ -27,6 +30,9 @@ class Editor:
         self.offered: list[list[str]] = []
         self.open: dict[str, str] = {}
         self.written: dict[str, str] = {}
+        self.terminals: dict[str, Shown] = {}
+        self.no_terminals = False
+        self.watch = Watch()
         self.waits = asyncio.Event()
         self.seen = asyncio.Condition()
 
@@ -59,11 +65,47 @@ class Editor:
         Path(path).write_text(content)
         return schema.WriteTextFileResponse()
 
+    # --- terminals ----------------------------------------------------------------------------------------------------
+
+    async def create_terminal(
+        self, session_id: str, command: str, args: Any = None, env: Any = None, cwd: Any = None, **more: Any
+    ) -> Any:
+        if self.no_terminals:
+            raise RequestError.internal_error({"details": "no terminal is left"})
+        made = await Shown.start(command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20)
+        self.terminals[f"t{len(self.terminals) + 1}"] = made
+        return schema.CreateTerminalResponse(terminal_id=f"t{len(self.terminals)}")
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        return self.terminals[terminal_id].output()
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        code, signal = await self.terminals[terminal_id].ended()
+        return schema.WaitForTerminalExitResponse(exit_code=code, signal=signal)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        self.terminals[terminal_id].kill()
+        return schema.KillTerminalResponse()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        embedded = [c.terminal_id for u in self.of("tool_call_update") for c in u.content or () if c.type == "terminal"]
+        self.terminals[terminal_id].released = terminal_id in embedded
+        self.terminals[terminal_id].kill()
+        return schema.ReleaseTerminalResponse()
+
+    # --- what the test looks at ---------------------------------------------------------------------------------------
+
     def of(self, kind: str, session: str = "") -> list[Any]:
         return [u for s, u in self.updates if u.session_update == kind and session in ("", s)]
 
     def text(self, kind: str = "agent_message_chunk") -> str:
         return "".join(update.content.text for update in self.of(kind))
+
+    async def until_shown(self) -> None:
+        """Wait until the first terminal has printed something."""
+        async with self.seen:
+            await self.seen.wait_for(lambda: self.terminals)
+        await self.terminals["t1"].begun.wait()
 
     async def until(self, kind: str) -> Any:
         async with self.seen:
@@ -71,8 +113,67 @@ class Editor:
         return self.of(kind)[-1]
 
 
-def client_can(*, files: bool = False) -> schema.ClientCapabilities:
-    return schema.ClientCapabilities(fs=schema.FileSystemCapabilities(read_text_file=files, write_text_file=files))
+class Shown:
+    """A terminal of the editor, with a program in it.
+
+    Attributes:
+        released: Whether it was let go of in order: behind the update that says which call it belongs to.
+        closed: Whether its user has closed it.
+        begun: Set as soon as there is output.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, command: list[str], keep: int) -> None:
+        self.process = process
+        self.command = command
+        self.released = False
+        self.closed = False
+        self._keep = keep
+        self._written = b""
+        self.begun = asyncio.Event()
+        self._reading = asyncio.ensure_future(self._read())
+
+    @classmethod
+    async def start(cls, command: str, args: list[str], env: list[Any], cwd: str, keep: int) -> "Shown":
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *args,
+            env={**os.environ, **{each.name: each.value for each in env}},
+            cwd=cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return cls(process, [command, *args], keep)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while data := await self.process.stdout.read(1 << 16):
+            self._written += data
+            self.begun.set()
+
+    def output(self) -> schema.TerminalOutputResponse:
+        kept = self._written[-self._keep :].decode(errors="ignore")
+        return schema.TerminalOutputResponse(output=kept, truncated=len(self._written) > self._keep)
+
+    async def ended(self) -> tuple[int | None, str | None]:
+        await self._reading
+        code = await self.process.wait()
+        if self.closed:
+            return None, None
+        return (code, None) if code >= 0 else (None, signal.Signals(-code).name)
+
+    def kill(self) -> None:
+        if self.process.returncode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def client_can(*, files: bool = False, terminal: bool = False, forms: bool = False) -> schema.ClientCapabilities:
+    return schema.ClientCapabilities(
+        fs=schema.FileSystemCapabilities(read_text_file=files, write_text_file=files),
+        terminal=terminal,
+        elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities()) if forms else None,
+    )
 
 
 class Line:
@@ -120,12 +221,21 @@ async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
 
 @asynccontextmanager
 async def driving(
-    folder: Path, home: Path, editor: Editor, *script: Any, files: bool = False, **more: Any
+    folder: Path,
+    home: Path,
+    editor: Editor,
+    *script: Any,
+    files: bool = False,
+    terminal: bool = False,
+    forms: bool = False,
+    **more: Any,
 ) -> AsyncGenerator[tuple[ClientSideConnection, Any]]:
     """An editor that is connected, and the model."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     async with serving(options_for(folder, home, model, **more)) as line:
         client: Any = editor  # it has what the tests need of one
-        async with connect_to_agent(client, line, use_unstable_protocol=True) as connection:
-            await connection.initialize(PROTOCOL_VERSION, client_capabilities=client_can(files=files))
+        async with connect_to_agent(client, line, use_unstable_protocol=True, observers=[editor.watch]) as connection:
+            can = client_can(files=files, terminal=terminal, forms=forms)
+            await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
             yield connection, model
+    editor.watch.check()

@@ -1,0 +1,105 @@
+"""Terminals of the editor, in which commands run before the eyes of its user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from acp import Client, RequestError, schema
+
+_PATIENCE = 5.0
+"""Seconds that the editor has to open a terminal."""
+
+_TOLD = 2.0
+"""Seconds in which the editor has to be told which call a terminal belongs to, before it is released."""
+
+
+class ClientTerminals:
+    """The terminals of one session. The `Terminals` of an environment.
+
+    Args:
+        client: The editor.
+
+    Attributes:
+        session: The session, once it has an id.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._open: dict[str, asyncio.Event] = {}
+        self.session = ""
+
+    async def open(
+        self, command: Sequence[str], *, cwd: str, variables: Mapping[str, str], keep: int
+    ) -> ClientTerminal | None:
+        """Run a program in a new terminal; ``None`` where the editor does not open one."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                made = await self._client.create_terminal(
+                    session_id=self.session,
+                    command=command[0],
+                    args=list(command[1:]),
+                    env=[schema.EnvVariable(name=name, value=value) for name, value in sorted(variables.items())],
+                    cwd=cwd,
+                    output_byte_limit=keep,
+                )
+        except (RequestError, TimeoutError, ConnectionError, ValueError):
+            return None
+        self._open[made.terminal_id] = told = asyncio.Event()
+        return ClientTerminal(self._client, self.session, made.terminal_id, told)
+
+    def is_open(self, id: str) -> bool:
+        """Whether it is one of these."""
+        return id in self._open
+
+    def told(self, id: str) -> None:
+        """The editor knows which call a terminal belongs to: it may be released, and goes on to be shown there."""
+        if (event := self._open.get(id)) is not None:
+            event.set()
+
+
+class ClientTerminal:
+    """A program in a terminal of the editor. The `Terminal` of an environment."""
+
+    def __init__(self, client: Client, session: str, id: str, told: asyncio.Event) -> None:
+        self._client = client
+        self._session = session
+        self._told = told
+        self.id = id
+
+    async def ended(self) -> tuple[int | None, str | None]:
+        """Wait for the end of the program: its code, or the signal that ended it."""
+        async with _as_os_error():
+            exit = await self._client.wait_for_terminal_exit(session_id=self._session, terminal_id=self.id)
+            return exit.exit_code, exit.signal
+
+    async def output(self) -> tuple[str, bool]:
+        """What it has written, and whether its beginning is lost."""
+        async with _as_os_error():
+            output = await self._client.terminal_output(session_id=self._session, terminal_id=self.id)
+            return output.output, output.truncated
+
+    async def kill(self) -> None:
+        """End the program; the terminal stays."""
+        async with _as_os_error():
+            await self._client.kill_terminal(session_id=self._session, terminal_id=self.id)
+
+    async def release(self) -> None:
+        """Let go of the terminal."""
+        try:
+            async with asyncio.timeout(_TOLD):
+                await self._told.wait()
+        except TimeoutError:
+            pass
+        async with _as_os_error():
+            await self._client.release_terminal(session_id=self._session, terminal_id=self.id)
+
+
+@asynccontextmanager
+async def _as_os_error() -> AsyncGenerator[None]:
+    """Whatever goes wrong over there is an error of the outside, like one of a disk."""
+    try:
+        yield
+    except (RequestError, ValueError) as error:
+        raise OSError(5, f"terminal of the editor: {error}") from error

@@ -1,0 +1,133 @@
+"""Commands in terminals of the editor: what the model gets, what the user sees, and that nothing goes on behind a cancelled call."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import text_block
+
+from mainspring.testing import Call
+from tests.processes import ended
+from tests.sandboxes import layer as layer_or_skip
+from tests.unit.app.server.acp.stage import Editor, driving
+
+pytestmark = pytest.mark.covers("BYD-23")
+
+
+def shell(command: str, **more: Any) -> Call:
+    return Call("shell", {"command": command, **more})
+
+
+async def test_a_command_runs_in_a_terminal_of_the_editor(tmp_path: Path, home: Path) -> None:
+    editor = Editor("once")
+    script = [shell('echo "$PWD $PAGER"; echo wrong >&2; exit 3'), "ok"]
+    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    (terminal,) = editor.terminals.values()
+    assert os.path.basename(terminal.command[0]) in ("bash", "sh")
+    assert terminal.command[1:] == ["-c", 'echo "$PWD $PAGER"; echo wrong >&2; exit 3']
+    got = repr(model.requests[1].messages)
+    assert f"{tmp_path} cat\\nwrong" in got
+    assert "(exit 3, " in got
+    assert len(editor.asked) == 1, "a terminal is no way around permissions"
+    updates = editor.of("tool_call_update")
+    (shown,) = [c.terminal_id for u in updates for c in u.content or () if c.type == "terminal"]
+    assert shown == "t1"
+    assert (updates[-1].status, updates[-1].content) == ("completed", None), "the terminal goes on to be shown"
+    assert terminal.released, "it was released before the editor knew which call it belongs to"
+
+
+async def test_what_is_denied_opens_no_terminal(tmp_path: Path, home: Path) -> None:
+    editor = Editor("deny")
+    async with driving(tmp_path, home, editor, shell("touch x"), "ok", terminal=True) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert editor.terminals == {}
+
+
+async def test_keys_of_models_do_not_reach_a_terminal(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    editor = Editor("once")
+    async with driving(tmp_path, home, editor, shell("env"), "ok", terminal=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert "PATH=" in repr(model.requests[1].messages)
+    assert "sk-very-secret" not in repr(model.requests[1].messages)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out", "closed by the user"])
+async def test_a_command_that_goes_on_is_ended(tmp_path: Path, home: Path, how: str) -> None:
+    wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
+    editor = Editor("once")
+    script = [shell(wait, timeout=1) if how == "timed out" else shell(wait), "ok"]
+    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
+        await editor.until_shown()
+        (terminal,) = editor.terminals.values()
+        if how == "cancelled":
+            await connection.cancel(session_id=session.session_id)
+        elif how == "closed by the user":
+            terminal.closed = True
+            terminal.kill()
+        stopped = (await prompting).stop_reason
+    assert await asyncio.to_thread(ended, terminal.process.pid)
+    assert terminal.released
+    assert stopped == ("cancelled" if how == "cancelled" else "end_turn")
+    assert editor.of("tool_call_update")[-1].status == "failed"
+    if how == "timed out":
+        assert "begun\\n[timed out: stopped after" in repr(model.requests[1].messages)
+    if how == "closed by the user":
+        assert "begun\\n[cancelled" in repr(model.requests[1].messages)
+
+
+async def test_more_output_than_is_kept(tmp_path: Path, home: Path) -> None:
+    """The model gets the end; the rest is in a file that it may read, as far as the editor has kept it."""
+    editor = Editor("once")
+    script = [shell("seq 300000; echo the end", max_bytes=1000), "ok"]
+    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+        got = model.requests[1].messages[-1].tool_results[0].text
+        assert "bytes truncated from head" in got
+        assert "the end\n[full output, " in got
+        spool = got.split("[full output, ")[1].split("]")[0].split(": ")[1]
+        kept = Path(spool).read_text()
+    assert kept.startswith("[the editor has kept only what follows]\n")
+    assert kept.endswith("300000\nthe end\n")
+
+
+@pytest.mark.parametrize("why", ["not opened", "in the background", "limited", "in a sandbox"])
+async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path, why: str) -> None:
+    """What the editor cannot run, or what would run there without what is to hold it, runs here."""
+    editor = Editor("once")
+    editor.no_terminals = why == "not opened"
+    if why == "in a sandbox":
+        layer_or_skip("bubblewrap")
+    if why in ("limited", "in a sandbox"):
+        settings = home / ".agent" / "settings.json"
+        settings.parent.mkdir(parents=True)
+        layer = '"sandbox": {"layer": "bubblewrap"}' if why == "in a sandbox" else '"execution": {"maxProcesses": 9}'
+        settings.write_text("{" + layer + "}")
+    script = [shell("echo $((40 + 2)) > made; cat made", background=why == "in the background"), "ok"]
+    async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert editor.terminals == {}
+    assert "42" in repr(model.requests[1].messages)
+    assert (tmp_path / "made").read_text() == "42\n"
+
+
+async def test_without_the_capability_nobody_asks_for_terminals(tmp_path: Path, home: Path) -> None:
+    editor = Editor("once")
+    async with driving(tmp_path, home, editor, shell("echo here"), "ok") as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert editor.terminals == {}
+    assert "here" in editor.of("tool_call_update")[-1].content[0].content.text
