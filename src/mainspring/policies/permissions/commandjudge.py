@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs, suggest
 from mainspring.policies.permissions.commandpattern import compile_command
+from mainspring.policies.permissions.copying import copying
 from mainspring.policies.permissions.decision import Outcome, Verdict
 from mainspring.policies.permissions.expand import expand
 from mainspring.policies.permissions.judge import Finding, Judge
@@ -21,7 +22,7 @@ from mainspring.policies.permissions.rules import Rule
 from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.units import CommandLine, Unit
 from mainspring.policies.permissions.variables import Values, filled
-from mainspring.policies.permissions.visible import hosts_of, paths_of
+from mainspring.policies.permissions.visible import hosts_of, paths_of, plain_words_of
 from mainspring.policies.permissions.words import PIPE, Word
 
 MAX_LOOKS = 300
@@ -59,6 +60,7 @@ class CommandJudge:
         self.reads_free = reads_free
         self.verdicts: list[Verdict] = []
         self._looking = Looking(env, paths)
+        self._bounds = Looking(env, paths, allowed=True)
         self._targets: dict[tuple[str, str | None], Target] = {}
         self._expansions: dict[str, list[Target]] = {}
         self._uncounted: set[str] = set()  # words whose wildcards stand for too much to look at
@@ -93,6 +95,8 @@ class CommandJudge:
                 for touch in inner.touches:
                     await self._touch(touch.scope, touch.word, cover)
                     await self._filled(touch.scope, touch.word, cover)
+            if verdict.outcome == "allow":
+                await self._bounded(unit, verdict)
         for text in dict.fromkeys(text for inner in self._readable(unit) for text in paths_of(inner)):
             for target in [*await self._look(text), *await self._expanded(text)]:
                 self._add(self.paths.seen(target))
@@ -182,6 +186,22 @@ class CommandJudge:
             for word in one.paths:
                 await self._touch("fs-read", word, NO_COVER)
         return self._say(unit, "allow", ONLY_READS)
+
+    async def _bounded(self, unit: Unit, allowed: Verdict) -> None:
+        """What ignore files and rules about reading say about the files of a command that a rule allows."""
+        readings = self._readings(unit)
+        if readings is None:
+            readings = [found for inner in unit.walk() if (found := copying(inner))]
+            for text in dict.fromkeys(text for inner in unit.walk() for text in plain_words_of(inner)):
+                for target in await self._look(text):
+                    self._add(self.paths.may_be_named(target))
+        for one in readings:
+            for word in one.paths:
+                for target in [*await self._look(word.text), *await self._expanded(word.text)]:
+                    self._add(self.paths.barred(target))
+            problem = await self._bounds.shows(one, self.folders, self._look, self._expanded)
+            if problem:
+                self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
 
     def _readings(self, unit: Unit) -> list[Reading] | None:
         """What a command and those that it runs open; ``None`` if one of them is not known to only read."""

@@ -80,6 +80,21 @@ class Judge(Struct, frozen=True):
                 guess = Finding(rule, certain=False)
         return guess
 
+    def bounds_reading(self) -> bool:
+        """Whether a rule is against reading some paths."""
+        rules = (*self.rules.effective("deny"), *self.rules.effective("ask"))
+        return any(rule.pattern is not None and self._about_paths(rule, "fs-read") for rule in rules)
+
+    def names_path(self, target: Target) -> Rule | None:
+        """A rule against reading a path that names more of it than wildcards."""
+        for rule in (*self.rules.effective("deny"), *self.rules.effective("ask")):
+            if rule.pattern is None or not self._about_paths(rule, "fs-read"):
+                continue
+            pattern = compile_path(rule.pattern)
+            if pattern.telling and target.concerned_by(pattern, self.place):
+                return rule
+        return None
+
     def tightens_command(self, effect: Effect, unit: Unit) -> Finding | None:
         """A rule about a command or about one that it runs."""
         guess: Finding | None = None

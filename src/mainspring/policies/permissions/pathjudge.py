@@ -99,6 +99,24 @@ class PathJudge(Struct, frozen=True):
         strict = self._tightened("fs-read", target)
         if strict is not None:
             return None if strict.outcome == "allow" else strict
+        return self._seen_sensitive(target)
+
+    def barred(self, target: Target) -> Verdict | None:
+        """What ignore files and rules say against reading a path; ``None`` if they say nothing."""
+        strict = self._tightened("fs-read", target)
+        return None if strict is None or strict.outcome == "allow" else strict
+
+    def may_be_named(self, target: Target) -> Verdict | None:
+        """The decision about a plain word of a command, which may be a path or anything else: it asks if ignore files or rules that
+        name such a path would refuse it as one.
+        """
+        rule = self.judge.names_path(target)
+        if (rule is None and not target.hidden) or self._granted("fs-read", target):
+            return None
+        about = target.hidden if rule is None else f"the rule {rule.text!r}"
+        return self._say("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
+
+    def _seen_sensitive(self, target: Target) -> Verdict | None:
         why = self.why_sensitive("fs-read", target)
         found = self._sensitive("fs-read", target, why) if why else None
         return None if found is None or found.outcome == "allow" else found

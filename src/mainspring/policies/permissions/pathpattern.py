@@ -37,6 +37,11 @@ class PathPattern(Struct, frozen=True):
     literal: bool
     problem: str = ""
 
+    @property
+    def telling(self) -> bool:
+        """Whether any of its components is more than wildcards."""
+        return any(part != ANY_DEPTH and not globs.UNKNOWN.issuperset(part) for part in self.parts)
+
 
 @lru_cache(2048)
 def compile_path(text: str) -> PathPattern:

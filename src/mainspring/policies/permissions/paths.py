@@ -13,6 +13,8 @@ from mainspring.policies.permissions.pathpattern import PathPattern, components,
 
 Parts = tuple[str, ...]
 
+_OWN_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
+
 
 class Resolver(Protocol):
     """What is needed of an environment: where a path leads, links followed, also where nothing is there yet."""
@@ -156,7 +158,7 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     text = text.replace(globs.HOME, home).replace(globs.HERE, cwd or globs.MANY)
     if not is_absolute(text) and not text.startswith(globs.MANY):
         text = f"{cwd or globs.MANY}/{text}"
-    parts = components(_slashes(text))
+    parts = _anybodys(components(_slashes(text)))
     known = next((i for i, p in enumerate(parts) if not globs.is_literal(p)), len(parts))
     unknown = any(globs.MANY in p for p in parts) or ".." in parts[known:]
     base = "/" + "/".join(parts[:known])
@@ -177,6 +179,14 @@ def _tail_matches(pattern: PathPattern, parts: Parts) -> bool:
     unknown = [i for i, part in enumerate(parts) if globs.MANY in part]
     tails = [parts[i + 1 :] for i in unknown]
     return any(tail and matches(("**", *pattern.loose), tail, below=True, maybe=True) for tail in tails)
+
+
+def _anybodys(parts: Parts) -> Parts:
+    """The same, with links that lead elsewhere for each program as a piece that is not known: ``/proc/self/cwd``."""
+    if parts[:1] != ("proc",):
+        return parts
+    link = next((i for i, part in enumerate(parts[2:5], 2) if part in _OWN_LINKS), None)
+    return parts if link is None else (globs.MANY, *parts[link + 1 :])
 
 
 def _lexical(spelled: str, cwd: str) -> Parts:

@@ -14,6 +14,7 @@ from mainspring.policies.permissions.units import Unit
 MAX_PATH = 1000
 _PIECES = lazy_re(r"[=:@,;]")
 _IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
+_PLAIN = lazy_re(r"[^\s./~]+")
 _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
 
 
@@ -24,6 +25,14 @@ def paths_of(unit: Unit) -> Iterator[str]:
             yield from (m[0] for m in _IN_CODE.finditer(word.text) if looks_like_path(m[0]))
         elif number or "=" in word.text:
             yield from _in_word(word.text)
+
+
+def plain_words_of(unit: Unit) -> Iterator[str]:
+    """Words in a command that may be names of files as well as anything else."""
+    for word in unit.words[1:]:
+        if word.literal and len(word.text) <= MAX_PATH:
+            pieces = _PIECES.split(word.text)
+            yield from (p for p in pieces if _PLAIN.fullmatch(p) and not p.startswith("-"))
 
 
 def _in_word(text: str) -> Iterator[str]:

@@ -75,6 +75,20 @@ async def test_other_spellings_in_commands(line: str) -> None:
 @pytest.mark.parametrize("line", ["grep -r needle .", "rg needle", "rg needle src", "diff -r src other"])
 async def test_a_command_that_shows_everything_asks(line: str) -> None:
     assert await outcome("shell", {"command": line}) == "ask"
+    assert await outcome("shell", {"command": line}, allow=["shell"]) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tar cf all.tar secrets", "deny"),
+        ("cp -r . /elsewhere", "ask"),
+        ("zip -r all.zip src", "ask"),
+        ("npm run secrets", "ask"),
+    ],
+)
+async def test_a_command_that_takes_it_along_is_not_allowed(line: str, said: str) -> None:
+    assert await outcome("shell", {"command": line}, allow=["shell", "scope:fs-write(/elsewhere)"]) == said
 
 
 async def test_the_file_itself_is_guarded() -> None:

@@ -122,6 +122,63 @@ async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None
     assert decision.outcome == "deny"
 
 
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("wc private", "deny"),
+        ("wc src/app.py", "allow"),
+        # what shows or takes along all that lies below a folder
+        ("grep -r k .", "ask"),
+        ("rg k", "ask"),
+        ("rg k src", "allow"),
+        ("tar cf all.tar .", "ask"),
+        ("tar -czf all.tgz src", "allow"),
+        ("zip -r all.zip .", "ask"),
+        ("cp -r . /nowhere", "ask"),
+        ("cp -r src src2", "allow"),
+        ("cp notes.txt .", "allow"),
+        ("rsync -a . host:all", "ask"),
+        ("env time rg k", "ask"),
+        # a word that may be the folder's name
+        ("tar cf all.tar private", "deny"),
+        ("npm run private", "ask"),
+        ("python3 tool.py --dir=private", "ask"),
+        ("npm run build", "allow"),
+        # links that lead elsewhere for each program
+        ("cat /proc/self/cwd/private/key", "ask"),
+        ("cat /proc/1/task/1/cwd/private/key", "ask"),
+        ("cat /proc/self/root/etc/hosts", "allow"),
+        ("cat /proc/cpuinfo", "allow"),
+    ],
+)
+async def test_a_read_denial_binds_commands_that_are_allowed(project: Path, line: str, outcome: str) -> None:
+    permissions = Permissions(allow=["shell", "scope:fs-write(/nowhere)"], deny=["read_file(private/**)"])
+
+    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+
+    assert decision.outcome == outcome, decision.verdicts
+
+
+@pytest.mark.parametrize("line", ["grep -r k .", "tar cf all.tar private", "npm run private", "rg k"])
+async def test_who_denies_no_reading_is_not_asked_again(project: Path, line: str) -> None:
+    """Also where the folder holds what asks by itself: an allowed command was looked at by whoever wrote the rule."""
+    permissions = Permissions(allow=["shell"], deny=["write_file(private/**)"])
+
+    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+
+    assert decision.outcome == "allow", decision.verdicts
+
+
+async def test_a_rule_of_wildcards_alone_is_about_no_plain_word(project: Path) -> None:
+    permissions = Permissions(allow=["shell"], deny=["read_file(**/*)"])
+
+    for line, outcome in (("npm run private", "allow"), ("wc private", "deny")):
+        decision = await permissions.decide(
+            "shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"]
+        )
+        assert decision.outcome == outcome, decision.verdicts
+
+
 async def test_what_was_judged_is_what_the_tool_gets(project: Path) -> None:
     decision = await on(project, "read_file", "inner/app.py")
 
