@@ -20,10 +20,21 @@ from urllib.parse import urlsplit
 
 from mainspring.durable.attempts import Attempt
 from mainspring.durable.dbos_log import DbosLog
-from mainspring.durable.engine import Main, RunInfo, RunState, Worker, why_it_waits
+from mainspring.durable.engine import (
+    OVER,
+    Main,
+    RunInfo,
+    RunState,
+    Worker,
+    check_over,
+    check_retry,
+    not_over,
+    why_it_waits,
+)
 from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_event, encode_event
-from mainspring.durable.tables import Tables
+from mainspring.durable.old_runs import Old
+from mainspring.durable.tables import RUN, Tables
 from mainspring.durable.watch import Watch
 from mainspring.errors import ConfigError
 
@@ -39,7 +50,7 @@ _THREADS = 4
 
 _CONNECTIONS = 6
 
-NAME, RUN = "mainspring", "mainspring.run"
+NAME = "mainspring"
 _STATES: dict[str, RunState] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -47,7 +58,7 @@ _STATES: dict[str, RunState] = {
     "SUCCESS": "done",
     "CANCELLED": "cancelled",
 }
-_OVER = ["SUCCESS", "ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED", "CANCELLED"]
+_FAILED = ("ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 _EVERLASTING = 1_000_000
 """Attempts at a run: how often its worker dies says nothing about the run."""
 
@@ -66,6 +77,8 @@ class DbosEngine:
         heartbeat: Seconds between two signs of life.
         dead_after: Seconds without one after which a worker's runs are taken up by another.
         poll: Seconds between two looks for letters and for runs that wait.
+        max_deaths: How many workers may die while they have a run; after that it fails instead of being taken up again. 0 is for
+            any number. A worker that leaves, is told to stop, or loses its database has not died.
 
     Raises:
         ConfigError: If DBOS is not installed, or the address is none.
@@ -80,6 +93,7 @@ class DbosEngine:
         heartbeat: float = 2.0,
         dead_after: float = 10.0,
         poll: float = 0.2,
+        max_deaths: int = 20,
     ) -> None:
         self.url = url
         self.version = version
@@ -92,6 +106,7 @@ class DbosEngine:
         self._heartbeat = heartbeat
         self._dead_after = dead_after
         self._poll = poll
+        self._max_deaths = max_deaths
         self._threads: ThreadPoolExecutor | None = None
         self._client: DBOSClient | None = None
         self._dbos: DBOS | None = None
@@ -144,7 +159,7 @@ class DbosEngine:
             await self.ask(
                 client.register_queue, queue, worker_concurrency=concurrency, polling_interval_sec=self._poll
             )
-        await self.ask(self.tables.beat, me)
+        await self.ask(self.tables.signs.beat, me)
         DBOS.launch()
         self._living = asyncio.ensure_future(self._live(me))
 
@@ -158,10 +173,13 @@ class DbosEngine:
         client = await self.open()
         attempt = self._attempts[task] = Attempt(run_id, task)
         try:
-            attempt.number = await attempt.reach(lambda: self.ask(self.tables.claim, run_id))
+            claim = await attempt.reach(lambda: self.ask(self.tables.claim, run_id))
+            attempt.number = claim.attempt
             if self._draining:
                 attempt.park()
             found = await attempt.reach(lambda: self.ask(client.list_workflow_steps, run_id, load_output=False))
+            if 0 < self._max_deaths <= claim.deaths:
+                raise DurableError(_why_no_more(run_id, claim.deaths, [step["function_name"] for step in found]))
             log = DbosLog(self, attempt, {step["function_id"] for step in found})
             return (await self._main(log, agent, input.encode())).decode()
         except asyncio.CancelledError:
@@ -169,6 +187,9 @@ class DbosEngine:
                 raise DurableError(attempt.failure) from None
             if attempt.broken:
                 self._given_back[run_id] = _queue(agent)
+            else:
+                with suppress(Exception):  # it counts as a death then
+                    await self.ask(self.tables.let_go, run_id)
             raise
         finally:
             del self._attempts[task]
@@ -183,7 +204,7 @@ class DbosEngine:
         steady, last = -math.inf, time.monotonic()
         while True:
             try:
-                await self.ask(self.tables.beat, me)
+                await self.ask(self.tables.signs.beat, me)
                 now = time.monotonic()
                 if now - last > 2 * self._heartbeat + 1:
                     steady = now  # whoever was away cannot know who else was
@@ -204,16 +225,17 @@ class DbosEngine:
         client = await self.open()
         for run_id, queue in list(self._given_back.items()):
             await self.ask(client.resume_workflow, run_id, queue_name=queue)
+            await self.ask(self.tables.let_go, run_id)
             del self._given_back[run_id]
 
     async def _reap(self) -> None:
         """Give the runs of dead workers of this version back to their queues."""
-        dead = await self.ask(self.tables.dead, self._dead_after, self.version)
+        dead = await self.ask(self.tables.signs.dead, self._dead_after, self.version)
         dead = [name for name in dead if name != self.worker]
         if dead:
             await self.ask(_recover, self._dbos, dead)
         for name in dead:
-            await self.ask(self.tables.bury, name, self._dead_after)
+            await self.ask(self.tables.signs.bury, name, self._dead_after)
 
     async def drain(self, seconds: float) -> None:
         self._draining = True
@@ -264,9 +286,7 @@ class DbosEngine:
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
         client = await self.open()
-        wanted: Any = [name for name, known in _STATES.items() if known == state] or None
-        if state == "failed":
-            wanted = ["ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+        wanted: Any = _statuses(state) if state else None
         found = await self.ask(
             client.list_workflows,
             name=RUN,
@@ -284,12 +304,13 @@ class DbosEngine:
         return await self.ask(self.tables.read, run_id, name)
 
     def _ended(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """Those of the runs that are over. Blocks."""
+        """Those of the runs that are over, or gone. Blocks."""
         assert self._client is not None
+        going = [*_statuses("waiting"), *_statuses("running")]
         found = self._client.list_workflows(
-            workflow_ids=list(run_ids), status=_OVER, load_input=False, load_output=False
+            workflow_ids=list(run_ids), status=going, load_input=False, load_output=False
         )
-        return {run.workflow_id: 1 for run in found}
+        return dict.fromkeys(set(run_ids) - {run.workflow_id for run in found}, 1)
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
         client = await self.open()
@@ -297,6 +318,8 @@ class DbosEngine:
         async with asyncio.timeout(timeout):
             await self.ended(run_id)
         found = await self.ask(client.list_workflows, workflow_ids=[run_id], load_input=False)
+        if not found:
+            raise DurableError(f"there is no run {run_id} any more: it was deleted")
         if found[0].status != "SUCCESS":
             info, error = _info(found[0], ()), str(found[0].error or "")
             raise DurableError(f"the run {run_id} {info.state}{': ' + error if error else ''}")
@@ -312,9 +335,36 @@ class DbosEngine:
         await self.ask((await self.open()).cancel_workflow, run_id)
         await self.ask(self.tables.claim, run_id)
 
+    async def retry(self, run_id: str) -> None:
+        client = await self.open()
+        info = await self._known(run_id)
+        check_retry(info)
+        steps = await self.ask(client.list_workflow_steps, run_id, load_output=False)
+        await self.ask(self.tables.absolve, run_id)
+        # To "rewind" it to a step that it has not come to yet takes nothing back.
+        next_step = max([step["function_id"] for step in steps], default=0) + 1
+        await self.ask(client.rewind_workflow, run_id, start_step=next_step, queue_name=_queue(info.agent))
+
+    async def delete(self, run_id: str) -> None:
+        await self.open()
+        states = [status for state in OVER for status in _statuses(state)]
+        if not await self.ask(self.tables.old.delete, run_id, Old(states)):
+            raise not_over(await self._known(run_id))
+
+    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+        check_over(states)
+        await self.open()
+        old = Old([status for state in states for status in _statuses(state)], older_than)
+        if dry_run:
+            return await self.ask(self.tables.old.count, old)
+        total = 0
+        while some := await self.ask(self.tables.old.delete_some, old):
+            total += some
+        return total
+
     async def workers(self) -> Sequence[Worker]:
         await self.open()
-        return await self.ask(self.tables.alive, self._dead_after)
+        return await self.ask(self.tables.signs.alive, self._dead_after)
 
     async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Have something done that asks the database. In threads of our own: they are waited for before it is let go."""
@@ -380,7 +430,7 @@ class DbosEngine:
             threads.shutdown()
         if was_working:
             with suppress(Exception):  # a database that is away learns it from the silence
-                self.tables.leave(self.worker)
+                self.tables.signs.leave(self.worker)
         if client is not None:
             client.destroy()
         self.tables.close()
@@ -432,6 +482,20 @@ def _tables(url: str) -> Tables:
 def _queue(agent: str) -> str:
     """The runs of each agent have a queue: a worker takes only those that it knows."""
     return f"{NAME}.{agent}"
+
+
+def _statuses(state: RunState) -> list[str]:
+    """What DBOS calls a state."""
+    return list(_FAILED) if state == "failed" else [name for name, known in _STATES.items() if known == state]
+
+
+def _why_no_more(run_id: str, deaths: int, steps: Sequence[str]) -> str:
+    """Why a run is not taken up again."""
+    last = f"the last step that came to its end is {steps[-1]!r}" if steps else "none of its steps came to its end"
+    return (
+        f"{deaths} workers died while they had this run, so it is taken up no more; {last}. Find out what kills them, such as a "
+        f"tool that takes all memory; `mainspring runs retry {run_id}` then lets it go on where it was"
+    )
 
 
 def _info(run: Any, alive: Sequence[Worker]) -> RunInfo:

@@ -54,9 +54,15 @@ class _Log:
 
     async def child(self, run_id: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         """Do the work of a sub-agent, on what it has kept."""
-        await self.of.gate()
+        of = self.of
+
+        async def adopt() -> bytes:
+            await self.desk.ask(self.desk.tables.adopt, run_id, root=of.run_id, attempt=of.number)
+            return b""
+
+        await of.keep(adopt)
         steps = await self.of.reach(lambda: self.desk.ask(self.desk.tables.steps, run_id))
-        return await work(ChildLog(self.desk, self.of, run_id, steps))
+        return await work(ChildLog(self.desk, of, run_id, steps))
 
 
 class DbosLog(_Log):

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 
 Work = Callable[[], Awaitable[bytes]]
@@ -21,6 +22,9 @@ Work = Callable[[], Awaitable[bytes]]
 
 RunState = Literal["waiting", "running", "done", "failed", "cancelled"]
 """``waiting`` is for a worker. A run that is paused for an answer is ``running``."""
+
+OVER: tuple[RunState, ...] = ("done", "failed", "cancelled")
+"""The states of runs that are over."""
 
 
 class Letter(Struct, frozen=True):
@@ -73,6 +77,36 @@ def why_it_waits(agent: str, version: str, alive: Sequence[Worker]) -> str:
         return f"it was started under version {version}, and no worker of that version is alive; alive: {versions}"
     agents = ", ".join(sorted({name for w in alive for name in w.agents})) or "none"
     return f"no worker that knows the agent {agent!r} is alive; known: {agents}"
+
+
+def not_over(run: RunInfo) -> DurableError:
+    """Why a run is not deleted."""
+    return DurableError(f"the run {run.id} is {run.state}, and only runs that are over are deleted; cancel it first")
+
+
+def check_over(states: Sequence[RunState]) -> None:
+    """Refuse to delete runs that are not over.
+
+    Raises:
+        DurableError: If one of the states is none of `OVER`.
+    """
+    going = [state for state in states if state not in OVER]
+    if going:
+        raise DurableError(
+            f"runs that are {going[0]} are never deleted; of those that are over there are {', '.join(OVER)}"
+        )
+
+
+def check_retry(run: RunInfo) -> None:
+    """Refuse to have a run go on that does or came to its end.
+
+    Raises:
+        DurableError: If it is neither failed nor cancelled.
+    """
+    if run.state == "done":
+        raise DurableError(f"the run {run.id} is done, whatever its result says; start another one with its messages")
+    if run.state not in OVER:
+        raise DurableError(f"the run {run.id} is {run.state}; only one that failed or was cancelled is tried again")
 
 
 class Place(Protocol):
@@ -207,6 +241,37 @@ class Engine(Protocol):
 
     async def cancel(self, run_id: str) -> None:
         """Have a run never taken up again. One that is at work ends at its next step."""
+        ...
+
+    async def retry(self, run_id: str) -> None:
+        """Have a run that failed or was cancelled taken up again, where it was.
+
+        Raises:
+            DurableError: If there is no such run, or it did neither.
+        """
+        ...
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run that is over, with all that is kept of it: its log, letters, feed and result, and the runs of its sub-agents.
+
+        Raises:
+            DurableError: If there is no such run, or it is not over.
+        """
+        ...
+
+    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+        """Forget all runs that ended more than ``older_than`` seconds ago, as `delete` does; says how many.
+
+        Each goes as a whole. Where it is broken off, some are gone, and another call goes on.
+
+        Args:
+            older_than: Seconds since the end; 0 for all.
+            states: Those of runs to forget.
+            dry_run: Only count them.
+
+        Raises:
+            DurableError: If one of the states is one of runs that are not over.
+        """
         ...
 
     async def workers(self) -> Sequence[Worker]:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from mainspring.durable.attempts import Attempt, OtherCodeError
-from mainspring.durable.engine import Letter, Main, RunInfo, RunLog, RunState, Work, Worker, why_it_waits
+from mainspring.durable.engine import (
+    OVER,
+    Letter,
+    Main,
+    RunInfo,
+    RunLog,
+    RunState,
+    Work,
+    Worker,
+    check_over,
+    check_retry,
+    not_over,
+    why_it_waits,
+)
 from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
 
@@ -25,6 +37,7 @@ class _Kept:
         self.version = version
         self.parent = parent
         self.created = time.time()
+        self.ended = 0.0
         self.state: RunState = "waiting"
         self.steps: dict[int, tuple[str, bytes]] = {}
         self.letters: list[Letter] = []
@@ -132,12 +145,12 @@ class MemoryEngine:
         self.version = version
         self.feed = MemoryFeed()
         self._keep = keep
-        self._over: deque[str] = deque()
+        self._over: dict[str, None] = {}
         self._runs: dict[str, _Kept] = {}
         self._main: Main | None = None
         self._agents: frozenset[str] = frozenset()
         self._places = asyncio.Semaphore(1)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[_Kept, asyncio.Task[None]] = {}  # not by name: one that was deleted is free
         self._attempts: set[Attempt] = set()
 
     async def work(self, main: Main, agents: Sequence[str], *, concurrency: int = 8) -> None:
@@ -148,11 +161,11 @@ class MemoryEngine:
 
     def _begin(self, kept: _Kept) -> None:
         mine = kept.agent in self._agents and kept.version == self.version and not kept.parent
-        if self._main is None or not mine or kept.id in self._tasks or kept.state not in ("waiting", "running"):
+        if self._main is None or not mine or kept in self._tasks or kept.state not in ("waiting", "running"):
             return
         task = asyncio.ensure_future(self._attempt(self._main, kept))
-        self._tasks[kept.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(kept.id, None))
+        self._tasks[kept] = task
+        task.add_done_callback(lambda _: self._tasks.pop(kept, None))
 
     async def _attempt(self, main: Main, kept: _Kept) -> None:
         async with self._places:
@@ -174,14 +187,20 @@ class MemoryEngine:
                 kept.state, kept.error = "failed", f"{type(error).__name__}: {error}"
             finally:
                 self._attempts.discard(attempt)
+        self._end(kept)
+
+    def _end(self, kept: _Kept) -> None:
+        kept.ended = time.time()
         kept.tell()
-        self._over.append(kept.id)
+        self._over[kept.id] = None
         if self._keep is not None and len(self._over) > self._keep:
-            self._forget(self._over.popleft())
+            self._forget(next(iter(self._over)))
 
     def _forget(self, run_id: str) -> None:
-        for name in [k.id for k in self._runs.values() if run_id in (k.id, k.parent)]:
-            del self._runs[name]
+        for child in [k.id for k in self._runs.values() if k.parent == run_id]:
+            self._forget(child)
+        del self._runs[run_id]
+        self._over.pop(run_id, None)
         self.feed.forget(run_id)
 
     def child(self, run_id: str, agent: str, parent: _Kept) -> _Kept:
@@ -258,10 +277,34 @@ class MemoryEngine:
         kept = self._known(run_id)
         if kept.state in ("waiting", "running"):
             kept.state = "cancelled"
-            task = self._tasks.get(run_id)
+            task = self._tasks.get(kept)
             if task is not None:
                 task.cancel()
-            kept.tell()
+            self._end(kept)
+
+    async def retry(self, run_id: str) -> None:
+        kept = self._known(run_id)
+        check_retry(self._info(kept))
+        kept.state, kept.error, kept.ended = "waiting", "", 0.0
+        del self._over[run_id]
+        task = self._tasks.get(kept)
+        if task is not None:
+            await asyncio.wait([task])
+        self._begin(kept)
+
+    async def delete(self, run_id: str) -> None:
+        kept = self._known(run_id)
+        if kept.state not in OVER:
+            raise not_over(self._info(kept))
+        self._forget(run_id)
+
+    async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
+        check_over(states)
+        before = time.time() - older_than
+        old = [k.id for k in map(self._runs.__getitem__, self._over) if k.state in states and k.ended <= before]
+        for run_id in () if dry_run else old:
+            self._forget(run_id)
+        return len(old)
 
     async def workers(self) -> Sequence[Worker]:
         return self._alive()

@@ -1,19 +1,30 @@
-"""What an engine on a database keeps beside the engine's own tables: letters, feeds, what runs publish, workers, logs of sub-agents."""
+"""What an engine on a database keeps beside DBOS's own tables: letters, feeds, what runs publish, logs of sub-agents, attempts."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mainspring.durable.attempts import LostRunError
-from mainspring.durable.engine import Letter, Worker
+from mainspring.durable.database import TRIES, Database
+from mainspring.durable.engine import Letter
+from mainspring.durable.old_runs import OldRuns
+from mainspring.durable.signs import Signs
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_TRIES = 20
-"""How often two who number something at the same moment try again."""
+RUN = "mainspring.run"
+"""What DBOS calls the workflow that is a run."""
+
+
+class Claim(Struct, frozen=True):
+    """An attempt at a run: its number, and how many workers died while they had the run."""
+
+    attempt: int
+    deaths: int
 
 
 class Tables:
@@ -24,23 +35,15 @@ class Tables:
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
+
+    Attributes:
+        signs: Signs of life of workers.
+        old: Runs that are over.
     """
 
     def __init__(self, url: str) -> None:
-        import sqlalchemy as sa
-        from sqlalchemy import exc
-
-        self._sa = sa
-        self._lite = url.startswith("sqlite")
-        # A file has one writer at a time; who comes second waits rather than fails.
-        options: dict[str, Any] = (
-            {"connect_args": {"timeout": 30}} if self._lite else {"pool_size": 4, "max_overflow": 0}
-        )
-        address = sa.make_url(url) if self._lite else sa.make_url(url).set(drivername="postgresql+psycopg")
-        self._engine = sa.create_engine(address, pool_pre_ping=not self._lite, **options)
-        self._failures = (exc.OperationalError, exc.ProgrammingError, exc.IntegrityError)
-        self._clash = exc.IntegrityError
-        self._data = data = sa.MetaData()
+        self._database = database = Database(url)
+        sa, data = database.sa, database.data
 
         def run_id() -> sa.Column[str]:
             return sa.Column("run_id", sa.Text, primary_key=True)
@@ -60,42 +63,54 @@ class Tables:
         self._steps = sa.Table("mainspring_steps", data, run_id(), number(), text("step"), blob("value"))
         name = sa.Column("name", sa.Text, primary_key=True)
         self._published = sa.Table("mainspring_published", data, run_id(), name, blob("value"))
-        self._claims = sa.Table("mainspring_claims", data, run_id(), sa.Column("attempt", sa.Integer, nullable=False))
-        id, seen = sa.Column("id", sa.Text, primary_key=True), sa.Column("seen", sa.Float, nullable=False)
-        self._workers = sa.Table("mainspring_workers", data, id, text("version"), text("agents"), seen)
+        begun = sa.Column("attempt", sa.Integer, nullable=False)
+        # Attempts that nobody has let go of: the one under way, and those whose workers died.
+        held = sa.Column("held", sa.Integer, nullable=False, server_default=sa.text("0"))
+        self._claims = sa.Table("mainspring_claims", data, run_id(), begun, held)
+        root = sa.Column("root", sa.Text, primary_key=True)
+        self._children = sa.Table("mainspring_children", data, root, run_id())
+        self.signs = Signs(database)
+        kept = (self._letters, self._feed, self._steps, self._published, self._claims)
+        self.old = OldRuns(database, RUN, kept, self._children)
 
     def make(self) -> None:
-        """Make what is missing; two that do so at once are no failure."""
-        for table in self._data.sorted_tables:
-            for left in reversed(range(_TRIES)):
-                try:
-                    with self._engine.begin() as connection:
-                        connection.execute(self._sa.schema.CreateTable(table, if_not_exists=True))
-                    break
-                except self._failures:  # PostgreSQL looks before it leaps, and another one may leap between
-                    if not left:
-                        raise
+        """Make what is missing."""
+        self._database.make()
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self._database.close()
 
     # --- attempts ---------------------------------------------------------------------------------------------------
 
-    def claim(self, run_id: str) -> int:
-        """Begin an attempt at a run: gives its number, from 1. What earlier attempts write from now on is refused."""
+    def claim(self, run_id: str) -> Claim:
+        """Begin an attempt at a run, numbered from 1. What earlier attempts write from now on is refused."""
         table = self._claims
-        more = {"attempt": table.c.attempt + 1}
-        with self._engine.begin() as connection:
-            put = self._insert(table).values(run_id=run_id, attempt=1)
-            put = put.on_conflict_do_update(index_elements=["run_id"], set_=more).returning(table.c.attempt)
-            return int(connection.execute(put).scalar_one())
+        more = {"attempt": table.c.attempt + 1, "held": table.c.held + 1}
+        with self._database.begin() as connection:
+            put = self._database.insert(table).values(run_id=run_id, attempt=1, held=1)
+            put = put.on_conflict_do_update(index_elements=["run_id"], set_=more)
+            row = connection.execute(put.returning(table.c.attempt, table.c.held)).one()
+        return Claim(row.attempt, row.held - 1)
+
+    def let_go(self, run_id: str) -> None:
+        """End an attempt at a run whose worker lives: it is not one that died of it."""
+        table = self._claims
+        mine = (table.c.run_id == run_id) & (table.c.held > 0)
+        with self._database.begin() as connection:
+            connection.execute(table.update().where(mine).values(held=table.c.held - 1))
+
+    def absolve(self, run_id: str) -> None:
+        """Forget how many workers died while they had a run."""
+        table = self._claims
+        with self._database.begin() as connection:
+            connection.execute(table.update().where(table.c.run_id == run_id).values(held=0))
 
     def attempts(self, run_ids: Sequence[str]) -> dict[str, int]:
         """The latest attempts at runs."""
         table = self._claims
-        query = self._sa.select(table.c.run_id, table.c.attempt).where(table.c.run_id.in_(run_ids))
-        return dict(self._rows(query))
+        query = self._database.sa.select(table.c.run_id, table.c.attempt).where(table.c.run_id.in_(run_ids))
+        return dict(self._database.rows(query))
 
     def _hold(self, connection: sa.Connection, run_id: str, attempt: int) -> None:
         """Keep others from claiming the run until this transaction ends.
@@ -125,14 +140,16 @@ class Tables:
     def _has(self, run_id: str, key: str) -> bool:
         table = self._letters
         wanted = (table.c.run_id == run_id) & (table.c.key == key)
-        return bool(self._rows(self._sa.select(table.c.number).where(wanted)))
+        return bool(self._database.rows(self._database.sa.select(table.c.number).where(wanted)))
 
     def letters(self, run_id: str, after: int) -> list[Letter]:
         """The letters to a run with a higher number."""
         table = self._letters
         wanted = (table.c.run_id == run_id) & (table.c.number > after)
-        query = self._sa.select(table.c.number, table.c.topic, table.c.body).where(wanted).order_by(table.c.number)
-        return [Letter(n, topic, bytes(body)) for n, topic, body in self._rows(query)]
+        query = (
+            self._database.sa.select(table.c.number, table.c.topic, table.c.body).where(wanted).order_by(table.c.number)
+        )
+        return [Letter(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
 
     def last_letters(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """The number of the last letter to each of these runs."""
@@ -163,8 +180,10 @@ class Tables:
         """The events of a run with a higher number, with their numbers."""
         table = self._feed
         wanted = (table.c.run_id == run_id) & (table.c.number > after)
-        query = self._sa.select(table.c.number, table.c.event).where(wanted).order_by(table.c.number).limit(limit)
-        return [(n, bytes(event)) for n, event in self._rows(query)]
+        query = (
+            self._database.sa.select(table.c.number, table.c.event).where(wanted).order_by(table.c.number).limit(limit)
+        )
+        return [(n, bytes(event)) for n, event in self._database.rows(query)]
 
     def last_events(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """The number of the last event of each of these runs."""
@@ -178,15 +197,17 @@ class Tables:
         Raises:
             LostRunError: If ``attempt`` is not the latest at the run ``of``.
         """
-        with self._engine.begin() as connection:
+        with self._database.begin() as connection:
             self._hold(connection, of, attempt)
-            put = self._insert(self._published).values(run_id=run_id, name=name, value=value)
+            put = self._database.insert(self._published).values(run_id=run_id, name=name, value=value)
             connection.execute(put.on_conflict_do_update(index_elements=["run_id", "name"], set_={"value": value}))
 
     def read(self, run_id: str, name: str) -> bytes | None:
         """The value, if there is one."""
         table = self._published
-        rows = self._rows(self._sa.select(table.c.value).where((table.c.run_id == run_id) & (table.c.name == name)))
+        rows = self._database.rows(
+            self._database.sa.select(table.c.value).where((table.c.run_id == run_id) & (table.c.name == name))
+        )
         return bytes(rows[0][0]) if rows else None
 
     # --- logs of sub-agents -----------------------------------------------------------------------------------------
@@ -194,8 +215,8 @@ class Tables:
     def steps(self, run_id: str) -> dict[int, tuple[str, bytes]]:
         """The finished steps of a sub-agent's run: what each did, and what it gave."""
         table = self._steps
-        query = self._sa.select(table.c.number, table.c.step, table.c.value).where(table.c.run_id == run_id)
-        return {number: (step, bytes(value)) for number, step, value in self._rows(query)}
+        query = self._database.sa.select(table.c.number, table.c.step, table.c.value).where(table.c.run_id == run_id)
+        return {number: (step, bytes(value)) for number, step, value in self._database.rows(query)}
 
     def keep_step(self, run_id: str, number: int, step: str, value: bytes, *, root: str, attempt: int) -> None:
         """Keep what a step of a sub-agent gave.
@@ -203,68 +224,30 @@ class Tables:
         Raises:
             LostRunError: If ``attempt`` is not the latest at the run ``root``, in whose tree it is.
         """
-        with self._engine.begin() as connection:
+        with self._database.begin() as connection:
             self._hold(connection, root, attempt)
             connection.execute(self._steps.insert().values(run_id=run_id, number=number, step=step, value=value))
 
-    # --- workers ----------------------------------------------------------------------------------------------------
+    def adopt(self, run_id: str, *, root: str, attempt: int) -> None:
+        """Note whose sub-agent's run it is, so that it goes when that one does.
 
-    def beat(self, worker: Worker) -> None:
-        """Say that a worker is alive."""
-        values = {"version": worker.version, "agents": json.dumps(worker.agents), "seen": self._now()}
-        with self._engine.begin() as connection:
-            put = self._insert(self._workers).values(id=worker.name, **values)
-            connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=values))
-
-    def leave(self, worker: str) -> None:
-        """Say that a worker is gone: its runs can be taken up at once."""
-        table = self._workers
-        with self._engine.begin() as connection:
-            connection.execute(table.update().where(table.c.id == worker).values(seen=0.0))
-
-    def alive(self, seconds: float) -> list[Worker]:
-        """The workers that gave a sign of life in the last ``seconds``, by the clock of the database."""
-        table = self._workers
-        query = self._sa.select(table.c.id, table.c.version, table.c.agents).where(
-            table.c.seen >= self._now() - seconds
-        )
-        return [Worker(name, version, tuple(json.loads(agents))) for name, version, agents in self._rows(query)]
-
-    def dead(self, seconds: float, version: str) -> list[str]:
-        """The workers of a version that gave none, and that nobody has buried yet."""
-        table = self._workers
-        query = self._sa.select(table.c.id).where(table.c.seen < self._now() - seconds, table.c.version == version)
-        return [name for (name,) in self._rows(query)]
-
-    def bury(self, worker: str, seconds: float) -> None:
-        """Forget a worker, unless it is back."""
-        table = self._workers
-        with self._engine.begin() as connection:
-            connection.execute(table.delete().where(table.c.id == worker, table.c.seen < self._now() - seconds))
+        Raises:
+            LostRunError: If ``attempt`` is not the latest at the run ``root``, in whose tree it is.
+        """
+        with self._database.begin() as connection:
+            self._hold(connection, root, attempt)
+            put = self._database.insert(self._children).values(root=root, run_id=run_id)
+            connection.execute(put.on_conflict_do_nothing())
 
     # --- for all of these -------------------------------------------------------------------------------------------
 
-    def _now(self) -> Any:
-        """Seconds since 1970 as the database has them: the clocks of machines differ."""
-        func = self._sa.func
-        if self._lite:
-            return (func.julianday("now") - 2440587.5) * 86400.0
-        return self._sa.cast(self._sa.extract("epoch", func.clock_timestamp()), self._sa.Float)
-
-    def _insert(self, table: sa.Table) -> Any:
-        if self._lite:
-            from sqlalchemy.dialects.sqlite import insert
-        else:
-            from sqlalchemy.dialects.postgresql import insert
-        return insert(table)
-
     def _numbered(self, put: Callable[[sa.Connection], int], dropped: Callable[[], bool] = lambda: False) -> int:
         """Do something that takes the next number of a run, again where another one took it first."""
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(TRIES)):
             try:
-                with self._engine.begin() as connection:
+                with self._database.begin() as connection:
                     return put(connection)
-            except self._clash:
+            except self._database.clash:
                 if dropped():
                     return 0
                 if not left:
@@ -272,13 +255,11 @@ class Tables:
         return 0
 
     def _last(self, connection: sa.Connection, table: sa.Table, run_id: str) -> int:
-        query = self._sa.select(self._sa.func.max(table.c.number)).where(table.c.run_id == run_id)
+        query = self._database.sa.select(self._database.sa.func.max(table.c.number)).where(table.c.run_id == run_id)
         return connection.execute(query).scalar() or 0
 
     def _lasts(self, table: sa.Table, run_ids: Sequence[str]) -> Mapping[str, int]:
-        query = self._sa.select(table.c.run_id, self._sa.func.max(table.c.number)).group_by(table.c.run_id)
-        return dict(self._rows(query.where(table.c.run_id.in_(run_ids))))
-
-    def _rows(self, query: Any) -> Sequence[Any]:
-        with self._engine.connect() as connection:
-            return connection.execute(query).all()
+        query = self._database.sa.select(table.c.run_id, self._database.sa.func.max(table.c.number)).group_by(
+            table.c.run_id
+        )
+        return dict(self._database.rows(query.where(table.c.run_id.in_(run_ids))))

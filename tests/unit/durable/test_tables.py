@@ -25,7 +25,7 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
 
 
 def test_what_an_earlier_attempt_writes_is_refused(tables: Tables) -> None:
-    first, second = tables.claim("r"), tables.claim("r")
+    first, second = tables.claim("r").attempt, tables.claim("r").attempt
     assert (first, second, tables.attempts(["r", "x"])) == (1, 2, {"r": 2})
     with pytest.raises(LostRunError):
         tables.keep_step("r.child", 1, "model", b"1", root="r", attempt=first)
@@ -52,13 +52,13 @@ def test_letters_are_numbered_in_each_run_and_a_key_counts_once(tables: Tables) 
 
 
 def test_workers_are_alive_dead_or_buried(tables: Tables) -> None:
-    tables.beat(Worker("a", "1", ("x", "y")))
-    tables.beat(Worker("b", "2", ()))
-    assert sorted(w.name for w in tables.alive(30)) == ["a", "b"]
-    assert tables.dead(30, "1") == []
-    tables.leave("a")
-    assert tables.dead(30, "1") == ["a"]
-    tables.bury("b", 30)
-    tables.bury("a", 30)
-    assert [w.name for w in tables.alive(30)] == ["b"]
-    assert tables.dead(30, "1") == []
+    tables.signs.beat(Worker("a", "1", ("x", "y")))
+    tables.signs.beat(Worker("b", "2", ()))
+    assert sorted(w.name for w in tables.signs.alive(30)) == ["a", "b"]
+    assert tables.signs.dead(30, "1") == []
+    tables.signs.leave("a")
+    assert tables.signs.dead(30, "1") == ["a"]
+    tables.signs.bury("b", 30)
+    tables.signs.bury("a", 30)
+    assert [w.name for w in tables.signs.alive(30)] == ["b"]
+    assert tables.signs.dead(30, "1") == []

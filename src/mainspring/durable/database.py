@@ -1,0 +1,99 @@
+"""The database that tables beside DBOS's own are in: SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+TRIES = 20
+"""How often two who make or number something at the same moment try again."""
+
+
+class Database:
+    """A database. Everything here blocks; call it in a thread.
+
+    Args:
+        url: ``sqlite:///PATH`` or ``postgresql://...``.
+
+    Attributes:
+        sa: The module of SQLAlchemy, which is not imported before a database is named.
+        lite: Whether it is SQLite.
+        data: The tables that `make` makes.
+        clash: What is raised where a key is there already.
+    """
+
+    def __init__(self, url: str) -> None:
+        import sqlalchemy as sa
+        from sqlalchemy import exc
+
+        self.sa = sa
+        self.lite = url.startswith("sqlite")
+        # A file has one writer at a time; who comes second waits rather than fails.
+        options: dict[str, Any] = (
+            {"connect_args": {"timeout": 30}} if self.lite else {"pool_size": 4, "max_overflow": 0}
+        )
+        address = sa.make_url(url) if self.lite else sa.make_url(url).set(drivername="postgresql+psycopg")
+        self._engine = sa.create_engine(address, pool_pre_ping=not self.lite, **options)
+        self._absent = (exc.OperationalError, exc.ProgrammingError)
+        self.clash = exc.IntegrityError
+        self.data = sa.MetaData()
+
+    def make(self) -> None:
+        """Make what is missing; two that do so at once are no failure."""
+        for table in self.data.sorted_tables:
+            for left in reversed(range(TRIES)):
+                try:
+                    with self.begin() as connection:
+                        connection.execute(self.sa.schema.CreateTable(table, if_not_exists=True))
+                    self._widen(table)
+                    break
+                except (
+                    *self._absent,
+                    self.clash,
+                ):  # PostgreSQL looks before it leaps, and another one may leap between
+                    if not left:
+                        raise
+
+    def _widen(self, table: sa.Table) -> None:
+        """Add the columns with a default that a table of an earlier version has not."""
+        for column in table.columns:
+            if column.server_default is None:
+                continue
+            try:
+                self.rows(self.sa.select(column).limit(0))
+            except self._absent:
+                what = str(self.sa.schema.CreateColumn(column).compile(self._engine))
+                with self.begin() as connection:
+                    connection.execute(self.sa.text(f"ALTER TABLE {table.name} ADD COLUMN {what}"))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def begin(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction."""
+        return self._engine.begin()
+
+    def rows(self, query: Any) -> Sequence[Any]:
+        """What is found."""
+        with self._engine.connect() as connection:
+            return connection.execute(query).all()
+
+    def insert(self, table: sa.Table) -> Any:
+        """An insertion that can say what is to be done where the key is there."""
+        if self.lite:
+            from sqlalchemy.dialects.sqlite import insert
+        else:
+            from sqlalchemy.dialects.postgresql import insert
+        return insert(table)
+
+    def now(self) -> Any:
+        """Seconds since 1970 as the database has them: the clocks of machines differ."""
+        func = self.sa.func
+        if self.lite:
+            return (func.julianday("now") - 2440587.5) * 86400.0
+        return self.sa.cast(self.sa.extract("epoch", func.clock_timestamp()), self.sa.Float)
