@@ -19,6 +19,7 @@ _KINDS: dict[str, Kind] = {
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
+_LOG = "notifications/message"
 _AGAIN_SECONDS = 5.0
 _TRIES = 5
 
@@ -80,17 +81,22 @@ class Callbacks:
             {"roots": [{"uri": f.absolute().as_uri(), "name": f.name or str(f)} for f in folders]}
         )
 
-    async def log(self, params: types.LoggingMessageNotificationParams) -> None:
-        """A line of its log."""
-        data: Any = params.data
-        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        await self._side.say(f"[{params.level}] {params.logger + ': ' if params.logger else ''}{text}")
-
-    async def message(self, message: Any) -> None:
-        """A notification; what else comes is of no use."""
-        kind = _KINDS.get(str(getattr(message, "method", "")))
+    async def heard(self, method: str, params: Any) -> bool:
+        """Take a notification; false if it is none of those that are taken here."""
+        kind = _KINDS.get(method)
         if kind is not None:
             self._side.changed(kind)
+        elif method == _LOG:
+            await self._log(cast("dict[str, Any]", params) if isinstance(params, dict) else {})
+        else:
+            return False
+        return True
+
+    async def _log(self, params: dict[str, Any]) -> None:
+        """A line of its log."""
+        data, logger = params.get("data"), params.get("logger")
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        await self._side.say(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
 
     @asynccontextmanager
     async def listening(self, client: Client) -> AsyncGenerator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections import deque
 from pathlib import Path
 
@@ -16,6 +17,11 @@ LONGEST = 2_000
 """Characters of one."""
 LARGEST_FILE = 1 << 20
 """Bytes of the file; a full one becomes ``NAME.log.1``, and the one before that is gone."""
+
+BURST = 2_000
+"""Lines that may come at once and all stand in the file."""
+PER_SECOND = 100
+"""Lines a second that stand in the file, however long it goes on; of what is more only the number is told."""
 
 OURS = "[mainspring]"
 """How lines begin that we add."""
@@ -30,56 +36,100 @@ def log_file(home: Path, server: str) -> Path:
 
 
 class ServerLog:
-    """The lines of one server, without secrets and control characters.
+    """The lines of one server, without secrets and control characters. Adding one never waits: a server that writes without end must
+    not keep us from hearing its answers.
 
     Args:
         file: Where they are kept too; nowhere if ``None``.
+
+    Attributes:
+        left_out: How many lines came too fast to stand in the file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
-        self._lines: deque[str] = deque(maxlen=KEPT)
-        self._writing = False
+        self.left_out = 0
+        self._lines: deque[str] = deque(maxlen=KEPT)  # as they came: most are never looked at
         self._waiting: list[str] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._untold = 0
+        self._allowance = float(BURST)
+        self._at = time.monotonic()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The last lines."""
-        return tuple(self._lines)
+        return tuple([_fit(line) for line in self._lines])
 
     def last(self, count: int = 5) -> str:
         """The last lines that say something, for an error."""
-        return "\n".join([line for line in self._lines if line.strip() and not line.startswith(OURS)][-count:])
+        return "\n".join([line for line in self.lines if line.strip() and not line.startswith(OURS)][-count:])
 
     def clear(self) -> None:
         """Begin anew in memory."""
         self._lines.clear()
 
-    async def add(self, line: str) -> None:
-        """Keep a line. What cannot be written to the file is only kept in memory."""
-        text = redact(_CONTROLS.sub("", line.rstrip())[:LONGEST])
+    def add(self, line: str) -> None:
+        """Keep a line of the server's. What cannot be written to the file is only kept in memory."""
+        text = line.rstrip()[:LONGEST]
         self._lines.append(text)
         if self.file is None:
             return
-        self._waiting.append(text)
-        if self._writing:  # whoever writes takes this along
+        if not self._may_be_written():
+            self.left_out += 1
+            self._untold += 1
             return
-        self._writing = True
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting, []
-                await asyncio.to_thread(_append, self.file, "".join([f"{text}\n" for text in batch]))
-        finally:
-            self._writing = False
+        self._write(text)
+
+    def note(self, text: str) -> None:
+        """Keep a line of our own; none of those is left out."""
+        line = f"{OURS} {text}"
+        self._lines.append(line)
+        if self.file is not None:
+            self._write(line)
+
+    async def written(self) -> None:
+        """Wait until the file holds what it should."""
+        if self._untold:
+            self._write()
+        if self._writer is not None and self._writer.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({self._writer})
+
+    def _may_be_written(self) -> bool:
+        now = time.monotonic()
+        self._allowance = min(BURST, self._allowance + (now - self._at) * PER_SECOND)
+        self._at = now
+        if self._allowance < 1 or len(self._waiting) >= BURST:
+            return False
+        self._allowance -= 1
+        return True
+
+    def _write(self, *lines: str) -> None:
+        if self._untold:
+            self._waiting.append(f"{OURS} {self._untold} lines were left out here: they came too fast")
+            self._untold = 0
+        self._waiting.extend(lines)
+        loop = asyncio.get_running_loop()
+        if self._writer is None or self._writer.done() or self._writer.get_loop() is not loop:
+            self._writer = loop.create_task(self._write_all(), name="mcp log")
+
+    async def _write_all(self) -> None:
+        while self._waiting and self.file is not None:
+            batch, self._waiting = self._waiting, []
+            await asyncio.to_thread(_append, self.file, batch)
 
 
-def _append(file: Path, text: str) -> None:
+def _fit(line: str) -> str:
+    return redact(_CONTROLS.sub("", line))
+
+
+def _append(file: Path, lines: list[str]) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if file.exists() and file.stat().st_size > LARGEST_FILE:
             os.replace(file, file.with_name(f"{file.name}.1"))
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as stream:
-            stream.write(text)
+            stream.write("".join([f"{_fit(line)}\n" for line in lines]))
     except OSError:
         pass

@@ -26,7 +26,7 @@ from mainspring.loop import Plug
 from mainspring.mcp.asking import Allow, Asking, Elicit, Sampler
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.hooks import derive
-from mainspring.mcp.logs import OURS, ServerLog, log_file
+from mainspring.mcp.logs import ServerLog, log_file
 from mainspring.mcp.names import server_keys, server_of
 from mainspring.mcp.oauth import logins_folder
 from mainspring.mcp.port import McpConnector, McpFailure, ResourceInfo
@@ -186,7 +186,7 @@ class Mcp(Plug):
             try:
                 found += [McpPrompt(server, info) for info in await server.list_prompts()]
             except McpFailure as failure:
-                await server.say(f"{OURS} {failure}")
+                server.log.note(str(failure))
         return found
 
     async def resources(self) -> dict[str, Sequence[ResourceInfo]]:
@@ -196,7 +196,7 @@ class Mcp(Plug):
             try:
                 found[server.name] = await server.list_resources()
             except McpFailure as failure:
-                await server.say(f"{OURS} {failure}")
+                server.log.note(str(failure))
         return found
 
     def _ready(self) -> list[McpServer]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -225,4 +225,13 @@ class McpConnector(Protocol):
         Raises:
             McpFailure: If there is none to be had.
         """
+        ...
+
+
+@runtime_checkable
+class ReadyingConnector(McpConnector, Protocol):
+    """A connector that has something to load first, which takes none of the time that a server has to connect."""
+
+    async def ready(self) -> None:
+        """Load it; at once where that was done before."""
         ...

@@ -58,13 +58,17 @@ class SdkConnector:
         self._tokens = tokens
         self._orphans = Orphans()
 
+    async def ready(self) -> None:
+        """See `ReadyingConnector.ready`: half a second of work, in a thread."""
+        await asyncio.to_thread(_import_sdk)
+
     def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
         """See `McpConnector.connect`."""
         return self._connect(config, side)
 
     @asynccontextmanager
     async def _connect(self, config: McpServerConfig, side: ClientSide) -> AsyncGenerator[McpConnection]:
-        await asyncio.to_thread(_import_sdk)
+        await self.ready()
         end = Endpoint(config)
         lost = asyncio.Event()
         stage = "connect"
@@ -76,7 +80,8 @@ class SdkConnector:
                 else:
                     streams = await stack.enter_async_context(http_transport(config, end, self._tokens))
                 callbacks = Callbacks(config.name, side)
-                client = await stack.enter_async_context(_client(_Streams(streams, lost), config, callbacks))
+                heard = _Streams(streams, lost, callbacks)
+                client = await stack.enter_async_context(_client(heard, config, callbacks))
                 await stack.enter_async_context(callbacks.listening(client))
                 stage = "lost"
                 end.settled()
@@ -88,7 +93,6 @@ class SdkConnector:
 
 
 def _import_sdk() -> None:
-    """Half a second of work, in a thread."""
     for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
         importlib.import_module(module)
 
@@ -103,21 +107,20 @@ def _client(streams: _Streams, config: McpServerConfig, callbacks: Callbacks) ->
         sampling_callback=callbacks.sample,
         elicitation_callback=callbacks.elicit,
         list_roots_callback=callbacks.roots,
-        logging_callback=callbacks.log,
-        message_handler=callbacks.message,
         cache=None,
     )
 
 
 class _Streams:
-    """Streams that are open already, as the SDK takes a transport; what is read is mended."""
+    """Streams that are open already, as the SDK takes a transport; what is read is mended, and what is told is heard here."""
 
-    def __init__(self, streams: TransportStreams, lost: asyncio.Event) -> None:
+    def __init__(self, streams: TransportStreams, lost: asyncio.Event, callbacks: Callbacks) -> None:
         self._read, self._write = streams
         self._lost = lost
+        self._callbacks = callbacks
 
     async def __aenter__(self) -> TransportStreams:
-        return MendedStream(self._read, self._lost), self._write
+        return MendedStream(self._read, self._lost, self._callbacks.heard), self._write
 
     async def __aexit__(self, *error: object) -> None:
         self._lost.set()

@@ -17,7 +17,7 @@ from mainspring.mcp.asking import Asking
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.expand import expanded
 from mainspring.mcp.explain import leaf
-from mainspring.mcp.logs import OURS, ServerLog
+from mainspring.mcp.logs import ServerLog
 from mainspring.mcp.patience import Clock, Patience
 from mainspring.mcp.port import (
     Answer,
@@ -31,6 +31,7 @@ from mainspring.mcp.port import (
     Progress,
     PromptInfo,
     PromptMessage,
+    ReadyingConnector,
     ResourceInfo,
     Sampled,
     Sampling,
@@ -51,6 +52,8 @@ LONGEST_WAIT = 30.0
 STABLE_SECONDS = 60.0
 """A connection that stood this long counts as a good one: the next loss begins with the shortest wait."""
 CLOSE_SECONDS = 5.0
+RELIST_SECONDS = 1.0
+"""Between two lists of tools: a server that tells of changes without end is asked this often, and no more."""
 
 T = TypeVar("T")
 
@@ -176,6 +179,7 @@ class McpServer:
         if pending:
             owner.cancel()
             await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
+        await self.log.written()
 
     async def connection(self) -> McpConnection:
         """The connection; made if there is none, waited for if it is on the way.
@@ -237,7 +241,6 @@ class McpServer:
 
     async def _one_connection(self) -> McpFailure:
         """Connect, list, and keep it until it is lost or to be ended. Gives the reason."""
-        began = time.monotonic()
         try:
             config = expanded(self.config, self._environ)
         except ConfigError as error:
@@ -246,6 +249,9 @@ class McpServer:
         failure = McpFailure(self.name, f"MCP server {self.name!r} ended", "lost")
         try:
             async with stack:
+                if isinstance(self._connector, ReadyingConnector):
+                    await self._connector.ready()  # ours to load, so no time of the server's
+                began = time.monotonic()
                 try:
                     async with asyncio.timeout(config.connect_timeout):
                         connection = await stack.enter_async_context(self._connector.connect(config, self))
@@ -272,15 +278,20 @@ class McpServer:
 
     async def _keep(self, connection: McpConnection) -> None:
         lost = asyncio.ensure_future(connection.lost.wait())
+        listed = time.monotonic() - RELIST_SECONDS
         try:
             while not (self._stop or self._renew is not None or lost.done()):
                 self._wake.clear()
+                due: float | None = None
                 if "tools" in self._changed:
-                    await self._relist(connection)
-                    continue
+                    due = listed + RELIST_SECONDS - time.monotonic()
+                    if due <= 0:
+                        await self._relist(connection)
+                        listed = time.monotonic()
+                        continue
                 woken = asyncio.ensure_future(self._wake.wait())
                 try:
-                    await asyncio.wait({lost, woken}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({lost, woken}, timeout=due, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     woken.cancel()
         finally:
@@ -295,7 +306,7 @@ class McpServer:
             async with asyncio.timeout(self.config.connect_timeout):
                 await self._list(connection)
         except (TimeoutError, McpFailure) as error:
-            await self.log.add(f"{OURS} its tools could not be listed again: {error or 'no answer'}")
+            self.log.note(f"its tools could not be listed again: {error or 'no answer'}")
         else:
             if self._watcher is not None:
                 self._watcher.relisted(self)
@@ -310,7 +321,8 @@ class McpServer:
         self.error, self.status = failure, status
         if status == "failed":
             self._settled.set()
-        await self.log.add(f"{OURS} {failure}")
+        self.log.note(str(failure))
+        await self.log.written()
         if self._watcher is not None:
             await self._watcher.failed(self, failure)
 
@@ -428,12 +440,13 @@ class McpServer:
 
     async def say(self, line: str) -> None:
         """Keep a line that it wrote."""
-        await self.log.add(line)
+        self.log.add(line)
 
     def changed(self, kind: Kind) -> None:
-        """A list of its is another now."""
-        self._changed.add(kind)
-        self._wake.set()
+        """A list of its is another now. One that waits to be read stands for all that is told until it is read."""
+        if kind not in self._changed:
+            self._changed.add(kind)
+            self._wake.set()
 
 
 @asynccontextmanager

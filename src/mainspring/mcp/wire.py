@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -147,11 +148,25 @@ def _block(given: Any) -> dict[str, Any]:
 
 
 class MendedStream:
-    """What a transport reads, mended; ``lost`` is set when nothing more will come."""
+    """What a transport reads, mended; ``lost`` is set when nothing more will come.
 
-    def __init__(self, inner: ReadStream[Incoming], lost: asyncio.Event) -> None:
+    Args:
+        inner: What is read.
+        lost: Set at its end.
+        heard: Takes a notification's method and parameters, and says whether that is all there is to do with it. What is heard here
+            goes no further: the SDK checks each and starts a task for it, and a server that tells something without end would keep
+            us so busy that its answers come too late.
+    """
+
+    def __init__(
+        self,
+        inner: ReadStream[Incoming],
+        lost: asyncio.Event,
+        heard: Callable[[str, Any], Awaitable[bool]],
+    ) -> None:
         self._inner = inner
         self._lost = lost
+        self._heard = heard
 
     @property
     def last_context(self) -> Any:
@@ -161,7 +176,9 @@ class MendedStream:
     async def receive(self) -> Incoming:
         """The next message."""
         try:
-            return self._mended(await self._inner.receive())
+            while await self._is_heard(item := await self._inner.receive()):
+                pass
+            return self._mended(item)
         except BaseException:
             self._lost.set()
             raise
@@ -176,7 +193,9 @@ class MendedStream:
 
     async def __anext__(self) -> Incoming:
         try:
-            return self._mended(await self._inner.__anext__())
+            while await self._is_heard(item := await self._inner.__anext__()):
+                pass
+            return self._mended(item)
         except BaseException:
             self._lost.set()
             raise
@@ -190,6 +209,13 @@ class MendedStream:
     ) -> bool | None:
         self._lost.set()
         return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+    async def _is_heard(self, item: Incoming) -> bool:
+        message: Any = getattr(item, "message", None)
+        method = getattr(message, "method", None)
+        if method is None or getattr(message, "id", None) is not None:
+            return False
+        return await self._heard(method, message.params)
 
     def _mended(self, item: Incoming) -> Incoming:
         result = getattr(getattr(item, "message", None), "result", None)

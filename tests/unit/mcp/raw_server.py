@@ -2,7 +2,7 @@
 
 Its behaviour is given as flags: ``hang`` (never answers), ``die`` (ends at once), ``noise`` (prints what is no message), ``pages``
 (one tool a page), ``loop`` (the same page for ever), ``deaf`` (keeps running when its input is closed), ``flood`` (fills stderr),
-``odd`` (tools that are none).
+``odd`` (tools that are none), ``changes``, ``logs`` and ``errors`` (without end: its list changed, a line of its log, a line on stderr).
 """
 
 import json
@@ -13,14 +13,16 @@ import sys
 import threading
 
 FLAGS = set(sys.argv[1:])
-STATE = {"calls": 0, "extra": False, "asked": 0}
+STATE = {"calls": 0, "extra": False, "asked": 0, "listed": 0}
+WRITING = threading.Lock()
 WAITING = {}
 FOREVER = 600
 
 
 def send(message):
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
+    with WRITING:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
 
 
 def text(value):
@@ -189,6 +191,30 @@ def page(params, items, key):
     return {key: items[at : at + 1], **more}
 
 
+def changes(n):
+    send({"method": "notifications/tools/list_changed"})
+
+
+def logs(n):
+    send({"method": "notifications/message", "params": {"level": "info", "logger": "own", "data": f"line {n}."}})
+
+
+def errors(n):
+    sys.stderr.write(f"line {n}.\n")
+
+
+def without_end(tell):
+    n = 0
+    while True:
+        tell(n)
+        n += 1
+
+
+def list_tools(params):
+    STATE["listed"] += 1
+    return page(params, listed(), "tools")
+
+
 def initialize(params):
     able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
     facts = {"serverInfo": {"name": "raw", "version": "1"}, "instructions": "Be kind."}
@@ -212,13 +238,22 @@ def get_prompt(params):
 
 METHODS = {
     "initialize": initialize,
-    "tools/list": lambda params: page(params, listed(), "tools"),
+    "tools/list": list_tools,
     "resources/list": list_resources,
     "resources/templates/list": lambda params: {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "any"}]},
     "resources/read": lambda params: {"contents": [{"uri": params["uri"], "text": f"text of {params['uri']}"}]},
     "prompts/list": list_prompts,
     "prompts/get": get_prompt,
 }
+
+
+def begin_to_tell():
+    for tell in (changes, logs, errors):
+        if tell.__name__ in FLAGS:
+            threading.Thread(target=without_end, args=(tell,), daemon=True).start()
+
+
+AFTERWARDS = {"initialize": begin_to_tell}
 
 
 def handle(message):
@@ -228,6 +263,7 @@ def handle(message):
             send({"id": WAITING.pop(key), "result": text(message.get("result", message.get("error")))})
     elif method in METHODS:
         send({"id": key, "result": METHODS[method](params)})
+        AFTERWARDS.get(method, lambda: None)()
     elif method == "tools/call":
         work = TOOLS.get(params["name"]) or HIDDEN.get(params["name"])
         if work is None:
