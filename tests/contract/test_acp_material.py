@@ -8,8 +8,11 @@ from typing import Any
 import acp
 import pytest
 from acp import schema as sdk
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
+from mainspring.runtime.options import Rules as AllowRules
+from mainspring.testing import Call, ScriptedModel
 from tests.unit.app.server.acp.rules import Rules
 from tests.unit.app.server.acp.stage import options_for, serving
 
@@ -116,3 +119,158 @@ def test_every_example_is_accounted_for(material: Path, version: str) -> None:
 
 def test_the_package_speaks_version_one() -> None:
     assert acp.PROTOCOL_VERSION == 1
+
+
+def pairs(material: Path) -> list[tuple[str, Any]]:
+    """What clients answer in the documents of v1, with the method that they answer."""
+    asked: dict[tuple[str, Any], str] = {}
+    known = set(Rules(material / "acp", "v1").methods["clientMethods"].values())
+    for file, message in examples(material):
+        if message.get("method") in known and "id" in message:
+            asked[file, message["id"]] = message["method"]
+    return [
+        (asked[file, message["id"]], message["result"])
+        for file, message in examples(material)
+        if "/v1/" in file and "result" in message and (file, message.get("id")) in asked
+    ]
+
+
+def spoilt(value: Any) -> list[Any]:
+    """The same with one field left out, or of another kind; nothing; and something else."""
+    made: list[Any] = [None, [], "text", 7]
+    for key in value:
+        made.append({k: v for k, v in value.items() if k != key})
+        made += [{**value, key: wrong} for wrong in (None, 5, -1, "text", [], {}, True)]
+    return made
+
+
+def call(method: str, number: int) -> Call:
+    """A call during which the client is asked by some method."""
+    match method.split("/"):
+        case ["session", _]:
+            return Call("write_file", {"path": f"new{number}.txt", "content": "x"})
+        case ["fs", _]:
+            return Call("read_file", {"path": f"b{number}.txt"})
+        case ["terminal", _]:
+            return Call("shell", {"command": f"echo ours {number}"})
+        case _:
+            return Call("ask_user", {"question": f"Which {number}?"})
+
+
+GOOD: dict[str, Any] = {
+    "fs/read_text_file": {"content": "in the editor"},
+    "terminal/create": {"terminalId": "t"},
+    "terminal/output": {"output": "theirs", "truncated": False},
+    "terminal/wait_for_exit": {"exitCode": 0},
+    "terminal/release": {},
+    "elicitation/create": {"action": "accept", "content": {"words": "red"}},
+}
+REFUSED = {
+    "session/request_permission": "denied",
+    "fs/read_text_file": "on the disk",
+    "terminal/create": "ours",
+    "terminal/output": "The editor does not tell",
+    "terminal/wait_for_exit": "The editor does not tell",
+    "elicitation/create": "gave no answer",
+}
+"""What the model is told where an answer is none: a no, what is on the disk, a command of ours; never a guess."""
+
+
+async def told_of(folder: Path, home: Path, method: str, answers: list[Any]) -> list[str]:
+    """What the model is told of calls during which a client answers a method in some way, and others well."""
+    model = ScriptedModel(*[step for number in range(len(answers)) for step in (call(method, number), "ok")])
+    options = options_for(folder, home, model)
+    options = replace(options, ask=replace(options.ask, rules=AllowRules(allow=("shell",))))
+    can = {"fs": {"readTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
+    async with serving(options) as line:
+
+        async def asked(id: int, about: str, answer: Any = None, **params: Any) -> Any:
+            await line.send({"jsonrpc": "2.0", "id": id, "method": about, "params": params})
+            while (told := await line.receive()) is not None:
+                if told.get("id") == id and "method" not in told:
+                    return told["result"]
+                if "id" in told:
+                    given = answer if told["method"] == method else GOOD[told["method"]]
+                    await line.send({"jsonrpc": "2.0", "id": told["id"], "result": given})
+            raise EOFError
+
+        await asked(1000, "initialize", protocolVersion=1, clientCapabilities=can)
+        session = (await asked(1001, "session/new", cwd=str(folder), mcpServers=[]))["sessionId"]
+        for number, answer in enumerate(answers):
+            (folder / f"b{number}.txt").write_text("on the disk")
+            prompt = [{"type": "text", "text": "go"}]
+            done = await asked(2000 + number, "session/prompt", answer, sessionId=session, prompt=prompt)
+            assert done["stopReason"] == "end_turn"
+    return [request.messages[-1].tool_results[0].text for request in model.requests[1::2]]
+
+
+def forgiving(rules: Rules, name: str, answer: Any) -> bool:
+    """Whether the schema tells readers to pass over what is wrong in it."""
+    fields = rules.schema["$defs"][name].get("properties", {})
+    if not isinstance(answer, dict):
+        return False
+    return rules.takes(
+        name, {k: v for k, v in answer.items() if "x-deserialize-default-on-error" not in fields.get(k, {})}
+    )
+
+
+@pytest.mark.parametrize("method", sorted(REFUSED))
+async def test_what_a_client_answers(material: Path, tmp_path: Path, home: Path, method: str) -> None:
+    """An answer that the schema takes is taken, and one that it does not take is refused."""
+    rules = Rules(material / "acp", "v1")
+    name = rules.types["client", method, True]
+    documented = [answer for about, answer in pairs(material) if about == method] or [GOOD[method]]
+    answers = [*documented, *spoilt(documented[0])]
+    counts = Counter[bool]()
+    for answer, told in zip(answers, await told_of(tmp_path, home, method, answers), strict=True):
+        taken = rules.takes(name, answer)
+        counts[taken] += 1
+        if (
+            taken and method != "session/request_permission"
+        ):  # what is chosen there in the documents is no option of ours
+            assert REFUSED[method] not in told or answer != documented[0], (answer, told)
+        elif not taken and not forgiving(rules, name, answer):
+            assert REFUSED[method] in told, (answer, told)
+    assert min(counts[True], counts[False]) > 0, counts
+
+
+def is_left_to_us(method: str, example: dict[str, Any], params: Any) -> bool:
+    """Whether either is right: any version is answered with ours, and there are no options here that are on or off."""
+    if not isinstance(params, dict):
+        return False
+    if method == "initialize":
+        return "protocolVersion" in params and params["protocolVersion"] is not example["protocolVersion"]
+    return method == "session/set_config_option" and params.get("type") == "boolean"
+
+
+async def test_spoilt_requests(material: Path, tmp_path: Path, home: Path) -> None:
+    """What the schema does not take is refused as such, and nothing else happens."""
+    rules = Rules(material / "acp", "v1")
+    known = set(rules.methods["agentMethods"].values())
+    documented = {
+        message["method"]: message.get("params", {})
+        for file, message in examples(material)
+        if "/v1/" in file and "id" in message and message.get("method") in known
+    }
+    sent = [
+        {"jsonrpc": "2.0", "method": method, "params": params}
+        for method, example in documented.items()
+        for params in spoilt(example)
+        if method != "logout" and not is_left_to_us(method, example, params)
+    ]
+    found = await answers(tmp_path, home, sent)
+    counts = Counter[str]()
+    wrong: list[Any] = []
+    for number, message in enumerate(sent):
+        name = rules.types["agent", message["method"], False]
+        code = found[number].get("error", {}).get("code")
+        if not rules.takes(name, message["params"]) and not forgiving(rules, name, message["params"]):
+            if code not in (_INVALID_PARAMS, -32600):
+                wrong.append((message["method"], message["params"], found[number]))
+            counts["refused"] += 1
+        elif rules.takes(name, message["params"]):
+            if "errors" in (found[number].get("error", {}).get("data") or {}):
+                wrong.append((message["method"], message["params"], found[number]))
+            counts["taken"] += 1
+    assert wrong == []
+    assert min(counts.values()) > 20, counts

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from mainspring import __version__
 from mainspring.app.server.acp.content import Block
 from mainspring.app.server.acp.session import AcpSession
-from mainspring.app.server.acp.transport import WireTransport
+from mainspring.app.server.acp.transport import CANCEL, DELETE, WireTransport
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import ChatOptions
-from mainspring.runtime.commands.sessions import saved_sessions
+from mainspring.runtime.commands.sessions import remove_session, saved_sessions
 from mainspring.runtime.options import AskOptions, Place
 
 Servers = list[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]
@@ -75,6 +75,7 @@ class AcpAgent:
                 mcp_capabilities=schema.McpCapabilities(http=True, sse=True),
                 session_capabilities=schema.SessionCapabilities(
                     list=schema.SessionListCapabilities(),
+                    delete=schema.SessionDeleteCapabilities(),
                     fork=schema.SessionForkCapabilities(),
                     resume=schema.SessionResumeCapabilities(),
                     close=schema.SessionCloseCapabilities(),
@@ -173,6 +174,18 @@ class AcpAgent:
             next_cursor=str(first + _PAGE) if len(shown) > first + _PAGE else None,
         )
 
+    async def _delete(self, id: str) -> None:
+        """Remove a session for good. One that is not there any more is removed already."""
+        if id in self._sessions:
+            await self._close(self._sessions[id])
+        place = await self._kept(id)
+        if place is None:
+            return
+        try:
+            await asyncio.to_thread(remove_session, place, self._ask.place, environ=self._options.environ)
+        except MainspringError as error:
+            _refuse(error)
+
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
         """End a session; it stays on disk."""
         await self._close(self._session(session_id))
@@ -203,11 +216,19 @@ class AcpAgent:
         return schema.SetSessionConfigOptionResponse(config_options=session.choices.options(session.chat.status))
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """There are no methods beside those of the protocol."""
-        raise RequestError.method_not_found(f"_{method}")
+        """There are no methods beside those of the protocol; one of them the package hands on in this way."""
+        if method != DELETE:
+            raise RequestError.method_not_found(f"_{method}")
+        await self._delete(schema.DeleteSessionRequest.model_validate(params).session_id)
+        return {}
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """What is not known is passed over."""
+        """A request of the client is taken back: a prompt is cancelled, anything else is soon done. What is not known is passed over."""
+        if method == CANCEL:
+            request = schema.CancelRequestNotification.model_validate(params).request_id
+            session = self._sessions.get(self._transport.session_of(request))
+            if session is not None:
+                await session.cancel()
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
@@ -231,6 +252,12 @@ class AcpAgent:
         return await self._open(ask, servers, cwd, id=id, replay=replay)
 
     async def _place_of(self, id: str) -> str:
+        place = await self._kept(id)
+        if place is None:
+            raise RequestError(-32002, f"there is no session {id[:200]!r}; session/list has those that are kept")
+        return place
+
+    async def _kept(self, id: str) -> str | None:
         """Where a session is kept. Only by its id: a client cannot name a file."""
         try:
             found = await asyncio.to_thread(
@@ -238,17 +265,14 @@ class AcpAgent:
             )
         except MainspringError as error:
             _refuse(error)
-        place = next((info.place for info in found if info.id == id), None)
-        if place is None:
-            raise RequestError(-32002, f"there is no session {id[:200]!r}; session/list has those that are kept")
-        return place
+        return next((info.place for info in found if info.id == id), None)
 
     async def _open(
         self, ask: AskOptions, servers: Servers | None, cwd: str, *, id: str = "", replay: bool = True
     ) -> AcpSession:
         assert self._client is not None
         hold = None if id else self._transport.hold
-        session = AcpSession(self._client, self._offered, cwd, id=id, hold=hold)
+        session = AcpSession(self._client, self._offered, cwd, id=id, hold=hold, take_back=self._transport.take_back)
         options = replace(
             self._options,
             ask=ask,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from acp import Client, RequestError, schema
@@ -11,7 +13,7 @@ from mainspring.runtime.chat.commands import Answer, Approve
 from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
 
 _DECLINE = "(decline)"
-_TEXT = "text"
+_CHOICE, _WORDS = "choice", "words"
 
 
 class Asking:
@@ -19,12 +21,14 @@ class Asking:
 
     Args:
         client: The editor.
+        take_back: Called where an answer is no longer waited for, by the task that has asked.
         forms: Whether it can show forms.
         cwd: The folder of the session.
     """
 
-    def __init__(self, client: Client, *, forms: bool, cwd: str) -> None:
+    def __init__(self, client: Client, take_back: Callable[[], Awaitable[None]], *, forms: bool, cwd: str) -> None:
         self._client = client
+        self._take_back = take_back
         self._forms = forms
         self._cwd = cwd
 
@@ -48,7 +52,7 @@ class Asking:
 
     async def question(self, session: str, asked: QuestionAsked) -> Answer:
         """What the user answers to anything else."""
-        if self._forms and asked.kind != "plan" and (asked.multiple or not asked.options):
+        if self._forms and asked.kind in ("ask", "input"):
             return await self._form(session, asked)
         options = [o for o in asked.options if o.value != "revise"]  # needs words, which buttons have not
         if not options:
@@ -79,28 +83,49 @@ class Asking:
         """The id of what was chosen; empty for nothing."""
         try:
             answer = await self._client.request_permission(session_id=session, tool_call=call, options=options)
+        except asyncio.CancelledError:
+            await self._take_back()
+            raise
         except (RequestError, ConnectionError, ValueError):
             return ""
         return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else ""
 
     async def _form(self, session: str, asked: QuestionAsked) -> Answer:
-        field: dict[str, Any] = {"type": "string", "title": asked.title or asked.text or "Answer"}
-        if asked.options:
-            names = [{"const": o.value, "title": o.label or o.value} for o in asked.options]
-            field = {"type": "array", "title": asked.title or "Choose", "items": {"anyOf": names}}
+        form = schema.ElicitationSchema.model_validate(_fields(asked))
+        mode = schema.ElicitationFormSessionMode(session_id=session, requested_schema=form)
         try:
-            form = schema.ElicitationSchema.model_validate({"properties": {_TEXT: field}, "required": [_TEXT]})
-            mode = schema.ElicitationFormSessionMode(session_id=session, requested_schema=form)
             answer = await self._client.create_elicitation(message=asked.text or asked.title or "?", mode=mode)
+        except asyncio.CancelledError:
+            await self._take_back()
+            raise
         except (RequestError, ConnectionError, ValueError):
             return Answer(asked.id, declined=True)
         content: Any = getattr(answer, "content", None)
-        given: Any = cast("dict[str, Any]", content).get(_TEXT) if isinstance(content, dict) else None
-        if isinstance(given, str) and not asked.options:
-            return Answer(asked.id, text=given)
+        given = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        words, picked = given.get(_WORDS), given.get(_CHOICE)
         known = {option.value for option in asked.options}
-        chosen = tuple([v for v in cast("list[Any]", given) if v in known]) if isinstance(given, list) else ()
-        return Answer(asked.id, chosen) if chosen else Answer(asked.id, declined=True)
+        values: list[Any] = cast("list[Any]", picked) if isinstance(picked, list) else [picked]
+        chosen = tuple([value for value in values if isinstance(value, str) and value in known])
+        text = words if isinstance(words, str) else ""
+        return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
+
+
+def _fields(asked: QuestionAsked) -> dict[str, Any]:
+    """The form of a question: what to choose, and room for other words where these are an answer, too."""
+    title = asked.title or asked.text or "Answer"
+    if not asked.options:
+        return {"properties": {_WORDS: {"type": "string", "title": title}}, "required": [_WORDS]}
+    names = [
+        {"const": o.value, "title": o.label or o.value, **({"description": o.description} if o.description else {})}
+        for o in asked.options
+    ]
+    if asked.multiple:
+        choice: dict[str, Any] = {"type": "array", "title": title, "items": {"anyOf": names}}
+    else:
+        choice = {"type": "string", "title": title, "oneOf": names}
+    if asked.kind != "ask":
+        return {"properties": {_CHOICE: choice}, "required": [_CHOICE]}
+    return {"properties": {_CHOICE: choice, _WORDS: {"type": "string", "title": "Other words"}}}
 
 
 def _decisions(asked: ApprovalAsked) -> list[schema.PermissionOption]:

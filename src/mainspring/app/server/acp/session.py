@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from acp import Client, RequestError, schema
 
@@ -42,6 +42,7 @@ class AcpSession:
         cwd: The folder.
         id: What the client knows it by; by default the id of the conversation, as soon as there is one.
         hold: Called with the id before anything is told, where the client does not know the id yet.
+        take_back: Called where an answer is no longer waited for, by the task that has asked the editor.
 
     Attributes:
         id: What the client knows it by.
@@ -58,6 +59,7 @@ class AcpSession:
         *,
         id: str = "",
         hold: Callable[[str], None] | None = None,
+        take_back: Callable[[], Awaitable[None]],
     ) -> None:
         self.id = id
         self.cwd = cwd
@@ -66,7 +68,7 @@ class AcpSession:
         self.terminals = ClientTerminals(client) if offered.terminal else None
         self.choices = Choices()
         self._client = client
-        self._asking = Asking(client, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd)
+        self._asking = Asking(client, take_back, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd)
         self._updates = Updates(cwd, self.choices, self.terminals)
         self._hold = hold
         self._chat: Chat | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import msgspec
@@ -9,6 +10,11 @@ import msgspec
 from mainspring.app.server.stdio import LineTooLongError, Wire
 
 _NOT_JSON, _INVALID = -32700, -32600
+
+DELETE = "session/delete"
+CANCEL = "$/cancel_request"
+_NOT_ROUTED = {DELETE, CANCEL}
+"""Methods of the protocol that the package does not hand on: they come to the agent as extensions of these names."""
 
 
 class WireTransport:
@@ -21,10 +27,26 @@ class WireTransport:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._held: dict[str, list[dict[str, Any]]] = {}
+        self._asked: dict[asyncio.Task[Any] | None, int | str] = {}
+        self._prompts: dict[int | str | None, str] = {}
 
     def hold(self, session: str) -> None:
         """Keep what is told of a session until the client has learnt, by an answer, that there is one of this id."""
         self._held[session] = []
+
+    def session_of(self, request: int | str | None) -> str:
+        """The session of a prompt that goes on, by the id of its request; empty for any other."""
+        return self._prompts.get(request, "")
+
+    async def take_back(self) -> None:
+        """Tell the client that the answer to what this task has asked it is no longer waited for, so that it asks nobody any more."""
+        id = self._asked.pop(asyncio.current_task(), None)
+        if id is None:
+            return
+        try:
+            await self._write({"jsonrpc": "2.0", "method": CANCEL, "params": {"requestId": id}})
+        except ConnectionError:
+            pass  # the client has gone, and its user sees the question no more
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message.
@@ -39,12 +61,23 @@ class WireTransport:
         ):
             waiting.append(message)
             return
+        if "method" in message:
+            if "id" in message:
+                self._remember(message["id"])
+        else:
+            self._prompts.pop(message["id"], None)
         if "error" in message:
             _shorten(message["error"])
         await self._write(message)
         if "result" in message:
             for each in self._held.pop(_session_of(message["result"]), []):
                 await self._write(each)
+
+    def _remember(self, id: int | str) -> None:
+        task = asyncio.current_task()
+        if task is not None and task not in self._asked:
+            task.add_done_callback(lambda task: self._asked.pop(task, None) and None)
+        self._asked[task] = id
 
     async def _write(self, message: dict[str, Any]) -> None:
         await self._wire.send(msgspec.json.encode(message, enc_hook=str))
@@ -69,8 +102,14 @@ class WireTransport:
                 continue
             problem = _problem(message)
             if not problem:
-                return _cleaned(message)
+                return self._taken(_cleaned(message))
             await self._refuse(_INVALID, problem, message)
+
+    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
+        method = message.get("method")
+        if method == "session/prompt" and "id" in message:
+            self._prompts[message["id"]] = _session_of(message.get("params"))
+        return {**message, "method": f"_{method}"} if method in _NOT_ROUTED else message
 
     async def _refuse(self, code: int, why: str, message: Any = None) -> None:
         given = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import Literal
 
@@ -12,6 +13,7 @@ from mainspring.app.server.acp.options import Choices
 from mainspring.app.server.acp.terminals import ClientTerminals
 from mainspring.app.server.words import markdown_of
 from mainspring.runtime.chat.events import (
+    AnswerEnd,
     AnswerText,
     ApprovalAsked,
     ChatEvent,
@@ -29,6 +31,7 @@ from mainspring.runtime.chat.events import (
     SessionChanged,
     ShellFinished,
     StatusChanged,
+    ThinkingEnd,
     ThinkingText,
     ToolFinished,
     ToolProgress,
@@ -51,6 +54,9 @@ Update = (
     | schema.UsageUpdate
 )
 
+_Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
+_CHUNKS = (schema.UserMessageChunk, schema.AgentMessageChunk, schema.AgentThoughtChunk)
+
 _TAIL = 4_000
 """Characters of what a running call has printed that are shown: each update holds all that is to be seen."""
 
@@ -64,7 +70,7 @@ _LIMITS = {
 
 
 class Updates:
-    """Makes updates of events. The same events always give the same.
+    """Makes updates of events.
 
     Args:
         cwd: The folder of the session.
@@ -77,6 +83,9 @@ class Updates:
         self._choices = choices
         self._terminals = terminals
         self._shown: set[str] = set()
+        self._own = secrets.token_hex(4)  # ids of messages are others where the session is opened again
+        self._messages = 0
+        self._saying = ""
         self._known: set[str] = set()
         self._printed: dict[str, str] = {}
         self._replaying = False
@@ -84,6 +93,22 @@ class Updates:
 
     def of(self, event: ChatEvent) -> Iterator[Update]:
         """The updates that tell of an event, in order."""
+        for update in self._told(event):
+            if isinstance(update, _CHUNKS):
+                update = update.model_copy(update={"message_id": self._message(update, event)})
+            yield update
+        if isinstance(event, AnswerEnd | ThinkingEnd):
+            self._saying = ""
+
+    def _message(self, chunk: _Chunk, event: ChatEvent) -> str:
+        """By which a client knows what belongs to one message."""
+        kind = f"{chunk.session_update} {type(event).__name__}"
+        if kind != self._saying or not isinstance(event, AnswerText | ThinkingText):
+            self._messages += 1
+            self._saying = kind
+        return f"{self._own}-{self._messages}"
+
+    def _told(self, event: ChatEvent) -> Iterator[Update]:
         match event:
             case AnswerText(text=text):
                 yield agent_says(text)

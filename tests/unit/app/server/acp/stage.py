@@ -31,6 +31,8 @@ class Editor:
         self.open: dict[str, str] = {}
         self.written: dict[str, str] = {}
         self.terminals: dict[str, Shown] = {}
+        self.fills: list[dict[str, Any] | None] = []
+        self.forms: list[str] = []
         self.no_terminals = False
         self.watch = Watch()
         self.waits = asyncio.Event()
@@ -54,6 +56,13 @@ class Editor:
         if not chosen:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen))
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append(message)
+        content = self.fills.pop(0)
+        if content is None:
+            return schema.DeclineElicitationResponse(action="decline")
+        return schema.AcceptElicitationResponse(action="accept", content=content)
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
         if path not in self.open:
@@ -166,6 +175,16 @@ class Shown:
     def kill(self) -> None:
         if self.process.returncode is None:
             os.killpg(self.process.pid, signal.SIGKILL)
+
+
+async def ask(connection: ClientSideConnection, method: str, **params: Any) -> Any:
+    """What the agent answers to a method that the client of the package does not have."""
+    return await connection._conn.send_request(method, params)
+
+
+async def tell(connection: ClientSideConnection, method: str, **params: Any) -> None:
+    """Tell the agent something for which the client of the package has no method."""
+    await connection._conn.send_notification(method, params)
 
 
 def client_can(*, files: bool = False, terminal: bool = False, forms: bool = False) -> schema.ClientCapabilities:

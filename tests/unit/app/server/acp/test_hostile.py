@@ -20,7 +20,16 @@ values = st.recursive(
 )
 methods = st.sampled_from(
     ["initialize", "session/new", "session/load", "session/prompt", "session/cancel", "session/list", "session/fork"]
-    + ["session/set_mode", "session/set_config_option", "session/close", "authenticate", "_x/y", "$/cancel_request", ""]
+    + [
+        "session/set_mode",
+        "session/set_config_option",
+        "session/close",
+        "session/delete",
+        "authenticate",
+        "_x/y",
+        "$/cancel_request",
+        "",
+    ]
 )
 keys = st.sampled_from(["sessionId", "cwd", "prompt", "_meta", "mcpServers", "modeId", "value", "protocolVersion"])
 params = values | st.dictionaries(keys, values, max_size=4)

@@ -9,8 +9,8 @@ import pytest
 from acp import RequestError, schema, text_block
 
 from mainspring.errors import AuthenticationError
-from mainspring.testing import Call, ScriptedModel
-from tests.unit.app.server.acp.stage import Editor, driving
+from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.app.server.acp.stage import Editor, ask, driving, tell
 from tests.unit.runtime.chat.stage import Gate, WaitingModel
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -146,3 +146,108 @@ async def test_mcp_servers_of_the_editor(tmp_path: Path, home: Path) -> None:
         other = schema.AcpMcpServer(type="acp", name="x", server_id="y")
         with pytest.raises(RequestError, match="Invalid params"):
             await connection.new_session(cwd=str(tmp_path), mcp_servers=[other])
+
+
+async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None:
+    editor = Editor()
+    async with driving(tmp_path, home, editor, "one", "two", "three") as (connection, _):
+        open_one = await connection.new_session(cwd=str(tmp_path))
+        closed = await connection.new_session(cwd=str(tmp_path))
+        for each in (open_one, closed):
+            await connection.prompt(session_id=each.session_id, prompt=[text_block("hello")])
+        await connection.close_session(session_id=closed.session_id)
+        assert len((await connection.list_sessions(cwd=str(tmp_path))).sessions) == 2
+        for each in (open_one.session_id, closed.session_id, closed.session_id, "../../etc/passwd"):
+            assert await ask(connection, "session/delete", sessionId=each) == {}, "a second time is as good"
+        assert (await connection.list_sessions(cwd=str(tmp_path))).sessions == []
+        with pytest.raises(RequestError, match="there is no session"):
+            await connection.load_session(cwd=str(tmp_path), session_id=open_one.session_id)
+        with pytest.raises(RequestError, match="Invalid params"):
+            await ask(connection, "session/delete", sessionId=5)
+        with pytest.raises(RequestError, match="Method not found"):
+            await ask(connection, "session/nonsense")
+
+
+async def test_a_request_is_taken_back(tmp_path: Path, home: Path) -> None:
+    """By the client: its prompt is cancelled. By us: a question whose answer nobody waits for any more."""
+    script: list[Any] = [Call("write_file", {"path": "a.txt", "content": "x"}), "never said"]
+    editor = Editor()
+    async with driving(tmp_path, home, editor, *script) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
+        await editor.waits.wait()
+        (prompt,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/prompt"]
+        await tell(connection, "$/cancel_request", requestId=prompt + 99)
+        await tell(connection, "$/cancel_request", requestId=prompt)
+        assert (await prompting).stop_reason == "cancelled"
+        (asked,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/request_permission"]
+        taken_back = [
+            m["params"] for ours, m in editor.watch.messages if ours and m.get("method") == "$/cancel_request"
+        ]
+        assert taken_back == [{"requestId": asked}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "content", "told"),
+    [
+        ({"question": "Which?"}, {"words": "the red one"}, "The user says: the red one"),
+        ({"question": "Which?"}, {"words": " "}, "The user gave no answer"),
+        ({"question": "Which?"}, None, "The user gave no answer"),
+        ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "blue"}, "The user chose: blue."),
+        ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "pink"}, "The user gave no answer"),
+        ({"question": "Which?", "options": ["red"]}, {"words": "none"}, "The user says: none"),
+        (
+            {"question": "Which?", "options": ["red", "blue"], "multiple": True},
+            {"choice": ["blue", "red"], "words": "both"},
+            "The user chose: blue, red.\\nThe user says: both",
+        ),
+    ],
+)
+async def test_questions_in_forms(
+    tmp_path: Path, home: Path, asked: dict[str, Any], content: dict[str, Any] | None, told: str
+) -> None:
+    asked = {**asked, "options": [{"label": label, "description": "a colour"} for label in asked.get("options", ())]}
+    editor = Editor()
+    editor.fills = [content]
+    async with driving(tmp_path, home, editor, Call("ask_user", asked), "ok", forms=True) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert told in repr(model.requests[1].messages)
+    assert editor.forms == ["Which?"]
+
+
+async def test_questions_without_forms(tmp_path: Path, home: Path) -> None:
+    """Options are buttons; where only words would do, the model is told that there is no answer."""
+    options = [{"label": "red"}, {"label": "blue"}]
+    script = [
+        Call("ask_user", {"question": "Which?", "options": options}),
+        Call("ask_user", {"question": "What?", "options": []}),
+        "ok",
+    ]
+    editor = Editor("blue")
+    async with driving(tmp_path, home, editor, *script) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    assert editor.offered == [["red", "blue", "(decline)"]]
+    assert "The user chose: blue." in repr(model.requests[1].messages)
+    assert "or end with the question" in repr(model.requests[2].messages)
+
+
+async def test_what_belongs_to_one_message_has_one_id(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    script: list[Any] = [
+        Reply(thinking="Hm, let me see.", text="I look.", calls=(Call("read_file", {"path": "a.txt"}),)),
+        "Seen it.",
+    ]
+    editor = Editor()
+    async with driving(tmp_path, home, editor, *script) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+        said: dict[str, str] = {}
+        for _, update in editor.updates:
+            if "chunk" in update.session_update:
+                said[update.message_id] = said.get(update.message_id, "") + update.content.text
+        assert list(said.values()) == ["Hm, let me see.", "I look.", "Seen it."]
+        await connection.load_session(cwd=str(tmp_path), session_id=session.session_id)
+    again = {u.message_id for _, u in editor.updates if "chunk" in u.session_update}
+    assert len(again) == 3 + 4, "told again under ids of its own, with the prompt"
