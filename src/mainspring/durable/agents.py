@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 from msgspec import Struct
 
 from mainspring.durable.asking import ANSWER, Answer, Asker, Questions, topic_of
+from mainspring.durable.brought import Brought, bring
 from mainspring.durable.engine import OVER, Engine, RunInfo, RunLog, RunState
 from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
@@ -39,6 +40,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
     prompt: tuple[AgentMessage, ...]
     history: tuple[AgentMessage, ...] = ()
+    brought: Brought | None = None
 
 
 class DurableRun:
@@ -175,6 +177,7 @@ class DurableRuns:
         *,
         run_id: str = "",
         history: Sequence[AgentMessage] = (),
+        brought: Brought | None = None,
     ) -> DurableRun:
         """Have an agent run by some worker.
 
@@ -183,12 +186,13 @@ class DurableRuns:
             prompt: What it is to do.
             run_id: Name of the run, by which a second `start` finds the first; made up if left out.
             history: A conversation to go on from: that of another run, cut where it is to fork.
+            brought: What the client brings beside the prompt.
 
         Raises:
             DurableError: If a run of this name does something else.
         """
         run_id = run_id or f"run-{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
-        order = encode(Order(prompt=tuple(as_messages(prompt)), history=tuple(history)))
+        order = encode(Order(prompt=tuple(as_messages(prompt)), history=tuple(history), brought=brought))
         await self.engine.start(run_id, agent, order)
         known = await self.engine.info(run_id)
         if known is not None and known.agent != agent:
@@ -271,10 +275,11 @@ class DurableAgents(DurableRuns):
         *,
         run_id: str = "",
         history: Sequence[AgentMessage] = (),
+        brought: Brought | None = None,
     ) -> DurableRun:
         """As `DurableRuns.start`; a name that nobody here knows is refused."""
         self._factory(agent)
-        return await super().start(agent, prompt, run_id=run_id, history=history)
+        return await super().start(agent, prompt, run_id=run_id, history=history, brought=brought)
 
     def _factory(self, name: str) -> Factory:
         factory = self._agents.get(name)
@@ -336,6 +341,8 @@ class DurableAgents(DurableRuns):
         self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: Order, telling: Telling | None
     ) -> RunResult:
         steps.bind(agent)
+        if order.brought is not None:
+            bring(agent, order.brought, log)
         if order.history:
             agent.context.messages.extend(order.history)
         if self._on_event is not None:

@@ -162,7 +162,8 @@ class Subagents(Plug):
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
             raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
         has = self._host.inherited()
-        tools = child_tools(has.tools, definition, self._own_names(options.get("tools")))
+        answered = [t for t in has.tools if t.source != "client"]  # those a client runs once the parent's run is over
+        tools = child_tools(answered, definition, self._own_names(options.get("tools")))
         behavior = options.get("behavior") or Behavior()
         child = self._tree.next_child(name, task, self.depth + 1)
         system, model = options.get("system"), options.get("model")

@@ -168,7 +168,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         input_schema: JSON Schema of the arguments, an object.
         execute: Does the work.
         label: Name for people; the tool's own name if empty.
-        source: Where it comes from: ``builtin``, ``user``, ``extension``, or ``mcp:SERVER``.
+        source: Where it comes from: ``builtin``, ``user``, ``extension``, ``client``, or ``mcp:SERVER``.
         concurrency_safe: Whether it may run at the same time as other calls.
         idempotent: Whether running it twice does no harm; only such a call is taken up again after a crash.
         access: What a call with these arguments touches; permissions judge that. Without it only rules by tool name apply.

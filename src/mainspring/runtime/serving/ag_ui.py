@@ -1,4 +1,4 @@
-"""From what a run tells to the events of AG-UI 1.0 (https://docs.ag-ui.com), and from its input to a run."""
+"""From what a run tells to the events of AG-UI 1.0 (https://docs.ag-ui.com)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
+from mainspring.durable.brought import handed_over
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -22,26 +24,46 @@ from mainspring.durable.feed import (
     TurnBegan,
     WaitingCall,
 )
-from mainspring.messages import Message
+from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 
 PROTOCOL = "1.0"
 
 Event = dict[str, Any]
 
 
+class Names(Struct, frozen=True, kw_only=True):
+    """What a client of AG-UI calls things, where it began the run itself.
+
+    Attributes:
+        thread: The conversation.
+        run: The run.
+        known: How many messages of the run's beginning the client has: nothing is told of them.
+        answered: Calls whose answers the client has just sent: sub-agent, number of the question, call.
+    """
+
+    thread: str
+    run: str
+    known: int = 0
+    answered: frozenset[tuple[str, int, str]] = frozenset()
+
+
 class AgUi:
     """Translates the events of one run, in their order.
 
-    A run that pauses is, for AG-UI, finished with an interrupt; where it goes on, a further run of the same thread begins.
+    A run that pauses is, for AG-UI, finished with an interrupt; where it goes on, a further run of the same thread begins. What is
+    told while it waits (a sub-agent waits, and another one goes on) is held back for that one.
 
     Args:
-        run_id: The run; its thread has the same name.
-        prompts: Whether what users said is told as well.
+        run_id: The run; unless there are names, its thread has the same name.
+        names: Those of a client.
     """
 
-    def __init__(self, run_id: str, *, prompts: bool = True) -> None:
+    def __init__(self, run_id: str, names: Names | None = None) -> None:
         self._run_id = run_id
-        self._prompts = prompts
+        self._names = names
+        self._thread = names.thread if names else run_id
+        self._known = names.known if names else 0
+        self._answered: frozenset[tuple[str, int, str]] = frozenset()
         self._part = 0
         self._attempt = 1
         self._turn = 0
@@ -49,9 +71,19 @@ class AgUi:
         self._reasoning = ""
         self._said = False
         self._running = False
+        self._waiting: dict[str, tuple[WaitingCall, ...]] = {}
+        self._told_of: set[tuple[str, int, str]] = set()
+        self._held: list[FeedEvent] = []
+        self._calls: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._unanswered: dict[str, None] = {}
+        self.last_calls: dict[str, str] = {}
+        """The calls of the model's last answer, by the ids that a client knows them by."""
 
     @property
     def _run(self) -> str:
+        if self._names:
+            return self._names.run
         return self._run_id if self._part <= 1 else f"{self._run_id}/{self._part}"
 
     def of(self, event: FeedEvent) -> Sequence[Event]:
@@ -60,13 +92,34 @@ class AgUi:
         match event:
             case Attempt(number=number):
                 self._taken_up(made, number)
-            case Asked(calls=calls):
-                self._asked(made, calls)
+            case Asked():
+                self._asked(made, event)
             case RunEnded():
+                self._waiting.clear()
+                self._go_on(made)
                 self._ended(made, event)
+            case _ if self._asks():
+                self._held.append(event)
             case _:
                 self._begin(made)
                 self._told(made, event)
+        return made
+
+    def resume(self) -> Sequence[Event]:
+        """The first events of a run that goes on, as its client answered: what it did not answer is asked again."""
+        made: list[Event] = []
+        self._answered = self._names.answered if self._names else frozenset()
+        self._told_of.clear()
+        self._go_on(made)
+        if self._asks():
+            self._interrupt(made)
+        return made
+
+    def failed(self, why: str) -> Sequence[Event]:
+        """The end of a run that told nothing of its end."""
+        made: list[Event] = []
+        self._begin(made)
+        made.append({"type": "RUN_ERROR", "message": why, "code": "error"})
         return made
 
     def _told(self, made: list[Event], event: FeedEvent) -> None:
@@ -81,19 +134,12 @@ class AgUi:
             case MessageDone(number=number, message=Message() as message):
                 self._message(made, number, message)
             case CallDone(call=call, result=result):
-                made.append(
-                    {
-                        "type": "TOOL_CALL_RESULT",
-                        "messageId": f"{self._run_id}/result/{call.id}",
-                        "toolCallId": call.id,
-                        "content": result.text,
-                        "role": "tool",
-                    }
-                )
+                self._result(made, self._known_as(call.id), result)
             case CallBegan(call=call):
-                made.append(_custom("tool_start", {"toolCallId": call.id, "toolCallName": call.name}))
+                made.append(_custom("tool_start", {"toolCallId": self._known_as(call.id), "toolCallName": call.name}))
             case CallProgress(call_id=id):
-                made.append(_custom("tool_update", {"toolCallId": id, "output": event.output, "title": event.title}))
+                told = {"toolCallId": self._known_as(id), "output": event.output, "title": event.title}
+                made.append(_custom("tool_update", told))
             case Retry():
                 made.append(_custom("retry", msgspec.to_builtins(event)))
             case _:
@@ -104,7 +150,15 @@ class AgUi:
             return
         self._running = True
         self._part += 1
-        made.append({"type": "RUN_STARTED", "threadId": self._run_id, "runId": self._run, "protocolVersion": PROTOCOL})
+        self._unanswered.clear()
+        made.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": PROTOCOL})
+
+    def _go_on(self, made: list[Event]) -> None:
+        """Begin, if need be, and tell what was held back."""
+        self._begin(made)
+        held, self._held = self._held, []
+        for event in held:
+            self._told(made, event)
 
     def _taken_up(self, made: list[Event], number: int) -> None:
         self._attempt = number
@@ -158,64 +212,107 @@ class AgUi:
 
     def _message(self, made: list[Event], number: int, message: Message) -> None:
         name, text = self._open, message.text
-        if message.role == "assistant":
+        if number <= self._known:
+            self._used.update(call.id for call in message.tool_uses)
+        elif message.role == "assistant":
             self._close_reasoning(made)
-            if not name and text:  # a message that was not streamed
+            if not name:  # a message that was not streamed, or has calls alone
                 name = f"{self._run_id}/message/{number}"
-                _whole(made, name, "assistant", text)
+                if text:
+                    _whole(made, name, "assistant", text)
             self._close(made)
             self._said = True
+            self.last_calls = {}
             for call in message.tool_uses:
-                started = {"type": "TOOL_CALL_START", "toolCallId": call.id, "toolCallName": call.name}
-                made.append({**started, "parentMessageId": name} if name else started)
-                arguments = call.raw_input or msgspec.json.encode(call.input, enc_hook=str).decode()
-                made.append({"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": arguments})
-                made.append({"type": "TOOL_CALL_END", "toolCallId": call.id})
-        elif message.role == "user" and self._prompts and text:
+                self._call(made, call, name)
+        elif message.role == "user" and text:
             _whole(made, f"{self._run_id}/message/{number}", "user", text)
 
-    def _asked(self, made: list[Event], calls: Sequence[WaitingCall]) -> None:
-        if not calls or not self._running:
-            return  # an answer came; the run goes on with its next event
+    def _call(self, made: list[Event], call: ToolUseBlock, parent: str) -> None:
+        known, count = call.id, 1
+        while (
+            known in self._used
+        ):  # some models use the ids of their calls again; for a client it would be the same call
+            count += 1
+            known = f"{call.id}~{count}"
+        self._used.add(known)
+        self._calls[call.id] = known
+        self.last_calls[known] = call.id
+        self._unanswered[known] = None
+        started = {"type": "TOOL_CALL_START", "toolCallId": known, "toolCallName": call.name, "parentMessageId": parent}
+        made.append(started)
+        arguments = call.raw_input or msgspec.json.encode(call.input, enc_hook=str).decode()
+        made.append({"type": "TOOL_CALL_ARGS", "toolCallId": known, "delta": arguments})
+        made.append({"type": "TOOL_CALL_END", "toolCallId": known})
+
+    def _known_as(self, call_id: str) -> str:
+        return self._calls.get(call_id, call_id)
+
+    def _result(self, made: list[Event], known: str, result: ToolResultBlock) -> None:
+        if handed_over(result):
+            return  # the client's to answer
+        self._unanswered.pop(known, None)
+        name = f"{self._run_id}/result/{known}"
+        told = {"messageId": name, "toolCallId": known, "content": result.text, "role": "tool"}
+        made.append({"type": "TOOL_CALL_RESULT", **told})
+
+    def _asks(self) -> list[WaitingCall]:
+        """What waits and was not answered by this client."""
+        calls = [call for each in self._waiting.values() for call in each]
+        return [call for call in calls if key_of(call) not in self._answered]
+
+    def _asked(self, made: list[Event], event: Asked) -> None:
+        self._waiting[event.agent] = event.calls
+        asks = {key_of(call) for call in self._asks()}
+        if asks - self._told_of:
+            self._interrupt(made)
+        elif not asks:
+            self._told_of.clear()
+            self._go_on(made)
+
+    def _interrupt(self, made: list[Event]) -> None:
+        self._begin(made)
         self._close(made)
         self._end_step(made)
-        asked = [
-            {
-                "id": f"{self._run_id}/{w.call.id}",
-                "reason": "tool_call",
-                "message": w.reason,
-                "toolCallId": w.call.id,
-                "responseSchema": _ANSWER,
-            }
-            for w in calls
-        ]
-        made.append(
-            {
-                "type": "RUN_FINISHED",
-                "threadId": self._run_id,
-                "runId": self._run,
-                "outcome": {"type": "interrupt", "interrupts": asked},
-            }
-        )
+        asks = self._asks()
+        self._told_of = {key_of(call) for call in asks}
+        outcome = {"type": "interrupt", "interrupts": [self._interrupt_of(call) for call in asks]}
+        made.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run, "outcome": outcome})
         self._running = False
 
+    def _interrupt_of(self, waiting: WaitingCall) -> Event:
+        call = waiting.call
+        asked = {
+            "id": f"{self._run_id}/{call.id}",
+            "reason": "tool_call",
+            "message": f"{waiting.agent}: {waiting.reason}" if waiting.agent else waiting.reason,
+            "responseSchema": _ANSWER,
+            "metadata": {"tool": call.name, "input": call.input},
+        }
+        if waiting.agent:  # its call is not told of in this stream
+            return {**asked, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
+        return {**asked, "toolCallId": self._known_as(call.id)}
+
     def _ended(self, made: list[Event], event: RunEnded) -> None:
-        self._begin(made)
         self._close(made)
         self._end_step(made)
         if event.status == "error":
             made.append({"type": "RUN_ERROR", "message": event.error or "the run failed", "code": event.status})
             return
-        kind = "cancelled" if event.status == "aborted" else "success"
-        made.append(
-            {
-                "type": "RUN_FINISHED",
-                "threadId": self._run_id,
-                "runId": self._run,
-                "outcome": {"type": kind},
-                "result": {"status": event.status, "text": event.text},
-            }
-        )
+        ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run}
+        if event.status == "completed":
+            outcome: Event = {"type": "success"}
+            if self._unanswered:
+                outcome["pendingToolCallIds"] = [*self._unanswered]
+            made.append({**ended, "outcome": outcome, "result": {"status": event.status, "text": event.text}})
+        else:
+            made.append(_custom("stopped", {"status": event.status, "reason": event.error}))
+            made.append({**ended, "outcome": {"type": "cancelled"}})
+
+
+def key_of(waiting: WaitingCall) -> tuple[str, int, str]:
+    """What tells a question from all others of its run."""
+    return waiting.agent, waiting.number, waiting.call.id
 
 
 _ANSWER = {
@@ -231,6 +328,11 @@ _ANSWER = {
 
 def _custom(name: str, value: Any) -> Event:
     return {"type": "CUSTOM", "name": f"mainspring.{name}", "value": value}
+
+
+def warning(text: str) -> Event:
+    """Something of the input that was not used."""
+    return _custom("warning", {"message": text})
 
 
 def _whole(made: list[Event], name: str, role: str, text: str) -> None:

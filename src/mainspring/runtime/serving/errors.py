@@ -40,3 +40,10 @@ class LimitError(ServiceError):
 
 class ClosingError(ServiceError):
     """The service is about to end and takes nothing on."""
+
+
+class InvalidError(ServiceError):
+    """What was sent does not fit, in a way that no schema says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("invalid", text)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.durable.feed import FeedEvent, FeedItem, RunEnded, encode_event
-from mainspring.runtime.serving.ag_ui import AgUi
+from mainspring.runtime.serving.ag_ui import AgUi, warning
+from mainspring.runtime.serving.ag_ui_runs import AgUiRun
 
 Format = Literal["native", "ag-ui"]
 
@@ -58,9 +59,39 @@ async def ag_ui(
     """Events in the format of AG-UI. Where a follower comes back, what it knows is read again and not told."""
     translator = AgUi(run_id)
     async for item in follow(0):
-        made: Sequence[dict[str, Any]] = translator.of(item.event)
+        made = translator.of(item.event)
         ends = len(made) if isinstance(item.event, RunEnded) else 0
         for part, event in enumerate(made, 1):
             if (item.number, part) > after:
-                name = f"{item.number}.{part}"
-                yield WireEvent(name, str(event["type"]), msgspec.json.encode(event), part == ends)
+                yield _wired(f"{item.number}.{part}", event, last=part == ends)
+
+
+async def ag_ui_run(
+    started: AgUiRun, items: AsyncIterator[FeedItem], outcome: Callable[[], Awaitable[str]]
+) -> AsyncGenerator[WireEvent, None]:
+    """The events of one run of AG-UI, for the client that began it: from its start to its end.
+
+    Args:
+        started: The run.
+        items: What our run tells, from its first event.
+        outcome: Says what became of a run that told nothing of its end.
+    """
+    translator = AgUi(started.id, started.names)
+    async for item in items:
+        made = translator.of(item.event)
+        if item.number <= started.after:
+            made = translator.resume() if item.number == started.after else ()
+        for event in made:
+            ends = event["type"] in ("RUN_FINISHED", "RUN_ERROR")
+            yield _wired("", event, last=ends)
+            if ends:
+                return
+            if event["type"] == "RUN_STARTED":
+                for text in started.warnings:
+                    yield _wired("", warning(text))
+    for event in translator.failed(await outcome()):
+        yield _wired("", event, last=event["type"] == "RUN_ERROR")
+
+
+def _wired(id: str, event: dict[str, Any], *, last: bool = False) -> WireEvent:
+    return WireEvent(id, str(event["type"]), msgspec.json.encode(event), last)

@@ -15,7 +15,16 @@ from typing import Any, Self
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, Engine, Factory, RunInfo
+from mainspring.durable import (
+    DurableAgents,
+    DurableError,
+    DurableRun,
+    DurableRuns,
+    Engine,
+    Factory,
+    RunInfo,
+)
+from mainspring.durable.brought import Brought
 from mainspring.durable.feed import FeedItem, MessageDone
 from mainspring.messages import AgentMessage, Message
 from mainspring.runtime.serving.errors import ClosingError, ConflictError, LimitError, MissingError, UnknownRunError
@@ -66,7 +75,7 @@ class Service:
         self, engine: Engine, agents: Mapping[str, Factory] | None = None, options: ServiceOptions | None = None
     ) -> None:
         self.options = options or ServiceOptions()
-        self._engine = engine
+        self.engine = engine
         self._own = tuple(agents or ())
         self._runs: DurableRuns = (
             DurableAgents(engine, agents, concurrency=self.options.concurrency) if agents else DurableRuns(engine)
@@ -81,7 +90,7 @@ class Service:
         if isinstance(self._runs, DurableAgents):
             await self._open.enter_async_context(self._runs)
         else:
-            self._open.push_async_callback(self._engine.aclose)
+            self._open.push_async_callback(self.engine.aclose)
         return self
 
     async def __aexit__(
@@ -118,7 +127,7 @@ class Service:
                 break
             try:
                 async with asyncio.timeout(min(left, 1.0)):
-                    await self._engine.ended(running[0].id)
+                    await self.engine.ended(running[0].id)
             except TimeoutError:
                 continue
         return len(await self._active(""))
@@ -127,7 +136,7 @@ class Service:
 
     async def agents(self) -> Sequence[str]:
         """Names of the agents that runs can be started of, the default first."""
-        elsewhere = {name for worker in await self._engine.workers() for name in worker.agents}
+        elsewhere = {name for worker in await self.engine.workers() for name in worker.agents}
         names = [*self._own, *sorted(elsewhere - set(self._own))]
         first = self.options.default
         return [first, *[n for n in names if n != first]] if first else names
@@ -140,11 +149,30 @@ class Service:
             LimitError: If too many runs of this tenant go on.
             ClosingError: If the service is about to end.
         """
+        agent = await self._agent(order.agent or "")
+        return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
+
+    async def begin(self, tenant: str, agent: str, messages: Sequence[AgentMessage], key: str, brought: Brought) -> str:
+        """Start a run with a conversation and what its client brings; gives its name.
+
+        Raises:
+            ConflictError: If there is one of this key.
+            ServiceError: As `start`.
+        """
+        view, new = await self._start(tenant, await self._agent(agent), messages, key, brought)
+        if not new:
+            raise ConflictError(
+                "known_run", f"this run was begun before: follow it as {view.id}, or give the new one another id"
+            )
+        return view.id
+
+    async def _agent(self, name: str) -> str:
+        """The agent of that name, or the default."""
         known = await self.agents()
-        agent = order.agent or (known[0] if known else "")
+        agent = name or (known[0] if known else "")
         if not agent or (self.works and agent not in known):
             raise MissingError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
-        return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
+        return agent
 
     async def fork(self, tenant: str, run_id: str, order: Fork) -> tuple[RunView, bool]:
         """Start a run with the conversation of another one, up to some message; it may still go on.
@@ -158,13 +186,18 @@ class Service:
         return await self._start(tenant, info.agent, [*kept, Message.user(order.prompt)], order.key)
 
     async def _start(
-        self, tenant: str, agent: str, prompt: Sequence[AgentMessage], key: str | None
+        self,
+        tenant: str,
+        agent: str,
+        prompt: Sequence[AgentMessage],
+        key: str | None,
+        brought: Brought | None = None,
     ) -> tuple[RunView, bool]:
         if self.closing:
             raise ClosingError("closing", "the service is about to end; try again in a moment", retry_after=2.0)
         run_id = f"{tenant}.{key or f'{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}'}"
         async with self._starting.setdefault(tenant, asyncio.Lock()):
-            if key and (found := await self._engine.info(run_id)) is not None:
+            if key and (found := await self.engine.info(run_id)) is not None:
                 return await self._view(found), False
             going = len(await self._active(f"{tenant}."))
             if going >= self.options.runs:
@@ -174,7 +207,7 @@ class Service:
                     retry_after=5.0,
                 )
             try:
-                await self._runs.start(agent, prompt, run_id=run_id)
+                await self._runs.start(agent, prompt, run_id=run_id, brought=brought)
             except DurableError as error:
                 raise ConflictError("refused", str(error)) from None
         self._keep_title(run_id, _short(prompt[-1].text) if isinstance(prompt[-1], Message) else "")
@@ -184,7 +217,7 @@ class Service:
         """Whether the engine answers within so many seconds."""
         try:
             async with asyncio.timeout(seconds):
-                await self._engine.runs(limit=1)
+                await self.engine.runs(limit=1)
         except Exception:  # a database fails in many ways
             return False
         return True
@@ -198,8 +231,8 @@ class Service:
 
     async def _active(self, prefix: str) -> Sequence[RunInfo]:
         most = 10_000
-        waiting = await self._engine.runs(state="waiting", limit=most, prefix=prefix)
-        return [*waiting, *await self._engine.runs(state="running", limit=most, prefix=prefix)]
+        waiting = await self.engine.runs(state="waiting", limit=most, prefix=prefix)
+        return [*waiting, *await self.engine.runs(state="running", limit=most, prefix=prefix)]
 
     async def _asks(self, info: RunInfo) -> bool:
         return bool(await self._run(info.id).pending())
@@ -207,7 +240,7 @@ class Service:
     async def runs(self, tenant: str, *, state: State | None = None, limit: int = 50) -> tuple[RunView, ...]:
         """The tenant's runs, the newest first."""
         wanted = "running" if state == "paused" else state
-        found = await self._engine.runs(state=wanted, limit=limit, prefix=f"{tenant}.")
+        found = await self.engine.runs(state=wanted, limit=limit, prefix=f"{tenant}.")
         views = [await self._view(info) for info in found]
         return tuple([v for v in views if state in (None, v.state)])
 
@@ -233,7 +266,7 @@ class Service:
     async def silent(self, tenant: str, run_id: str, after: int) -> bool:
         """Whether a run is over and has told nothing after a number."""
         info = await self._info(tenant, run_id)
-        return info.state in _OVER and not await self._engine.feed.read(run_id, after, 1)
+        return info.state in _OVER and not await self.engine.feed.read(run_id, after, 1)
 
     async def result(self, tenant: str, run_id: str, wait: float = 0.0) -> ResultView:
         """How a run ended.
@@ -251,7 +284,7 @@ class Service:
         if info.state not in _OVER and wait > 0:
             try:
                 async with asyncio.timeout(wait):
-                    await self._engine.ended(run_id)
+                    await self.engine.ended(run_id)
             except TimeoutError:
                 pass
             info = await self._info(tenant, run_id)
@@ -276,13 +309,10 @@ class Service:
             seconds=round(result.stats.seconds, 3),
         )
 
-    async def steer(self, tenant: str, run_id: str, text: str) -> None:
-        """Let a message join at the run's next step."""
-        await (await self._going(tenant, run_id)).steer(text)
-
-    async def follow_up(self, tenant: str, run_id: str, text: str) -> None:
-        """Let a message join where the run would end."""
-        await (await self._going(tenant, run_id)).follow_up(text)
+    async def say(self, tenant: str, run_id: str, text: str, *, at_the_end: bool = False) -> None:
+        """Let a message join at the run's next step, or where it would end."""
+        run = await self._going(tenant, run_id)
+        await (run.follow_up(text) if at_the_end else run.steer(text))
 
     async def abort(self, tenant: str, run_id: str, order: Abort) -> None:
         """Stop a run."""
@@ -322,7 +352,7 @@ class Service:
         owner, dot, own = run_id.partition(".")
         if owner != tenant or not dot or not _OWN.fullmatch(own):
             raise UnknownRunError
-        found = await self._engine.info(run_id)
+        found = await self.engine.info(run_id)
         if found is None or found.parent:
             raise UnknownRunError
         return found
@@ -336,7 +366,10 @@ class Service:
     async def _view(self, info: RunInfo) -> RunView:
         waiting = await self._run(info.id).pending() if info.state == "running" else ()
         state: State = "paused" if waiting else info.state
-        calls = [WaitingView(call_id=w.call.id, tool=w.call.name, input=w.call.input, reason=w.reason) for w in waiting]
+        calls = [
+            WaitingView(call_id=w.call.id, tool=w.call.name, input=w.call.input, reason=w.reason, agent=w.agent)
+            for w in waiting
+        ]
         return RunView(
             id=info.id,
             agent=info.agent,
@@ -354,7 +387,7 @@ class Service:
         if known is not None:
             return known
         title = ""
-        for item in await self._engine.feed.read(run_id, 0, 500):
+        for item in await self.engine.feed.read(run_id, 0, 500):
             match item.event:
                 case MessageDone(message=Message(role="user") as message) if text := message.text.strip():
                     title = _short(text)
@@ -377,7 +410,7 @@ class Service:
         """The messages of a run so far, up to one of them, as the beginning of another run."""
         kept: list[AgentMessage] = []
         after = 0
-        while items := await self._engine.feed.read(run_id, after):
+        while items := await self.engine.feed.read(run_id, after):
             after = items[-1].number
             told = [item.event for item in items if isinstance(item.event, MessageDone)]
             kept += [event.message for event in told if at is None or event.number <= at]

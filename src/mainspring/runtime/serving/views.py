@@ -70,6 +70,7 @@ class WaitingView(Struct, frozen=True, kw_only=True):
     tool: str
     input: dict[str, Any]
     reason: str
+    agent: Annotated[str, Meta(description="The sub-agent whose call it is; empty for the run's own.")] = ""
 
 
 class RunView(Struct, frozen=True, kw_only=True):

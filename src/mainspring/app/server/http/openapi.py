@@ -80,7 +80,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         if "anyOf" in schema:  # what is not given is none; there is no way to give it
             schema = next(s for s in schema["anyOf"] if s != {"type": "null"})
         found.append({"name": name, "in": "query", "description": text, "schema": schema})
-    if operation.media == "text/event-stream":
+    if _can_come_back(operation):
         last = {"type": "string", "pattern": "^[0-9]{1,15}([.][0-9]{1,6})?$"}
         text = "Id of the last event that is known, as browsers send it."
         found.append({"name": "Last-Event-ID", "in": "header", "description": text, "schema": last})
@@ -96,7 +96,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     found: dict[int, Any] = {operation.status: {"description": _STATUSES[operation.status], "content": content}}
     if operation.status == 201:
         found[200] = {"description": "A run of this key was there already.", "content": content}
-    if operation.media == "text/event-stream":
+    if _can_come_back(operation):
         found[204] = {"description": _STATUSES[204]}
     errors = [403, 422, *operation.errors]
     if not operation.open:
@@ -109,6 +109,11 @@ def _responses(operation: Operation) -> dict[str, Any]:
         if status == 429:
             found[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
     return {str(status): found[status] for status in sorted(found)}
+
+
+def _can_come_back(operation: Operation) -> bool:
+    """Whether it is a stream that a follower comes back to."""
+    return operation.media == "text/event-stream" and operation.method == "GET"
 
 
 def _ref(kind: type[Struct]) -> dict[str, str]:

@@ -10,10 +10,13 @@ from starlette.types import ASGIApp
 
 from mainspring.app.server.http.replies import problem, reply
 from mainspring.app.server.http.state import State as Service
-from mainspring.runtime.serving.events import Format, ag_ui, native, parse_id
+from mainspring.runtime.serving.ag_ui_input import RunAgentInput
+from mainspring.runtime.serving.errors import ServiceError
+from mainspring.runtime.serving.events import Format, ag_ui, ag_ui_run, native, parse_id
 from mainspring.runtime.serving.views import (
     Abort,
     AgentList,
+    AgentName,
     AgentView,
     Approve,
     Deny,
@@ -51,6 +54,16 @@ class FollowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Format | None,
         Meta(description="`ag-ui` for events of AG-UI; so does `Accept: application/vnd.ag-ui.event-stream`."),
     ] = None
+
+
+class AgUiQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom to ask, and what becomes of the run where the client leaves."""
+
+    agent: Annotated[AgentName | None, Meta(description="Which agent; the first one if left out.")] = None
+    on_disconnect: Annotated[
+        Literal["stop", "continue"],
+        Meta(description="What becomes of the run where the client closes the stream before its end."),
+    ] = "stop"
 
 
 class ResultQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,12 +158,12 @@ async def _result(call: Call) -> ASGIApp:
 
 
 async def _steer(call: Call) -> ASGIApp:
-    await call.service.service.steer(call.tenant, call.run_id, call.body.text)
+    await call.service.service.say(call.tenant, call.run_id, call.body.text)
     return _accepted(call)
 
 
 async def _follow_up(call: Call) -> ASGIApp:
-    await call.service.service.follow_up(call.tenant, call.run_id, call.body.text)
+    await call.service.service.say(call.tenant, call.run_id, call.body.text, at_the_end=True)
     return _accepted(call)
 
 
@@ -184,11 +197,34 @@ async def _events(call: Call) -> ASGIApp:
     if call.last_id and await service.silent(tenant, run_id, after[0]):
         return reply_nothing()
     await service.view(tenant, run_id)
+    if (full := call.service.full(tenant)) is not None:
+        return full
     if kind == "ag-ui":
         events = ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
     else:
         events = native(service.follow(tenant, run_id, after[0]))
     return call.service.stream(tenant, events)
+
+
+async def _ag_ui(call: Call) -> ASGIApp:
+    query: AgUiQuery = call.query
+    state, tenant = call.service, call.tenant
+    if (full := state.full(tenant)) is not None:
+        return full
+    started = await state.ag_ui.begin(tenant, call.body, query.agent or "")
+    if not started.after:
+        state.metrics.add("runs_started")
+    items = state.service.follow(tenant, started.id)
+    events = ag_ui_run(started, items, lambda: state.ag_ui.left(tenant, started.id))
+
+    async def stop() -> None:
+        try:
+            await state.service.abort(tenant, started.id, Abort(reason="the client closed the stream"))
+        except ServiceError:
+            pass  # it is over
+
+    left = stop if query.on_disconnect == "stop" else None
+    return state.stream(tenant, events, left=left, location=f"/v1/runs/{started.id}")
 
 
 def reply_nothing() -> ASGIApp:
@@ -271,6 +307,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST", path=f"{_RUN}/fork", name="forkRun",
         summary="Start a run that goes on from the conversation of this one.",
         do=_fork, body=Fork, answer=RunView, status=201, errors=(404, 409, 503),
+    ),
+    Operation(
+        method="POST", path="/v1/ag-ui", name="runAgent",
+        summary="Begin a run as clients of AG-UI do, or take up the one whose interrupts are answered; tells its events.",
+        do=_ag_ui, body=RunAgentInput, query=AgUiQuery, media="text/event-stream", errors=(404, 409, 503),
     ),
     Operation(
         method="GET", path="/health", name="health", summary="Whether the process is there.",

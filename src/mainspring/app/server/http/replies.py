@@ -12,6 +12,7 @@ from starlette.responses import Response
 from mainspring.runtime.serving.errors import (
     ClosingError,
     ConflictError,
+    InvalidError,
     LimitError,
     MissingError,
     ServiceError,
@@ -24,6 +25,7 @@ STATUS: dict[type[ServiceError], int] = {
     MissingError: 404,
     LimitError: 429,
     ClosingError: 503,
+    InvalidError: 422,
 }
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from mainspring.app.server.http.limits import Limits, Places
 from mainspring.app.server.http.metrics import MEDIA_TYPE, Metrics
 from mainspring.app.server.http.replies import busy
 from mainspring.app.server.http.streaming import EventStream, Patience
+from mainspring.runtime.serving.ag_ui_runs import AgUiRuns
 from mainspring.runtime.serving.events import WireEvent
 from mainspring.runtime.serving.service import Service
 
@@ -29,10 +30,12 @@ class State:
         closing: Set when followers are to leave.
         cut: Cuts the connection of a request.
         document: The OpenAPI document.
+        ag_ui: Runs of clients of AG-UI.
     """
 
     def __init__(self, service: Service, limits: Limits, patience: Patience) -> None:
         self.service = service
+        self.ag_ui = AgUiRuns(service)
         self.limits = limits
         self.patience = patience
         self.metrics = Metrics()
@@ -41,13 +44,31 @@ class State:
         self.cut: Callable[[Scope], None] = _nothing
         self.document: dict[str, Any] = {}
 
-    def stream(self, tenant: str, events: AsyncGenerator[WireEvent, None]) -> ASGIApp:
-        """A stream for one more follower, if there is a place."""
-        if self.followers.full(tenant):
-            self.metrics.add("limited")
-            return busy(429, "too_many_followers", f"{self.followers.most} followers are there, and no more may", 5)
+    def full(self, tenant: str) -> ASGIApp | None:
+        """The refusal of one more follower, if there is no place for it."""
+        if not self.followers.full(tenant):
+            return None
+        self.metrics.add("limited")
+        return busy(429, "too_many_followers", f"{self.followers.most} followers are there, and no more may", 5)
+
+    def stream(
+        self,
+        tenant: str,
+        events: AsyncGenerator[WireEvent, None],
+        *,
+        left: Callable[[], Awaitable[None]] | None = None,
+        location: str = "",
+    ) -> ASGIApp:
+        """A stream for one more follower.
+
+        Args:
+            tenant: Whose it is.
+            events: The events.
+            left: Done where the follower leaves before the end.
+            location: Where the run is.
+        """
         place = self.followers.one(tenant)
-        return EventStream(events, place, self.closing, self.cut, self.metrics, self.patience)
+        return EventStream(events, place, self.closing, self.cut, self.metrics, self.patience, left, location)
 
     async def figures(self) -> ASGIApp:
         """The figures as they are now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing
 from typing import Protocol
 
@@ -49,6 +49,8 @@ class EventStream:
         cut: Cuts the connection of a request, of which not all was read.
         metrics: Where events are counted.
         patience: How long to wait.
+        left: Done where the reader leaves before the end.
+        location: Where the run is.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class EventStream:
         cut: Callable[[Scope], None],
         metrics: Metrics,
         patience: Patience | None = None,
+        left: Callable[[], Awaitable[None]] | None = None,
+        location: str = "",
     ) -> None:
         self._events = events
         self._place = place
@@ -66,6 +70,9 @@ class EventStream:
         self._cut = cut
         self._metrics = metrics
         self._patience = patience or Patience()
+        self._left = left
+        self._headers = [*_HEADERS, (b"location", location.encode())] if location else _HEADERS
+        self._told = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the run is over, the reader is gone or the service ends."""
@@ -80,6 +87,8 @@ class EventStream:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
+            if self._left is not None and not self._told:
+                await self._left()
             writing = tasks[0]
             if not writing.cancelled() and (error := writing.exception()) is not None:
                 raise error
@@ -90,10 +99,11 @@ class EventStream:
                 await send({"type": "http.response.body", "body": body, "more_body": more})
 
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             await put(f"retry: {int(self._patience.retry * 1000)}\n\n".encode())
             async with aclosing(self._events) as events:
                 await self._pump(events, put)
+            self._told = True  # all of it, or a word that the service ends
             await put(b"", more=False)
         except TimeoutError:
             self._metrics.add("followers_cut")

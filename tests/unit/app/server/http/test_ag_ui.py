@@ -11,47 +11,10 @@ from mainspring.durable.feed import Asked, Attempt, MessageDone, RunEnded, Text,
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.runtime.serving.ag_ui import AgUi
 from mainspring.testing import Call, Reply
+from tests.unit.app.server.http.ag_ui_client import Rules
 from tests.unit.app.server.http.stage import on_stage, scripted
 
 SCRIPT = [Reply("let me see", thinking="hm", calls=[Call("note", {"text": "x"}), Call("note", {"text": "y"})]), "over"]
-
-
-class Rules:
-    """What a client of AG-UI expects of a stream: what is opened is closed, and nothing comes outside of a run."""
-
-    def __init__(self) -> None:
-        self.running = False
-        self.texts: dict[str, str] = {}
-        self.open: set[str] = set()
-        self.calls: dict[str, str] = {}
-
-    def see(self, event: dict[str, Any]) -> None:
-        kind = event["type"]
-        assert self.running != (kind == "RUN_STARTED"), event
-        name = event.get("messageId") or event.get("toolCallId") or event.get("stepName") or ""
-        match kind:
-            case "RUN_STARTED":
-                self.running = True
-            case "RUN_FINISHED" | "RUN_ERROR":
-                assert not self.open, self.open
-                self.running = False
-            case "TOOL_CALL_RESULT":
-                assert event["toolCallId"] in self.calls
-            case "CUSTOM":
-                pass
-            case _ if kind.endswith(("_START", "_STARTED")):
-                assert (key := f"{kind.rpartition('_')[0]} {name}") not in self.open
-                self.open.add(key)
-                if kind == "TOOL_CALL_START":
-                    self.calls[name] = ""
-            case _ if kind.endswith(("_END", "_FINISHED")):
-                self.open.remove(f"{kind.rpartition('_')[0]} {name}")
-            case _:
-                assert kind.endswith(("_CONTENT", "_ARGS"))
-                assert f"{kind.rpartition('_')[0]} {name}" in self.open
-                assert event["delta"]
-                kept = self.calls if kind == "TOOL_CALL_ARGS" else self.texts
-                kept[name] = kept.get(name, "") + event["delta"]
 
 
 async def test_a_run_with_an_approval_as_ag_ui(material: Path):

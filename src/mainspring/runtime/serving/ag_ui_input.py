@@ -1,0 +1,292 @@
+"""What a client of AG-UI 1.0 sends to begin a run, and the conversation that it is for us."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mainspring.durable.brought import Brought, ClientTool
+from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages.message import Role
+from mainspring.runtime.serving.errors import InvalidError
+
+Id = Annotated[str, Meta(min_length=1, max_length=500)]
+_NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class _DataSource(Struct, frozen=True, tag="data"):
+    value: str
+    mimeType: str
+
+
+class _UrlSource(Struct, frozen=True, tag="url"):
+    value: str
+    mimeType: str | None = None
+
+
+class _FileSource(Struct, frozen=True, tag="file"):
+    value: str
+    provider: str | None = None
+    mimeType: str | None = None
+
+
+_Source = _DataSource | _UrlSource | _FileSource
+
+
+class _TextPart(Struct, frozen=True, tag="text"):
+    text: str
+
+
+class _ImagePart(Struct, frozen=True, tag="image"):
+    source: _Source
+
+
+class _AudioPart(Struct, frozen=True, tag="audio"):
+    source: _Source
+
+
+class _VideoPart(Struct, frozen=True, tag="video"):
+    source: _Source
+
+
+class _DocumentPart(Struct, frozen=True, tag="document"):
+    source: _Source
+
+
+_Part = _TextPart | _ImagePart | _AudioPart | _VideoPart | _DocumentPart
+
+
+class _FunctionCall(Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class _ToolCall(Struct, frozen=True):
+    id: Id
+    function: _FunctionCall
+    type: Literal["function"] = "function"
+
+
+class _Developer(Struct, frozen=True, tag_field="role", tag="developer"):
+    id: str
+    content: str
+
+
+class _System(Struct, frozen=True, tag_field="role", tag="system"):
+    id: str
+    content: str
+
+
+class _User(Struct, frozen=True, tag_field="role", tag="user"):
+    id: str
+    content: str | tuple[_Part, ...]
+
+
+class _Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
+    id: str
+    content: str | None = None
+    toolCalls: tuple[_ToolCall, ...] | None = None
+
+
+class _ToolAnswer(Struct, frozen=True, tag_field="role", tag="tool"):
+    id: str
+    content: str | tuple[_Part, ...]
+    toolCallId: Id
+    error: str | None = None
+
+
+class _Reasoning(Struct, frozen=True, tag_field="role", tag="reasoning"):
+    id: str
+    content: str
+
+
+class _Activity(Struct, frozen=True, tag_field="role", tag="activity"):
+    id: str
+    activityType: str
+    content: dict[str, Any]
+
+
+_Message = _Developer | _System | _User | _Assistant | _ToolAnswer | _Reasoning | _Activity
+
+
+class _Tool(Struct, frozen=True):
+    name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,128}$")]
+    description: str
+    parameters: dict[str, Any] | None = None
+
+
+class _Context(Struct, frozen=True):
+    description: str
+    value: str
+
+
+class ResumeEntry(Struct, frozen=True):
+    """The answer to one interrupt."""
+
+    interruptId: Id
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the payload of a resolved interrupt has to be."""
+
+    approved: bool
+    input: dict[str, Any] | None = None
+    reason: str = ""
+
+
+class RunAgentInput(Struct, frozen=True, kw_only=True):
+    """What a client of AG-UI sends to begin a run: the whole conversation, and what comes with it. More fields are no error."""
+
+    threadId: Annotated[Id, Meta(description="The conversation.")]
+    runId: Annotated[Id, Meta(description="The run to begin; a new one each time.")]
+    messages: Annotated[
+        tuple[_Message, ...], Meta(description="The conversation so far; behind its end the agent goes on.")
+    ]
+    protocolVersion: str | None = None
+    parentRunId: str | None = None
+    state: Annotated[Any, Meta(description='Tools of the agent find it as `ctx.extra["client"]["state"]`.')] = None
+    tools: Annotated[
+        Annotated[tuple[_Tool, ...], Meta(max_length=128)] | None, Meta(description="Tools that the client runs.")
+    ] = None
+    context: Annotated[tuple[_Context, ...] | None, Meta(description="For the model to know.")] = None
+    forwardedProps: Annotated[
+        Any, Meta(description='Tools of the agent find it as `ctx.extra["client"]["forwardedProps"]`.')
+    ] = None
+    resume: Annotated[
+        tuple[ResumeEntry, ...] | None, Meta(description="Answers to the interrupts by which the last run ended.")
+    ] = None
+
+
+def brought_by(given: RunAgentInput) -> Brought:
+    """What the client brings beside the conversation.
+
+    Raises:
+        InvalidError: If two of its tools have one name.
+    """
+    tools = given.tools or ()
+    if len({tool.name for tool in tools}) < len(tools):
+        raise InvalidError("two of the tools have the same name")
+    state: Any = {} if given.state is None else given.state
+    return Brought(
+        tools=tuple([ClientTool(name=t.name, description=t.description, parameters=_object(t)) for t in tools]),
+        extra={"state": state, "forwardedProps": given.forwardedProps},
+    )
+
+
+def _object(tool: _Tool) -> dict[str, Any]:
+    parameters = tool.parameters or _NOTHING
+    if parameters.get("type", "object") != "object":
+        raise InvalidError(f"the parameters of the tool {tool.name} have to be those of an object")
+    return {"type": "object", **parameters}
+
+
+class Conversation:
+    """The messages of an input as ours.
+
+    Args:
+        given: The input.
+
+    Attributes:
+        messages: Ours; those of one side that stand together are one.
+        warnings: What could not be used, for the client to know.
+    """
+
+    def __init__(self, given: RunAgentInput) -> None:
+        self.warnings: list[str] = []
+        self._names: dict[str, str] = {}
+        self._parts: list[tuple[Role, list[ContentBlock], bool]] = []
+        context = given.context or ()
+        for n, message in enumerate(given.messages):
+            if n == len(given.messages) - 1 and context:
+                facts = [f"{each.description}:\n{each.value}" for each in context]
+                self._put("system", [TextBlock("From the application:\n\n" + "\n\n".join(facts))])
+            self._add(message)
+        self.messages = [Message(role, tuple(blocks)) for role, blocks, _ in self._parts]
+
+    @property
+    def answers(self) -> dict[str, ToolResultBlock]:
+        """The results of calls, by their ids."""
+        return {result.tool_use_id: result for message in self.messages for result in message.tool_results}
+
+    @property
+    def answerable(self) -> bool:
+        """Whether there is something to answer: a user's message or a tool's result at its end."""
+        return bool(self.messages) and self.messages[-1].role == "user"
+
+    def _add(self, message: _Message) -> None:
+        match message:
+            case _Developer() | _System():
+                self._put("system", self._blocks(message.content))
+            case _User():
+                self._put("user", self._blocks(message.content))
+            case _Assistant():
+                self._put("assistant", self._said(message), joins=True)
+            case _ToolAnswer():
+                self._put("user", [self._result(message)], joins=True)
+            case _Reasoning() | _Activity():
+                pass  # the model's own, which nobody can check, and what is only shown
+
+    def _put(self, role: Role, blocks: Sequence[ContentBlock], *, joins: bool = False) -> None:
+        """Add a message; clients keep each call and each result apart, and for a model they belong together."""
+        if not blocks:
+            return
+        if joins and self._parts and self._parts[-1][0] == role and self._parts[-1][2]:
+            self._parts[-1][1].extend(blocks)
+        else:
+            self._parts.append((role, list(blocks), joins))
+
+    def _said(self, message: _Assistant) -> list[ContentBlock]:
+        blocks: list[ContentBlock] = [TextBlock(message.content)] if message.content else []
+        for call in message.toolCalls or ():
+            self._names[call.id] = call.function.name
+            blocks.append(_call(call))
+        return blocks
+
+    def _result(self, message: _ToolAnswer) -> ToolResultBlock:
+        content = message.content
+        blocks = () if isinstance(content, str) else tuple(self._blocks(content))
+        text: Any = content if isinstance(content, str) else blocks
+        if message.error and not text:
+            text = message.error
+        name = self._names.get(message.toolCallId, "")
+        return ToolResultBlock(message.toolCallId, name, text, bool(message.error))
+
+    def _blocks(self, content: str | tuple[_Part, ...]) -> list[TextBlock | ImageBlock]:
+        if isinstance(content, str):
+            return [TextBlock(content)] if content.strip() else []
+        found: list[TextBlock | ImageBlock] = []
+        for part in content:
+            match part:
+                case _TextPart(text=text):
+                    if text:
+                        found.append(TextBlock(text))
+                case _ImagePart(source=_DataSource(value=data, mimeType=media)) if _is_image(data, media):
+                    found.append(ImageBlock(media, data))
+                case _:
+                    kind = str(part.__struct_config__.tag)
+                    self.warnings.append(f"a part of the kind {kind} was left out: only images as data can be used")
+        if not found and content:
+            found.append(TextBlock("[something that cannot be used here]"))
+        return found
+
+
+def _is_image(data: str, media: str) -> bool:
+    try:
+        return media.startswith("image/") and bool(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _call(call: _ToolCall) -> ToolUseBlock:
+    try:
+        arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return ToolUseBlock(call.id, call.function.name, {}, call.function.arguments)
+    return ToolUseBlock(call.id, call.function.name, arguments)

@@ -1,0 +1,152 @@
+"""Runs that clients of AG-UI begin: each carries the whole conversation; one that answers interrupts takes up the run that waits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.durable import DurableRun, WaitingCall
+from mainspring.durable.brought import answer_topic
+from mainspring.durable.outcomes import encode
+from mainspring.runtime.serving.ag_ui import AgUi, Names, key_of
+from mainspring.runtime.serving.ag_ui_input import Conversation, ResumeEntry, RunAgentInput, Verdict, brought_by
+from mainspring.runtime.serving.errors import ConflictError, InvalidError, ServiceError
+from mainspring.runtime.serving.service import Service
+from mainspring.runtime.serving.views import Approve, Deny
+
+
+class AgUiRun(Struct, frozen=True, kw_only=True):
+    """A run of AG-UI that has begun.
+
+    Attributes:
+        id: Our run.
+        names: How the client calls it.
+        after: The last event of our run that came before; 0 where it is new.
+        warnings: What of the input was not used.
+    """
+
+    id: str
+    names: Names
+    after: int = 0
+    warnings: Sequence[str] = ()
+
+
+class AgUiRuns:
+    """Begins runs of AG-UI.
+
+    Args:
+        service: Where they run.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def begin(self, tenant: str, given: RunAgentInput, agent: str = "") -> AgUiRun:
+        """Begin a run, or take up the one that waits for the answers that are given.
+
+        Raises:
+            InvalidError: If the input cannot be used.
+            ConflictError: If the run was begun before, or there is nothing to answer, or questions are left open.
+            ServiceError: As `Service.start` does.
+        """
+        said, brought = Conversation(given), brought_by(given)
+        thread = f"ag-{_hashed(given.threadId)}-"
+        verdicts = _verdicts(given.resume or ())
+        waiting = await self._waiting(tenant, thread)
+        answers = {(run, call): v for (run, call), v in verdicts.items() if call in waiting.get(run, {})}
+        said.warnings += [
+            f"nothing waits for the answer {run}/{call}" for run, call in verdicts.keys() - answers.keys()
+        ]
+        if answers:
+            return await self._resume(tenant, given, said, answers, waiting)
+        if waiting:
+            names = [f"{run}/{call}" for run, calls in waiting.items() for call in calls]
+            raise ConflictError(
+                "interrupted", f"interrupts of this thread wait for answers in `resume`: {', '.join(names)}"
+            )
+        if not said.answerable:
+            why = (
+                "what is answered does not wait any more"
+                if verdicts
+                else "it has to end with a user's or a tool's message"
+            )
+            raise ConflictError("nothing_to_answer", f"there is nothing to answer in the conversation: {why}")
+        key = f"{thread}{_hashed(given.runId)}"
+        run_id = await self._service.begin(tenant, agent, said.messages, key, brought)
+        names = Names(thread=given.threadId, run=given.runId, known=len(said.messages))
+        return AgUiRun(id=run_id, names=names, warnings=said.warnings)
+
+    async def _waiting(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
+        """The calls of a thread that wait, by run and by their ids."""
+        engine = self._service.engine
+        going = await engine.runs(state="running", limit=1_000, prefix=f"{tenant}.{thread}")
+        found = {info.id: await DurableRun(engine, info.id).pending() for info in going}
+        return {run: {w.call.id: w for w in calls} for run, calls in found.items() if calls}
+
+    async def _resume(
+        self,
+        tenant: str,
+        given: RunAgentInput,
+        said: Conversation,
+        answers: dict[tuple[str, str], Verdict],
+        waiting: dict[str, dict[str, WaitingCall]],
+    ) -> AgUiRun:
+        runs = {run for run, _ in answers}
+        if len(runs) > 1:
+            raise InvalidError("the answers are to interrupts of more than one run; answer those of one")
+        run_id = runs.pop()
+        translator, after = AgUi(run_id), 0
+        while items := await self._service.engine.feed.read(run_id, after):
+            after = items[-1].number
+            for item in items:
+                translator.of(item.event)
+        for known, own in translator.last_calls.items():  # what the client was to answer beside the question
+            if (result := said.answers.get(known)) is not None:
+                await self._service.engine.send(run_id, answer_topic(own), encode(result))
+        answered: set[tuple[str, int, str]] = set()
+        for (_, call_id), verdict in answers.items():
+            answered.add(key_of(waiting[run_id][call_id]))
+            if verdict.approved:
+                await self._service.approve(tenant, run_id, Approve(call_id=call_id, input=verdict.input))
+            else:
+                reason = verdict.reason or "the user said no"
+                await self._service.deny(tenant, run_id, Deny(call_id=call_id, reason=reason))
+        names = Names(thread=given.threadId, run=given.runId, answered=frozenset(answered))
+        return AgUiRun(id=run_id, names=names, after=after, warnings=said.warnings)
+
+    async def left(self, tenant: str, run_id: str) -> str:
+        """What became of a run that told nothing of its end."""
+        try:
+            view = await self._service.view(tenant, run_id)
+        except ServiceError as error:
+            return str(error)
+        return view.error or f"the run is {view.state}"
+
+
+def _hashed(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _verdicts(entries: Sequence[ResumeEntry]) -> dict[tuple[str, str], Verdict]:
+    """The answers, by run and call."""
+    found: dict[tuple[str, str], Verdict] = {}
+    for entry in entries:
+        run, _, call = entry.interruptId.partition("/")
+        if (run, call) in found:
+            raise InvalidError(f"the interrupt {entry.interruptId} is answered twice")
+        found[run, call] = _verdict(entry)
+    return found
+
+
+def _verdict(entry: ResumeEntry) -> Verdict:
+    if entry.status == "cancelled":
+        return Verdict(approved=False, reason="the question was left unanswered")
+    try:
+        return msgspec.convert(entry.payload, Verdict)
+    except msgspec.ValidationError as error:
+        raise InvalidError(
+            f"the payload for the interrupt {entry.interruptId} has to be as its responseSchema says: {error}"
+        ) from None
