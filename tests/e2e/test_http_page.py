@@ -118,6 +118,36 @@ async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Comman
             assert not page.said, page.said
 
 
+async def test_a_sub_agents_question_is_answered_on_a_phone(command: Command, tmp_path: Path):
+    command.server.script += [
+        Reply("Somebody else writes it.", calls=[("spawn", {"task": "Write the letter to letter.txt"})]),
+        call("write_file", path="letter.txt", content="Dear all,\nit is done.\n"),
+        Reply("It is written."),
+        Reply("The letter is there."),
+    ]
+    with served(command) as url:
+        async with shown(url, tmp_path / "profile") as page:
+            size = {"width": 390, "height": 780, "deviceScaleFactor": 1, "mobile": True}
+            await page.call("Emulation.setDeviceMetricsOverride", **size)
+            await typed(page, "Have a letter written")
+            await page.until("document.querySelector('.asked .yes')")
+            assert "sub-agent" in await page.js("document.querySelector('.asked').textContent")
+            assert "it is done" in await page.js("document.querySelector('.asked .diff .added:last-child').textContent")
+            assert not (command.folder / "letter.txt").exists()
+            await page.js("document.activeElement.blur()")
+            await picture(page, "http-phone.png")
+            assert await page.js("document.querySelector('#title').offsetWidth") > 100
+            wide = await page.js("document.documentElement.scrollWidth")
+            assert wide <= 390, "nothing is cut off at the side"
+            await page.js("document.querySelector('.asked .yes').click()")
+            await page.until("document.querySelector('#state').textContent === 'completed'")
+            assert (command.folder / "letter.txt").read_text() == "Dear all,\nit is done.\n"
+            assert await page.js("document.querySelectorAll('.asked').length") == 0
+            # Four answers of 15 tokens: those of the sub-agent count.
+            await page.until("document.querySelector('#cost').textContent.startsWith('60 tokens')")
+            assert not page.said, page.said
+
+
 async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command, tmp_path: Path):
     with served(command) as url:
         address, _, token = url.partition("#token=")
@@ -129,6 +159,17 @@ async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command
             await page.until("document.querySelector('#agent option')")
             assert not await page.js("document.querySelector('#login').open")
             assert token not in await page.js("document.documentElement.outerHTML + location.href")
+
+
+async def test_what_failed_is_said_on_the_page(command: Command, tmp_path: Path):
+    command.server.script += [Reply(status=401, body={"error": {"message": "the key was refused"}})]
+    with served(command) as url:
+        async with shown(url, tmp_path / "profile") as page:
+            await typed(page, "Do it")
+            await page.until("document.querySelector('.end.bad')")
+            assert "the key was refused" in await page.js("document.querySelector('.end.bad').textContent")
+            assert await page.js("document.querySelector('#state').textContent") == "error"
+            await picture(page, "http-error.png")
 
 
 async def test_a_run_is_stopped_from_the_page(command: Command, tmp_path: Path):

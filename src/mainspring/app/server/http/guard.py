@@ -131,6 +131,7 @@ def _with_origin(send: Send, origin: str) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["access-control-allow-origin"] = origin
+            headers["access-control-expose-headers"] = "location, retry-after"
             headers.add_vary_header("Origin")
         await send(message)
 

@@ -85,11 +85,11 @@ function showAsked() {
   for (const asked of talk.asked) if (!known.has(asked.call.id)) $("waiting").append(question(asked));
 }
 
-function question({ call, reason }) {
+function question({ call, reason, agent }) {
   const box = el("div", "asked"), row = el("div", "row");
   box.dataset.call = call.id;
   const head = el("div");
-  head.append("May ", el("code", "", call.name), " be called?");
+  head.append("May ", el("code", "", call.name), agent ? ` be called by the sub-agent ${agent}?` : " be called?");
   const why = el("input");
   why.placeholder = "a reason, for a no";
   why.setAttribute("aria-label", "Reason for a no");
@@ -126,6 +126,11 @@ function open(run) {
     if (event.type === "asked" || event.type === "end") showAsked();
     show();
     if (event.type === "end" || event.type === "asked") refresh().catch(fail);
+    if (event.type === "end") get(`/v1/runs/${run.id}/result?wait=5`).then((result) => {
+      if (signal.aborted || !result.total_tokens) return;
+      talk.total(result);
+      show();
+    }).catch(() => {});
   };
   const state = (text) => { $("service").textContent = text; };
   follow(run.id, tell, state, signal).then(async () => {

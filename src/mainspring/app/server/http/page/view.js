@@ -57,7 +57,7 @@ export class Talk {
     this.calls = new Map();
     this.tokens = this.cost = 0;
     this.priced = true;
-    this.asked = [];
+    this.questions = new Map(); // by sub-agent; the run's own are under ""
     this.status = "";
     this.begun = false;
   }
@@ -80,7 +80,7 @@ export class Talk {
       case "tool_start": this.call(event.call); break;
       case "tool_update": this.progress(event); break;
       case "tool_end": this.result(event); break;
-      case "asked": this.asked = event.calls; break;
+      case "asked": this.questions.set(event.agent ?? "", event.calls); break;
       case "retry": this.add(el("p", "end", `${event.error}; trying again in ${event.delay.toFixed(1)} s (${event.attempt} of ${event.max_retries})`)); break;
       case "end": this.end(event); break;
     }
@@ -115,7 +115,7 @@ export class Talk {
       this.live = this.thought = null;
       if (text) this.add(el("div", "said assistant", text));
       this.count(message.usage);
-    } else if (text) this.add(el("div", "said user", text));
+    } else if (text && message.role === "user") this.add(el("div", "said user", text));
     if (!this.begun) this.before(message.content ?? []);
   }
 
@@ -172,10 +172,19 @@ export class Talk {
 
   end(event) {
     this.live?.classList.remove("live");
-    this.asked = [];
+    this.questions.clear();
     this.status = event.status;
     if (event.status !== "completed") this.add(el("p", "end bad", event.error ? `${event.status}: ${event.error}` : event.status));
   }
+
+  // What the whole run took, that of sub-agents included.
+  total(result) {
+    this.tokens = result.total_tokens;
+    this.priced = typeof result.cost === "number";
+    this.cost = result.cost ?? 0;
+  }
+
+  get asked() { return [...this.questions.values()].flat(); }
 
   get figures() {
     if (!this.tokens) return "";
