@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from mainspring.env.replacing import replace_text
+from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.lazy import lazy_re
 from mainspring.redact import redact
 from mainspring.skills.envelope import clean
@@ -153,7 +153,7 @@ class CreateSkill:
                 "the user did not confirm it, or nobody could be asked. Do not try again unasked",
             )
         try:
-            await asyncio.to_thread(_write, folder, path, text)
+            await asyncio.to_thread(_write, folder, path, text, self._skills.config.project)
         except OSError as error:
             return _not(ToolErrorCode.IO_ERROR, f"{path}: {error.strerror or error}")
         return ToolResult(output=f"Written: {path}. It is offered from the next conversation on.", title=str(path))
@@ -172,8 +172,10 @@ class CreateSkill:
         )
 
 
-def _write(folder: Path, path: Path, text: str) -> None:
+def _write(folder: Path, path: Path, text: str, project: str | None) -> None:
     """Write the file, whole or not at all. A link that leads elsewhere is not followed."""
+    if project is not None and folder.is_relative_to(project):
+        target_in_project(folder, Path(project))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.parent.is_symlink() or path.is_symlink():
         raise PermissionError(1, "it is a link", str(path))

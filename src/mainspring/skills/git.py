@@ -10,11 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from mainspring.env.variables import program_variables
+from mainspring.lazy import lazy_re
 from mainspring.redact import redact
 from mainspring.skills.skill import SkillError
 from mainspring.skills.spec import Spec
 
 _SECONDS = 180.0
+_SILENT_SECONDS = 60
+"""How long a host may send nothing at all."""
 _MOST_OUTPUT = 256 << 20
 _PROTOCOLS = ("https", "ssh", "file")
 _SAFE = (
@@ -28,8 +31,56 @@ _SAFE = (
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "core.alternateRefsCommand="),
+    *("-c", "credential.interactive=false"),
+    *("-c", "http.lowSpeedLimit=1"),
 )
 """What of git is switched off: other ways than these three, and everything that runs a program which a repository names."""
+
+
+class _Refused(SkillError):
+    """The host cannot be reached, or lets nobody in: it need not be asked again in another way."""
+
+
+_MEANINGS = tuple(
+    [
+        (lazy_re(pattern), meaning)
+        for pattern, meaning in (
+            (
+                r"[Cc]ould not resolve host",
+                "there is no such host, or no network: check the address and the connection",
+            ),
+            (
+                r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \(|"
+                r"returned error: 40[13]",
+                "there is no such repository, or it wants a login, and none is asked for here: log in with git first (a credential "
+                "helper such as `gh auth setup-git`, or an ssh key), until `git ls-remote` works",
+            ),
+            (
+                r"Host key verification failed",
+                "the host's key is not known: connect to it once with ssh, and compare the key",
+            ),
+            (
+                r"certificate|SSL|TLS",
+                "the host's certificate is not trusted or is another host's: check the address; for a certificate of your own set "
+                "GIT_SSL_CAINFO to its file",
+            ),
+            (
+                r"transport '[a-z]+' not allowed|[Pp]rotocol \S+ (?:not supported|disabled)",
+                "the host sends us on to an address that is neither https, ssh nor a file, which is not followed",
+            ),
+            (
+                r"repository '[^']*' not found|does not appear to be a git repository|[Rr]epository not found|no such repository",
+                "there is no such repository there",
+            ),
+            (
+                r"Failed to connect|Couldn't connect|Connection (?:refused|timed out|reset|closed)|No route to host|"
+                r"[Nn]etwork is unreachable|Operation too slow|Operation timed out|Empty reply",
+                "the host cannot be reached or does not answer: check the address and the connection",
+            ),
+        )
+    ]
+)
+"""What git's words mean, and what can be done."""
 
 
 class Git:
@@ -54,6 +105,7 @@ class Git:
         process = await asyncio.create_subprocess_exec(
             program,
             *_SAFE,
+            *("-c", f"http.lowSpeedTime={_SILENT_SECONDS}"),
             *arguments,
             cwd=self._folder,
             env=_variables(),
@@ -72,8 +124,11 @@ class Git:
                 _end(process.pid)
                 await process.wait()
         if process.returncode != 0:
-            said = " ".join(redact(err.decode("utf-8", "replace")).split())
-            raise SkillError(f"git {arguments[0]} failed: {said[-500:] or f'exit code {process.returncode}'}")
+            said = " ".join(redact(err.decode("utf-8", "replace")).split())[-500:]
+            for pattern, meaning in _MEANINGS:
+                if pattern.search(said):
+                    raise _Refused(f"{meaning} (git: {said})")
+            raise SkillError(f"git {arguments[0]} failed: {said or f'exit code {process.returncode}'}")
         if len(out) > _MOST_OUTPUT:
             raise SkillError(f"git {arguments[0]} gave more than {_MOST_OUTPUT >> 20} MiB")
         return out
@@ -105,24 +160,33 @@ async def fetch(spec: Spec, folder: Path) -> tuple[Git, str]:
     await git.run("init", "--quiet", "--bare", "--template=", ".")
     wanted = spec.ref or "HEAD"
     try:
-        await git.run(
-            "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", spec.url, f"+{wanted}:refs/taken"
-        )
+        await _tip(git, spec, wanted)
     except SkillError as error:
-        if not spec.ref or spec.pinned:  # a server may refuse a commit that is no tip, and a short one is none
-            await _all(git, spec, error)
-        elif all(c in "0123456789abcdef" for c in spec.ref) and 7 <= len(spec.ref) < 40:
-            await _all(git, spec, error)
-        else:
-            raise SkillError(f"{spec.url} at {wanted}: {error}") from None
+        # A server may refuse a commit that is no tip, and a short one is none; where it cannot be had at all, neither can the rest.
+        if isinstance(error, _Refused) or not _may_be_commit(spec.ref):
+            raise SkillError(f"{spec.url}{f' at {spec.ref}' if spec.ref else ''}: {error}") from None
+        await _all(git, spec)
     commit = (await git.run("rev-parse", "--verify", "--end-of-options", "refs/taken^{commit}")).decode().strip()
     return git, commit
 
 
-async def _all(git: Git, spec: Spec, first: SkillError) -> None:
+async def _tip(git: Git, spec: Spec, wanted: str) -> None:
+    """Fetch one branch or tag, with its last commit alone where the server can do that: one that only serves files cannot."""
+    options = ("--quiet", "--no-tags", "--no-write-fetch-head")
+    try:
+        await git.run("fetch", "--depth=1", *options, spec.url, f"+{wanted}:refs/taken")
+    except SkillError as error:
+        if "does not support shallow" not in str(error):
+            raise
+        await git.run("fetch", *options, spec.url, f"+{wanted}:refs/taken")
+
+
+def _may_be_commit(ref: str) -> bool:
+    return 7 <= len(ref) and all(c in "0123456789abcdef" for c in ref)
+
+
+async def _all(git: Git, spec: Spec) -> None:
     """Fetch every branch and tag, and take the commit from there."""
-    if not spec.ref:
-        raise SkillError(f"{spec.url}: {first}") from None
     try:
         await git.run(
             "fetch",
@@ -146,6 +210,7 @@ def _variables() -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "SSH_ASKPASS_REQUIRE": "never",
+        "GCM_INTERACTIVE": "never",
         "GIT_ALLOW_PROTOCOL": ":".join(_PROTOCOLS),
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_OPTIONAL_LOCKS": "0",

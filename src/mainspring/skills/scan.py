@@ -49,7 +49,9 @@ class Places(Struct, frozen=True):
     problems: tuple[SkillProblem, ...] = ()
 
 
-def places_in(root: Path, *, within: tuple[str, ...] = (), most: int = MOST_SKILLS) -> Places:
+def places_in(
+    root: Path, *, within: tuple[str, ...] = (), most: int = MOST_SKILLS, ignore_files: bool = True
+) -> Places:
     """Look through a folder. Blocks.
 
     A folder with a ``SKILL.md`` is a skill, and what lies below it belongs to it. ``*.skill.md`` is a skill in a single file. Other
@@ -60,15 +62,17 @@ def places_in(root: Path, *, within: tuple[str, ...] = (), most: int = MOST_SKIL
         root: The folder; nothing is found where there is none.
         within: Real paths of folders that links may not leave; empty lets them lead anywhere.
         most: How many skills are taken.
+        ignore_files: Whether ignore files count. The ones above an installed program speak of its folder, not of what is in it.
     """
-    return _Scan(root, within, most).run()
+    return _Scan(root, within, most, ignore_files).run()
 
 
 class _Scan:
-    def __init__(self, root: Path, within: tuple[str, ...], most: int) -> None:
+    def __init__(self, root: Path, within: tuple[str, ...], most: int, ignore_files: bool) -> None:
         self._root = root
         self._most = most
         self._within = within
+        self._ignore_files = ignore_files
         self._found: list[Place] = []
         self._problems: list[SkillProblem] = []
         self._seen: set[str] = set()
@@ -83,7 +87,7 @@ class _Scan:
         if self._leaves(root):
             self._tell(self._root, _LEADS_OUT)
             return self._result()
-        above = None if is_ignored(root, True, _read) else load_above(root, _read)
+        above = load_above(root, _read) if self._ignore_files and not is_ignored(root, True, _read) else None
         queue: deque[tuple[Path, int, Level | None]] = deque([(self._root, 0, above)])
         while queue:
             if len(self._seen) >= MOST_FOLDERS or len(self._found) >= self._most:
@@ -112,7 +116,7 @@ class _Scan:
             name = next((n for n in ("SKILL.md", "skill.md") if n in skills), skills[0])
             self._take(folder / name, folder, real)
             return []
-        level = load(real, level, _read)
+        level = load(real, level, _read) if self._ignore_files else None
         further: list[tuple[Path, int, Level | None]] = []
         for name in names:
             path = folder / name

@@ -47,7 +47,7 @@ def find_skills(config: SkillsConfig | None = None) -> SkillCatalog:
     problems: list[SkillProblem] = []
     seen: set[str] = set()
     for root in _roots(config):
-        places = places_in(root.folder, within=root.within)
+        places = places_in(root.folder, within=root.within, ignore_files=root.source != "builtin")
         problems += places.problems
         for place in places.found:
             if place.real in seen:  # one folder that two links lead to is one skill

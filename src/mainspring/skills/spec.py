@@ -11,7 +11,7 @@ from msgspec import Struct
 from mainspring.lazy import lazy_re
 from mainspring.skills.skill import SkillError
 
-_SCP = lazy_re(r"(?:([\w.-]+)@)?([\w.-]+):(?!//)([^\s]+)")
+_SCP = lazy_re(r"(?:([\w.-]+)@)?([\w.-]+):(?!//|:)([^\s]+)")
 _SHORT = lazy_re(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_][\w.-]*)((?:/[\w.-]+)*)")
 _PAGE = lazy_re(r"(/[^/]+/[^/]+?)(?:\.git)?/(?:-/)?(?:tree|blob|src/branch)/([^/]+)/?(.*)")
 _REF = lazy_re(r"[A-Za-z0-9_][\w./+@-]*")
@@ -79,7 +79,8 @@ def read_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Spec:
     scp = _SCP.fullmatch(given)
     if scp is not None and not scp[2].startswith("-"):
         user = f"{scp[1]}@" if scp[1] else ""
-        return Spec(url=f"ssh://{user}{scp[2]}/{scp[3].lstrip('/')}", git=True, ref=ref, path=path)
+        # As it is: behind the colon stands a path from the home folder there, and ssh:// has none but those from the root.
+        return Spec(url=f"{user}{scp[2]}:{scp[3]}", git=True, ref=ref, path=path)
     raise SkillError(
         f"there is no folder {here}, and {given!r} is no address of a repository (https://..., git@host:path, owner/name)"
     )

@@ -74,6 +74,19 @@ async def test_a_confirmed_skill_is_written_mended_and_used_by_the_next_conversa
 
 
 @pytest.mark.covers("SKL-34", "SKL-37")
+async def test_a_link_of_the_project_leads_no_skill_out_of_it(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "p" / ".agent").mkdir(parents=True)
+    (tmp_path / "p" / ".agent" / "skills").symlink_to(outside)
+    agent, _ = agent_of(tmp_path, Call("skills_use", {"name": "create-skill"}), create(), "no", confirm=lambda _: True)
+
+    await agent.run("Create a skill from what we just did")
+
+    assert "leads out of it" in str(results(agent)[-1].content)
+    assert list(outside.iterdir()) == []
+
+
 async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
     async def no(written: Written) -> bool:
         return False

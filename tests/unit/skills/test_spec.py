@@ -1,5 +1,6 @@
 """What somebody names to install from."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ COMMIT = "0123456789" * 4
         ("https://example.org/a/b/#v1.2", Spec(url="https://example.org/a/b", git=True, ref="v1.2")),
         ("https://me@example.org:8443/b", Spec(url="https://me@example.org:8443/b", git=True)),
         ("ssh://git@example.org:22/a/b", Spec(url="ssh://git@example.org:22/a/b", git=True)),
-        ("git@github.com:a/b.git#main", Spec(url="ssh://git@github.com/a/b.git", git=True, ref="main")),
+        ("git@github.com:a/b.git#main", Spec(url="git@github.com:a/b.git", git=True, ref="main")),
         ("file:///srv/my%20repo", Spec(url="file:///srv/my repo", git=True)),
         ("anthropics/skills", Spec(url="https://github.com/anthropics/skills", git=True)),
         ("a/b/skills/pdf#x/y", Spec(url="https://github.com/a/b", git=True, ref="x/y", path="skills/pdf")),
@@ -66,6 +67,7 @@ def test_folders_and_files(tmp_path: Path) -> None:
         ("http://example.org/a", "is not encrypted"),
         ("git://example.org/a", "is not encrypted"),
         ("ext::sh -c touch% x", "is no address"),
+        ("ext::touch", "is no address"),
         ("ext://sh", "is no way to reach"),
         ("fd://17/a", "is no way to reach"),
         ("file://other/host", "three slashes"),
@@ -106,4 +108,5 @@ def test_whatever_is_named_git_gets_no_option(text: str, ref: str, path: str) ->
         return
     assert not spec.ref.startswith("-")
     assert not spec.path.startswith("-")
-    assert not spec.git or spec.url.startswith(("https://", "ssh://", "file://"))
+    by_ssh = re.fullmatch(r"([\w.][\w.-]*@)?[\w.][\w.-]*:[^:\s]\S*", spec.url)
+    assert not spec.git or by_ssh or spec.url.startswith(("https://", "ssh://", "file://"))

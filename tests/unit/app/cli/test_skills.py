@@ -273,7 +273,7 @@ def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
         ("ext::sh -c true", 2, "no address"),
         ("http://127.0.0.1:1/x", 2, "not encrypted"),
         ("https://me:hunter2@127.0.0.1/x", 2, "may not hold a password"),
-        ("https://127.0.0.1:1/x.git", 2, "git fetch failed"),
+        ("https://127.0.0.1:1/x.git", 2, "cannot be reached"),
         ("./nothing", 2, "there is no folder"),
         (".", 2, "there is no skill in"),
     ],

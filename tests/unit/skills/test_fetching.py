@@ -1,0 +1,242 @@
+"""Repositories behind https and ssh: fetched from every kind of host, refused with words, and nobody is asked for a password."""
+
+import asyncio
+import base64
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from mainspring.skills import git as git_module
+from mainspring.skills.install import opened
+from mainspring.skills.skill import SkillError
+from mainspring.skills.spec import read_spec
+from tests.needs import missing, on_posix
+from tests.processes import ended
+from tests.unit.skills.git_host import GitHost, git_host
+from tests.unit.skills.test_install import commit, git, skill
+
+pytestmark = [on_posix, pytest.mark.covers("OPT-06")]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For ``localhost``, and trusted by nobody."""
+    if shutil.which("openssl") is None:
+        missing("openssl")
+    folder = tmp_path_factory.mktemp("certificate")
+    made = folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+        + [
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            made,
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return made
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> tuple[Path, str]:
+    """A bare repository with two commits, and the older one."""
+    skill(tmp_path / "source" / "pdf", body="Old.\n")
+    older = commit(tmp_path / "source")
+    git(tmp_path / "source", "tag", "v1")
+    skill(tmp_path / "source" / "pdf", body="New.\n")
+    commit(tmp_path / "source")
+    bare = tmp_path / "root" / "skills.git"
+    git(tmp_path, "clone", "-q", "--bare", "source", str(bare))
+    git(bare, "update-server-info")
+    return bare, older
+
+
+@pytest.fixture
+def host(repository: tuple[Path, str], certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GitHost]:
+    monkeypatch.setenv("GIT_SSL_CAINFO", str(certificate))
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    with git_host(repository[0].parent, certificate) as made:
+        yield made
+
+
+async def text_of(address: str) -> str:
+    """The skill's text behind an address."""
+    async with opened(read_spec(address, cwd="/nowhere")) as source:
+        offer = await source.offer()
+        assert offer.names == {"pdf": "pdf"}
+        with tempfile.TemporaryDirectory() as home:
+            candidate = await source.candidate("pdf", Path(home))
+            return (candidate.staged / "SKILL.md").read_text()
+
+
+async def refusal_of(address: str) -> str:
+    with pytest.raises(SkillError) as caught:
+        await text_of(address)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("smart", [True, False])
+async def test_every_kind_of_host_and_of_name_will_do(host: GitHost, repository: tuple[Path, str], smart: bool) -> None:
+    host.smart = smart
+    older = repository[1]
+    address = f"{host.url}/skills.git"
+    assert "New." in await text_of(address)
+    assert "New." in await text_of(f"{address}#main")
+    for ref in ("v1", older, older[:12]):
+        assert "Old." in await text_of(f"{address}#{ref}"), ref
+    assert "couldn't find remote ref gone" in await refusal_of(f"{address}#gone")
+
+
+async def test_a_repository_that_is_not_there_and_a_login_are_told_and_nobody_is_asked(host: GitHost) -> None:
+    assert "there is no such repository" in await refusal_of(f"{host.url}/other.git")
+    host.password = "Basic " + base64.b64encode(b"me:right").decode()
+    for ref in ("", "#main", "#0123456789"):
+        before = len(host.asked)
+        text = await refusal_of(f"{host.url}/skills.git{ref}")
+        assert "it wants a login, and none is asked for here: log in with git first" in text
+        assert len(host.asked) == before + 1  # it is not asked again in another way
+
+
+@pytest.mark.parametrize("password", ["right", "wrong"])
+async def test_the_credentials_that_git_has_are_used(
+    host: GitHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    host.password = "Basic " + base64.b64encode(b"me:right").decode()
+    helper = tmp_path / "helper"
+    helper.write_text(
+        f'#!/bin/sh\n[ "$1" = get ] && [ "$GCM_INTERACTIVE" = never ] && echo username=me && echo password={password}\n'
+    )
+    helper.chmod(0o755)
+    (tmp_path / "config").write_text(f'[credential]\n\thelper = "{helper}"\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+    if password == "right":
+        assert "New." in await text_of(f"{host.url}/skills.git")
+    else:
+        assert "it wants a login" in await refusal_of(f"{host.url}/skills.git")
+
+
+async def test_a_certificate_that_nobody_trusts_or_of_another_host(
+    host: GitHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"https://127.0.0.1:{host.port}/skills.git"
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
+    assert "not trusted or is another host's" in await refusal_of(other)
+    monkeypatch.delenv("GIT_SSL_CAINFO")
+    assert "not trusted or is another host's" in await refusal_of(f"{host.url}/skills.git")
+    assert host.asked == []
+
+
+async def test_no_way_that_is_not_encrypted_is_followed(host: GitHost) -> None:
+    host.moved = "http://localhost:9/skills.git/info/refs?service=git-upload-pack"
+    assert "sends us on to an address that is neither https" in await refusal_of(f"{host.url}/skills.git")
+
+
+async def test_no_network_and_no_such_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        assert "cannot be reached" in await refusal_of(f"https://127.0.0.1:{port}/a.git#main")
+    assert "there is no such host, or no network" in await refusal_of("https://no-such-host.invalid/a.git")
+
+
+@pytest.mark.parametrize(("name", "value"), [("_SILENT_SECONDS", 1), ("_SECONDS", 0.5)])
+async def test_a_host_that_never_answers_is_left(
+    host: GitHost, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    monkeypatch.setattr(git_module, name, value)
+    host.silent = True
+    text = await refusal_of(f"{host.url}/skills.git#main")
+    assert ("does not answer" in text) or ("took more than 0.5 seconds" in text)
+    assert len(host.asked) == 1
+
+
+SSH = """#!{python}
+import os, subprocess, sys
+with open({log!r}, "a") as log:
+    log.write(repr(sys.argv[1:]) + "\\n")
+{body}
+"""
+RUNS = 'os.chdir({root!r}); sys.exit(subprocess.call(["sh", "-c", sys.argv[-1]]))'
+ASKS = """
+assert os.environ["SSH_ASKPASS_REQUIRE"] == "never"
+try:
+    open("/dev/tty").read(1)
+except OSError:
+    sys.exit("Permission denied (publickey,password).")
+"""
+HANGS = 'open({root!r} + "/pid", "w").write(str(os.getpid())); import time; time.sleep(600)'
+
+
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
+    """A program in place of ssh; the file with what it was called with."""
+    program, log = tmp_path / "bin" / "ssh", tmp_path / "ssh.log"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(
+        SSH.format(python=sys.executable, log=str(log), body=body.replace("{root!r}", repr(str(tmp_path / "root"))))
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(program))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("address", "called"),
+    [
+        (
+            "git@host.example:skills.git",
+            ["git@host.example", "git-upload-pack 'skills.git'"],
+        ),  # from the home folder there
+        ("host.example:./skills.git#main", ["host.example", "git-upload-pack './skills.git'"]),
+        (
+            "ssh://me@host.example:2222{root}/skills.git#v1",
+            ["-p", "2222", "me@host.example", "git-upload-pack '{root}/skills.git'"],
+        ),
+    ],
+)
+async def test_ssh_is_given_the_host_and_the_path_that_were_named(
+    repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, called: list[str]
+) -> None:
+    root = str(repository[0].parent)
+    log = ssh(tmp_path, monkeypatch, RUNS)
+    text = await text_of(address.replace("{root}", root))
+    assert ("Old." if "#v1" in address else "New.") in text
+    first = log.read_text().splitlines()[0]
+    assert all(repr(word.replace("{root}", root)) in first for word in called), first
+
+
+async def test_ssh_cannot_ask_either(
+    repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh(tmp_path, monkeypatch, ASKS)
+    assert "it wants a login, and none is asked for here" in await refusal_of("git@host.example:skills.git")
+    ssh(tmp_path, monkeypatch, 'sys.exit("Host key verification failed.")')
+    assert "the host's key is not known" in await refusal_of("git@host.example:skills.git#main")
+    ssh(tmp_path, monkeypatch, RUNS)
+    assert "there is no such repository there" in await refusal_of("git@host.example:gone.git")
+
+
+async def test_ssh_is_ended_with_whoever_waits_for_it(
+    repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh(tmp_path, monkeypatch, HANGS)
+    os.mkfifo(tmp_path / "root" / "pid")
+    task = asyncio.ensure_future(text_of("git@host.example:skills.git"))
+    pid = int(await asyncio.to_thread((tmp_path / "root" / "pid").read_text))
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert await asyncio.to_thread(ended, pid)
