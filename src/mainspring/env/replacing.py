@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
+
+
+def target_in_project(file: Path, folder: Path) -> Path:
+    """Where a file of our own in a project's folder really is. A repository brings its links along, so that one which leads out of
+    it must not decide what is written.
+
+    Args:
+        file: The file, or a folder of such files.
+        folder: The folder that it belongs to; links may lead anywhere in the repository around it.
+
+    Raises:
+        PermissionError: If it is, or lies behind, a link out of the project.
+    """
+    real = Path(os.path.realpath(folder))
+    project = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), real)
+    target = Path(os.path.realpath(file))
+    if not target.is_relative_to(project):
+        raise PermissionError(
+            errno.EPERM,
+            f"a link in the project leads out of it, to {target}; change that file by hand, or take the link away",
+        )
+    return target
 
 
 def replace_text(target: Path, text: str, *, private: bool = True) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.errors import MainspringError
 
 FILE = "MEMORY.md"
@@ -20,8 +20,8 @@ class MemoryFile:
     """One file of notes. It need not exist; it is made with the first note.
 
     Args:
-        path: The file; a link is followed.
-        private: Whether only its owner may read it.
+        path: The file; a link is followed, for a project's file inside the project.
+        private: Whether only its owner may read it: the user's file, not a project's.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
@@ -54,8 +54,9 @@ class MemoryFile:
         Raises:
             MainspringError: If it cannot be written; then it is as it was.
         """
-        target = Path(os.path.realpath(self.path))
         try:
+            folder = self.path.parent.parent
+            target = Path(os.path.realpath(self.path)) if self.private else target_in_project(self.path, folder)
             target.parent.mkdir(mode=0o700 if self.private else 0o777, parents=True, exist_ok=True)
             with locked_folder(target.parent):
                 old = self._bytes().decode("utf-8-sig")

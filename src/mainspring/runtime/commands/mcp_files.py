@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring import mcp
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.errors import ConfigError
 from mainspring.runtime.build import load
 from mainspring.runtime.home import FOLDER, project_root
@@ -121,8 +121,8 @@ def _path(root: Node, name: str, file: Path) -> tuple[tuple[str, ...], bool]:
 
 
 def _rewrite(file: Path, change: Any, *, private: bool) -> None:
-    target = Path(os.path.realpath(file))
     try:
+        target = Path(os.path.realpath(file)) if private else target_in_project(file, file.parent.parent)
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         with locked_folder(target.parent):
             text = target.read_text(encoding="utf-8-sig") if target.exists() else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.env.replacing import target_in_project
 from mainspring.errors import ConfigError
 from mainspring.runtime.build import load
 from mainspring.runtime.home import FOLDER, Home, repository_of
@@ -352,7 +353,12 @@ def new_skill(
             (p for p in (Path(cwd), *Path(cwd).parents) if (p / FOLDER / "skills").is_dir() and p.is_relative_to(top)),
             top,
         )
-        return scaffold(near / FOLDER / "skills", name, description=description, scripts=scripts)
+        folder = near / FOLDER / "skills"
+        try:
+            target_in_project(folder / name, near)
+        except PermissionError as error:
+            raise ConfigError(f"{folder / name}: {error.strerror}") from None
+        return scaffold(folder, name, description=description, scripts=scripts)
     return scaffold(_home(settings).skills, name, description=description, scripts=scripts)
 
 

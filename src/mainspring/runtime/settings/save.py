@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
-from mainspring.env.replacing import replace_text
+from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.errors import ConfigError
 from mainspring.runtime.settings.fitting import fit
 from mainspring.runtime.settings.jsonc import JsonError, edit
@@ -23,16 +23,16 @@ def save_settings(file: Path, changes: Mapping[Key, Any], *, private: bool = Tru
     """Write changed values into a settings file; everything else in it stays, comments and unknown keys included.
 
     Args:
-        file: The file; it and its folder are made if they do not exist. A link is followed.
+        file: The file; it and its folder are made if they do not exist. A link is followed, for a project's file inside the project.
         changes: New values by path, in camelCase; ``None`` takes one away.
-        private: Whether nobody else may read it (the user's file).
+        private: Whether nobody else may read it: the user's file, not a project's.
 
     Raises:
         ConfigError: If the file is broken, a value does not fit, or the file cannot be written.
     """
     fitted = {path: _fitted(path, value) for path, value in changes.items()}
     try:
-        target = Path(os.path.realpath(file))
+        target = Path(os.path.realpath(file)) if private else target_in_project(file, file.parent.parent)
         if target.is_symlink():
             raise ConfigError(f"{file}: its links lead in a circle")
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)

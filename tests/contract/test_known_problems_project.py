@@ -1,0 +1,65 @@
+"""A repository brings its links along: none of them decides where the program writes what belongs to the project."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import MainspringError
+from mainspring.memory.files import locate
+from mainspring.runtime.commands.config import change_config
+from mainspring.runtime.commands.mcp_files import add_server
+from mainspring.runtime.commands.skills import new_skill
+from mainspring.runtime.options import Place
+
+
+def config(folder: Path) -> None:
+    change_config("model", "openai:x", place=Place(cwd=str(folder)), project=True)
+
+
+def server(folder: Path) -> None:
+    add_server("zz", {"command": "true"}, Place(cwd=str(folder)), project=True)
+
+
+def skill(folder: Path) -> None:
+    new_skill("abc", Place(cwd=str(folder)), project=True)
+
+
+def memory(folder: Path) -> None:
+    found = locate(folder, None).project
+    assert found is not None
+    found.change(lambda text: text + "- a note\n")
+
+
+WAYS = {"settings.json": config, "mcp.json": server, "skills": skill, "MEMORY.md": memory}
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("what", ["the folder", "the entry"])
+def test_p24_a_link_of_the_project_leads_no_write_out_of_it(tmp_path: Path, home: Path, name: str, what: str) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    (project / "sub").mkdir(parents=True)
+    outside.mkdir()
+    if what == "the folder":
+        (project / ".agent").symlink_to(outside)
+    else:
+        (project / ".agent").mkdir()
+        (project / ".agent" / name).symlink_to(outside / "there")
+
+    with pytest.raises(MainspringError, match="leads out of it, to"):
+        WAYS[name](project)
+
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [name for name in WAYS if name != "skills"])
+def test_cf09_links_within_the_repository_are_followed(tmp_path: Path, home: Path, name: str) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "shared").mkdir()
+    (project / "part").mkdir()
+    (project / "part" / ".agent").symlink_to("../shared")
+
+    WAYS[name](project / "part")
+
+    assert (project / "shared" / name).exists()
+    assert (project / "part" / ".agent").is_symlink()
