@@ -127,7 +127,7 @@ async def test_branches_tags_and_commits(tmp_path: Path) -> None:
     for ref in ("gone", "f" * 40, "abcdef0"):
         with pytest.raises(SkillError, match=ref):
             await take(Spec(url=f"file://{source}", git=True, ref=ref), home)
-    with pytest.raises(SkillError, match="git fetch failed"):
+    with pytest.raises(SkillError, match="there is no such repository"):
         await take(Spec(url=f"file://{tmp_path}/nowhere", git=True), home)
     assert left(home) == set()
 
