@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -329,6 +331,17 @@ def test_a_linked_folder_and_a_run_inside_a_run(command: Command, tmp_path: Path
     assert done.result["session_id"] in known
 
 
+@pytest.mark.parametrize("where", ["/", "~"])
+def test_a_folder_that_is_more_than_a_project_is_said(command: Command, where: str) -> None:
+    command.server.script += [call("list_files", depth=1), "ok"]
+
+    done = command.run("-p", "x", "--cwd", where)
+
+    assert (done.code, done.out) == (0, "ok\n"), done.err
+    assert f"the project is {'the whole file system' if where == '/' else 'your home folder'}" in done.err
+    assert "the project is" not in command.run("-p", "x").err
+
+
 def test_the_home_folder_is_no_project(command: Command) -> None:
     command.settings({"agent": {"systemPrompt": "Only rhyme."}})
     command.server.script.append("1")
@@ -337,6 +350,20 @@ def test_the_home_folder_is_no_project(command: Command) -> None:
 
     assert (done.code, done.out, "ignored" in done.err) == (0, "1\n", False), done.err
     assert command.server.requests[0]["messages"][0]["content"].startswith("Only rhyme.")
+
+
+@needs(shutil.which("git") is not None and os.geteuid() == 0, "git, and the right to give a folder away")
+def test_a_repository_of_somebody_else(command: Command) -> None:
+    """Git refuses to work there, says why, and the run goes on (known problem B-04)."""
+    subprocess.run(["git", "init", "-q", str(command.folder)], check=True)
+    os.chown(command.folder, 12345, 12345)
+    os.chown(command.folder / ".git", 12345, 12345)
+    command.server.script += [call("shell", command="git status"), call("list_files"), "ok"]
+
+    done = command.run("-p", "x", "--allow", "shell(git *)")
+
+    assert (done.code, done.out) == (0, "ok\n"), done.err
+    assert "dubious ownership" in json.dumps(command.server.requests[1]["messages"])
 
 
 def test_a_folder_by_flag(command: Command) -> None:

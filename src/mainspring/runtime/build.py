@@ -30,7 +30,7 @@ from mainspring.runtime.execution import environment, with_language_servers
 from mainspring.runtime.extensions import extending
 from mainspring.runtime.front import Front
 from mainspring.runtime.guidance import guidance
-from mainspring.runtime.home import Home, project_root, project_settings, user_home, working_folder
+from mainspring.runtime.home import Home, project_root, project_settings, user_home, wide_folder, working_folder
 from mainspring.runtime.mcp_servers import mcp_of
 from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
 from mainspring.runtime.offered_skills import NAMES_OF_SKILLS, skills_of
@@ -137,7 +137,7 @@ async def converse(
     """
     front = front or Front()
     cwd, settings = load(options.place, options.flags(), environ)
-    for warning in settings.warnings:
+    for warning in (*settings.warnings, *wide_folder(cwd, environ)):
         report(Notice(warning))
     audit = audit_of(settings)
     permissions = permissions_of(

@@ -102,3 +102,15 @@ def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, 
         gone = environ.get("PWD", "")
         folder = gone if os.path.isabs(gone) else os.sep
         return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"
+
+
+def wide_folder(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What has to be said where the folder to work in is much more than a project: rules that hold in the project hold in all of it."""
+    home = environ.get("HOME", "").strip()
+    if cwd == os.path.dirname(cwd):
+        what = "the whole file system"
+    elif os.path.isabs(home) and os.path.realpath(home) == cwd:
+        what = "your home folder"
+    else:
+        return ()
+    return (f"the project is {what}, so that the agent may read all of it unasked; --cwd DIR names another folder",)
