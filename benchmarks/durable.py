@@ -1,7 +1,14 @@
-"""What durable runs cost on PostgreSQL: `python -m benchmarks.durable [RUNS] [WORKERS...]`.
+"""What durable runs cost on PostgreSQL.
 
-Queues runs of three answers and four tool calls each (a model and tools that take no time), starts workers, and prints how
-long it took, what it cost the workers and the database in processor time and transactions, and how much memory they had.
+    python -m benchmarks.durable [RUNS] [WORKERS...]
+
+queues runs of three answers and four tool calls each (a model and tools that take no time), starts workers, and prints how long it
+took, what it cost the workers and the database in processor time and transactions, how often sessions were seen to wait for each
+other, and how much memory the workers had.
+
+    python -m benchmarks.durable idle [WORKERS...]
+
+starts workers of one agent that have nothing to do, and prints what they ask of the database.
 """
 
 import asyncio
@@ -10,7 +17,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -19,6 +28,9 @@ from mainspring.durable.dbos import DbosEngine
 from tests.e2e.durable_rig import Workers, nursery
 from tests.needs import postgres_programs
 from tests.postgres import Postgres
+
+USUAL: dict[str, Any] = {"poll": 0.2, "heartbeat": 2.0, "dead_after": 10.0}
+"""What a worker does unless it is told otherwise."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -45,7 +57,7 @@ def database_facts(url: str) -> dict[str, float]:
     """Transactions and rows so far, and the size."""
     with psycopg.connect(url) as connection:
         found = connection.execute(
-            "select xact_commit, tup_inserted, tup_updated, pg_database_size(datname) from pg_stat_database "
+            "select xact_commit, tup_inserted, tup_updated, pg_database_size(datname), deadlocks from pg_stat_database "
             "where datname = current_database()"
         ).fetchone()
         workers = connection.execute(
@@ -58,8 +70,35 @@ def database_facts(url: str) -> dict[str, float]:
         "inserted": found[1],
         "updated": found[2],
         "bytes": found[3],
+        "deadlocks": found[4],
         "connections": workers[0],
     }
+
+
+class Waits:
+    """Looks ten times a second which sessions wait for a lock of another one."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.looks = 0
+        self.sessions = 0
+        self.waiting = 0
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+        async with connection:
+            while True:
+                found = await connection.execute(
+                    "select count(*) filter (where state <> 'idle'), count(*) filter (where wait_event_type = 'Lock') "
+                    "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+                )
+                busy, waiting = await found.fetchone() or (0, 0)
+                self.looks, self.sessions, self.waiting = self.looks + 1, self.sessions + busy, self.waiting + waiting
+                await asyncio.sleep(0.1)
+
+    def __str__(self) -> str:
+        return f"{self.sessions / self.looks:.1f} sessions at work, {self.waiting / self.looks:.2f} of them waiting for another"
 
 
 async def measure(server: Postgres, runs: int, count: int) -> str:
@@ -78,10 +117,13 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
             await asyncio.sleep(1.5)  # the server's figures are written now and then
             before, database = database_facts(url), family_seconds(server.pid)
             began = time.monotonic()
-            pids = [workers.start(f"w{n}", poll=0.2, heartbeat=2.0, dead_after=10.0, pause=0.0) for n in range(count)]
+            pids = [workers.start(f"w{n}", **USUAL, pause=0.0) for n in range(count)]
+            waits = Waits(url)
+            watching = asyncio.ensure_future(waits.watch())
             for n in range(runs):
                 await client.run(f"r{n}").result()
             seconds = time.monotonic() - began
+            watching.cancel()
             used = [processor_seconds(pid) for pid in pids]
             memory = [megabytes(pid) for pid in pids]
             database = family_seconds(server.pid) - database
@@ -96,21 +138,63 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
         f"{count} workers, {runs} runs: queued in {queued:.1f} s, done in {seconds:.1f} s ({runs / seconds:.1f} runs/s); "
         f"a run costs workers {1000 * sum(used) / runs:.0f} ms and the database {1000 * database / runs:.0f} ms of processor "
         f"time, {each['transactions']:.0f} transactions, {each['inserted']:.0f} rows inserted, {each['updated']:.0f} updated, "
-        f"{each['bytes'] / 1024:.1f} KiB; {after['connections']:.0f} connections; memory of a worker "
+        f"{each['bytes'] / 1024:.1f} KiB; {waits}, {each['deadlocks'] * runs:.0f} deadlocks; {after['connections']:.0f} connections; memory of a worker "
         f"{', '.join(f'{m:.0f}' for m in memory)} MiB; load average {os.getloadavg()[0]:.0f}"
     )
 
 
+async def idle(server: Postgres, count: int, poll: float) -> str:
+    url = await asyncio.to_thread(server.database)
+    folder = Path(tempfile.mkdtemp(prefix="durable"))
+    with nursery() as forking:
+        workers = Workers(forking, url, folder)
+        try:
+            pids: list[int] = []
+            for n in range(count):
+                pids.append(workers.start(f"w{n}", **{**USUAL, "poll": poll}, agents=["short"]))
+                await workers.up()
+            await asyncio.sleep(3)
+            before, database, used = database_facts(url), family_seconds(server.pid), sum(map(processor_seconds, pids))
+            began = time.monotonic()
+            await asyncio.sleep(20)
+            seconds = time.monotonic() - began
+            database, used = family_seconds(server.pid) - database, sum(map(processor_seconds, pids)) - used
+            after = database_facts(url)
+        finally:
+            workers.close()
+            shutil.rmtree(folder)
+    share = 1 / seconds / count
+    return (
+        f"{count} idle workers, poll {poll}: each {(after['transactions'] - before['transactions']) * share:.1f} transactions a "
+        f"second, {1000 * database * share:.1f} ms of the database and {1000 * used * share:.1f} ms of the worker a second, "
+        f"{after['connections'] / count:.1f} connections; load average {os.getloadavg()[0]:.0f}"
+    )
+
+
+async def measured(server: Postgres, words: list[str]) -> AsyncIterator[str]:
+    if words[:1] == ["idle"]:
+        for count in map(int, words[1:] or ["1", "8"]):
+            for poll in (0.2, 1.0):
+                yield await idle(server, count, poll)
+        return
+    runs, *counts = [int(word) for word in words] or [2_000]
+    for count in counts or [1, 2]:
+        yield await measure(server, runs, count)
+
+
+async def show(server: Postgres) -> None:
+    async for line in measured(server, sys.argv[1:]):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
 def main() -> None:
-    runs, *counts = [int(word) for word in sys.argv[1:]] or [2_000]
     programs = postgres_programs()
     assert programs is not None, "needs PostgreSQL"
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     server = Postgres(folder, programs)
     try:
-        for count in counts or [1, 2]:
-            sys.stdout.write(asyncio.run(measure(server, runs, count)) + "\n")
-            sys.stdout.flush()
+        asyncio.run(show(server))
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)

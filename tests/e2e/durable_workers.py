@@ -71,7 +71,15 @@ def tools(folder: Path, pause: float) -> list[Tool]:
         await asyncio.sleep(pause)
         return f"saw {key}"
 
-    return [pay, look]
+    @tool(idempotent=True)
+    async def die() -> str:
+        """Take all memory."""
+        note(folder / "died", str(os.getpid()))
+        if not (folder / "mended").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "lived"
+
+    return [pay, look, die]
 
 
 def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], CoreAgent]]:
@@ -85,8 +93,15 @@ def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], Cor
             steps, 2, permissions=Permissions(rules=RuleSet.build(ask=["pay"], allow=["look"]), unattended="pause")
         )
 
+    def deadly(steps: DurableSteps) -> CoreAgent:
+        def answer(request: ModelRequest) -> Any:
+            return "Done." if len(request.messages) > 1 else Call("die")
+
+        return Agent(ScriptedModel(answer, loop=True), tools=tools(folder, pause), execution=MemoryEnv({}), steps=steps)
+
     return {
         "told": make,
+        "deadly": deadly,
         "three": lambda steps: make(steps, 3),
         "short": lambda steps: make(steps, 2),
         "asking": asking,
@@ -102,10 +117,12 @@ async def work(options: dict[str, Any]) -> None:
         poll=options.get("poll", 0.05),
         heartbeat=options.get("heartbeat", 0.1),
         dead_after=options.get("dead_after", 0.8),
+        max_deaths=options.get("max_deaths", 20),
     )
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     known = agents(folder, options.get("pause", 0.01))
+    known = {name: known[name] for name in options.get("agents", known)}
     async with DurableAgents(engine, known, concurrency=options.get("concurrency", 8)) as running:
         note(folder / "up", options["name"])
         await over.wait()

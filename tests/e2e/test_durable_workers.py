@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from mainspring.durable import DurableRuns
+from mainspring.durable import DurableError, DurableRuns
 from mainspring.durable.dbos import DbosEngine
 from mainspring.loop import RunResult
 from mainspring.messages import Message
 from tests.e2e.durable_rig import Workers, forking, workers
 from tests.needs import on_posix
+from tests.processes import ended
 
 __all__ = ["forking", "workers"]
 pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
@@ -130,3 +131,24 @@ async def test_a_worker_that_is_told_to_leave_finishes_its_steps(workers: Worker
     assert not [text for text in results(result) if "is unknown" in text]
     assert workers.lines("paid") == ["r-0", "r-1", "r-2"]
     assert workers.lines("asked") == ["r 0", "r 1", "r 2", "r 3"]
+
+
+async def test_a_run_that_kills_its_workers_is_given_up_and_can_be_tried_again(
+    workers: Workers, client: DurableRuns
+) -> None:
+    run = await client.start("deadly", "r", run_id="r")
+    for death in range(3):
+        pid = workers.start("same", max_deaths=3)
+        assert await asyncio.to_thread(ended, pid, 40), f"{death}"
+    assert len(workers.lines("died")) == 3
+    left = workers.start("same", max_deaths=3)
+    with pytest.raises(DurableError, match="3 workers died while they had this run.*'model scripted:scripted-1'"):
+        await run.result(timeout=40)
+    assert "mainspring runs retry r" in (await run.info()).error
+    other = await client.start("three", "o", run_id="o")
+    assert (await other.result(timeout=40)).status == "completed", "the worker lives, and does other runs"
+    (workers.folder / "mended").touch()
+    await run.retry()
+    result = await run.result(timeout=40)
+    assert (result.text, results(result)) == ("Done.", ["lived"])
+    assert workers.lines("died")[3:] == [str(left)]

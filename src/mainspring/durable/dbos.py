@@ -218,7 +218,8 @@ class DbosEngine:
 
     async def _let_go(self) -> None:
         """Stop attempts at runs that others have by now, and give back those that the database failed."""
-        latest = await self.ask(self.tables.attempts, [a.run_id for a in self._attempts.values()])
+        mine = [a.run_id for a in self._attempts.values()]
+        latest = await self.ask(self.tables.attempts, mine) if mine else {}
         for attempt in list(self._attempts.values()):
             if attempt.number and latest.get(attempt.run_id, attempt.number) > attempt.number:
                 attempt.stop()
@@ -282,7 +283,12 @@ class DbosEngine:
     async def _infos(self, found: Sequence[Any]) -> list[RunInfo]:
         waits = any(_STATES.get(run.status) == "waiting" for run in found)
         workers = await self.workers() if waits else ()
-        return [_info(run, workers) for run in found]
+        # Why one failed stands where results do, which may be large and were left out.
+        failed = [run.workflow_id for run in found if run.status in _FAILED]
+        client = await self.open()
+        told = await self.ask(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
+        errors = {run.workflow_id: str(run.error or "") for run in told}
+        return [_info(run, workers, errors.get(run.workflow_id, "")) for run in found]
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
         client = await self.open()
@@ -321,8 +327,8 @@ class DbosEngine:
         if not found:
             raise DurableError(f"there is no run {run_id} any more: it was deleted")
         if found[0].status != "SUCCESS":
-            info, error = _info(found[0], ()), str(found[0].error or "")
-            raise DurableError(f"the run {run_id} {info.state}{': ' + error if error else ''}")
+            info = _info(found[0], (), str(found[0].error or ""))
+            raise DurableError(f"the run {run_id} {info.state}{': ' + info.error if info.error else ''}")
         return str(found[0].output).encode()
 
     async def ended(self, run_id: str) -> None:
@@ -498,10 +504,9 @@ def _why_no_more(run_id: str, deaths: int, steps: Sequence[str]) -> str:
     )
 
 
-def _info(run: Any, alive: Sequence[Worker]) -> RunInfo:
+def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
     """A workflow of DBOS as a run."""
     state = _STATES.get(run.status, "failed")
-    error = str(run.error) if run.error is not None else ""
     attributes: dict[str, Any] = run.attributes or {}
     agent, version = str(attributes.get("agent", "")), run.app_version or ""
     if state == "waiting":
@@ -519,7 +524,7 @@ def _info(run: Any, alive: Sequence[Worker]) -> RunInfo:
 
 def _in_use() -> bool:
     """Whether this process has a DBOS."""
-    return getattr(import_module("dbos._dbos"), "_dbos_global_instance", None) is not None
+    return import_module("dbos._dbos")._dbos_global_instance is not None
 
 
 def _recover(dbos: DBOS | None, workers: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from mainspring import Agent
 from mainspring.durable import DurableAgents, DurableError, DurableRuns, DurableSteps
 from mainspring.durable.dbos import DbosEngine
+from mainspring.durable.feed import Attempt
 from mainspring.errors import ConfigError
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import tool
@@ -73,7 +75,7 @@ async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> 
     def slow(steps: DurableSteps) -> Agent:
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
 
-    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2)
+    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_deaths=1)
     async with DurableAgents(engine, {"a": slow}) as agents:
         run = await agents.start("a", "Hi.")
         await asyncio.wait_for(held.wait(), 10)
@@ -90,6 +92,63 @@ async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> 
         breaking.commit()
         breaking.close()
         assert (await run.result(timeout=15)).text == "Hello."
+
+
+async def test_a_worker_that_leaves_has_not_died_of_its_runs(tmp_path: Path) -> None:
+    """Twice it leaves in the middle of a call, once it dies, and then one more time."""
+    held, free = asyncio.Event(), asyncio.Event()
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait."""
+        held.set()
+        await free.wait()
+        return "waited"
+
+    model = ScriptedModel(Call("wait"), "Hello.")
+
+    def slow(steps: DurableSteps) -> Agent:
+        return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
+
+    def worker() -> DbosEngine:
+        return DbosEngine(f"sqlite:///{tmp_path}/runs.db", worker="w", poll=0.02, max_deaths=2)
+
+    for _ in range(2):
+        held.clear()
+        async with DurableAgents(worker(), {"a": slow}) as agents:
+            run = await agents.start("a", "Hi.", run_id="r")
+            await asyncio.wait_for(held.wait(), 10)
+    client = worker()
+    await client.open()
+    client.tables.claim("r")  # what one leaves that dies
+    free.set()
+    async with DurableAgents(worker(), {"a": slow}) as agents:
+        assert (await agents.run("r").result(timeout=15)).text == "Hello."
+    client.tables.claim("next")
+    client.tables.claim("next")
+    async with DurableAgents(worker(), {"a": slow}) as agents:
+        run = await agents.start("a", "Hi.", run_id="next")
+        with pytest.raises(DurableError, match="2 workers died while they had this run.*none of its steps"):
+            await run.result(timeout=15)
+    await client.aclose()
+
+
+async def test_tables_of_an_earlier_version_are_widened(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    engine = DbosEngine(url, poll=0.02)
+    await engine.open()
+    await engine.aclose()
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as old:
+        old.executescript(
+            "alter table mainspring_claims drop column held; drop table mainspring_children;"
+            "insert into mainspring_claims (run_id, attempt) values ('r', 7);"
+        )
+    async with DurableAgents(DbosEngine(url, poll=0.02), {"a": hello}) as agents:
+        run = await agents.start("a", "Hi.", run_id="r")
+        assert (await run.result(timeout=15)).text == "Hello."
+        told = [item.event async for item in run.follow()]
+    assert isinstance(told[0], Attempt)
+    assert told[0].number == 8
 
 
 async def _moment() -> None:

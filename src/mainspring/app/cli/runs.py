@@ -14,6 +14,7 @@ from mainspring.app.cli.exit_codes import DONE, ERROR
 from mainspring.app.cli.frame import framed
 from mainspring.app.cli.stdin import Piped
 from mainspring.app.cli.worker import url_of
+from mainspring.app.cli.working import OVER
 from mainspring.runtime.commands.runs import (
     Asked,
     Attempt,
@@ -26,6 +27,7 @@ from mainspring.runtime.commands.runs import (
     RunInfo,
     RunReport,
     Text,
+    delete_runs,
     encode_event,
     open_runs,
     report_of,
@@ -39,6 +41,9 @@ _WORDS = {
     "answer": (3, "an ID, a CALL and yes or no; mainspring runs show ID says which calls wait"),
     "steer": (2, "an ID and a TEXT, in quotes"),
     "abort": (1, "an ID"),
+    "cancel": (1, "an ID"),
+    "retry": (1, "an ID"),
+    "prune": (0, ""),
 }
 
 
@@ -48,9 +53,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: If something is missing.
     """
-    wanted, what = _WORDS[options.action]
-    if len(options.words) != wanted:
-        raise UsageError(f"runs {options.action} takes {what or 'nothing more'}")
+    if options.action == "delete":
+        if not options.words:
+            raise UsageError("runs delete takes one ID or more")
+    elif len(options.words) != _WORDS[options.action][0]:
+        raise UsageError(f"runs {options.action} takes {_WORDS[options.action][1] or 'nothing more'}")
+    if options.action == "prune" and options.older_than is None:
+        raise UsageError("runs prune takes --older-than AGE, as in 30d")
     if options.action == "answer" and options.words[2] not in ("yes", "no"):
         raise UsageError(f"runs answer takes yes or no, not {options.words[2]!r}")
     url = url_of(options)
@@ -69,6 +78,10 @@ async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
                 _show(await report_of(runs.run(options.words[0])), options, console)
             case "follow":
                 return await _follow(options, runs, console)
+            case "delete":
+                await delete_runs(runs, options.words)
+            case "prune":
+                await _prune(options, runs, console)
             case _:
                 await _tell(options, runs)
     return DONE
@@ -84,6 +97,15 @@ async def _list(options: argparse.Namespace, runs: DurableRuns, console: Console
     if not found:
         console.say("there are no runs; mainspring runs start PROMPT")
     return DONE
+
+
+async def _prune(options: argparse.Namespace, runs: DurableRuns, console: Console) -> None:
+    count = await runs.prune(options.older_than, options.state or OVER, dry_run=options.dry_run)
+    if options.json:
+        console.data(msgspec.json.encode({"runs": count, "deleted": not options.dry_run}).decode())
+        return
+    what = "would be deleted" if options.dry_run else "deleted"
+    console.answer(f"{count} {'run' if count == 1 else 'runs'} {what}\n")
 
 
 def _line(run: RunInfo) -> str:
@@ -110,6 +132,10 @@ async def _tell(options: argparse.Namespace, runs: DurableRuns) -> None:
             await run.steer(options.words[1])
         case "abort":
             await run.abort(options.reason or "aborted")
+        case "cancel":
+            await run.cancel()
+        case "retry":
+            await run.retry()
         case _ if options.words[2] == "yes":
             await run.approve(options.words[1])
         case _:

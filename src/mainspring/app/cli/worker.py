@@ -17,6 +17,8 @@ from mainspring.events import CancelToken
 from mainspring.runtime.commands.worker import WorkerOptions, work
 from mainspring.runtime.outcome import Notice, Progress, Report
 
+_DAY = 86_400.0
+
 
 def run(options: argparse.Namespace) -> int:
     """Work until a signal; the exit code.
@@ -52,6 +54,9 @@ async def _work(options: argparse.Namespace, url: str, console: Console) -> int:
         concurrency=options.concurrency,
         drain=options.drain,
         dead_after=options.dead_after,
+        poll=options.poll,
+        max_deaths=options.max_deaths,
+        keep=None if options.keep is None else options.keep * _DAY,
     )
     stop = CancelToken()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+
 from mainspring.app.cli.parser import Parser, add_place, add_rules, amount, whole
 from mainspring.app.cli.serving import add_model
 
 URL = "$MAINSPRING_RUNS_URL"
+OVER = ("done", "failed", "cancelled")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def worker_parser() -> Parser:
@@ -24,6 +28,15 @@ def worker_parser() -> Parser:
     add("--only-agents", action="store_true", help="those of --agents only, without the command's own")
     add("--name", default="", metavar="NAME", help="of this worker; under its old name it takes up its runs at once")
     add("--concurrency", type=whole, default=8, metavar="N", help="runs of each agent at the same time (default 8)")
+    add("--poll", type=amount, default=0.2, metavar="S", help="seconds between two looks for runs (default 0.2)")
+    add("--keep", type=amount, metavar="DAYS", help="delete runs that ended so many days ago; else all are kept")
+    add(
+        "--max-deaths",
+        type=count,
+        default=20,
+        metavar="N",
+        help="workers that may die while they have a run, before it fails (default 20; 0 for any number)",
+    )
     add("--drain", type=amount, default=10.0, metavar="S", help="at the end: seconds for steps that go on (default 10)")
     add(
         "--dead-after",
@@ -54,21 +67,43 @@ def runs_parser() -> Parser:
   mainspring runs show ID                               how far it is, and what waits for an answer
   mainspring runs answer ID CALL yes                    or no, with --reason
   mainspring runs steer ID "use Celsius"                joins at the next step
-  mainspring runs abort ID""",
+  mainspring runs abort ID
+  mainspring runs cancel ID                             never take it up again, though no worker is there
+  mainspring runs retry ID                              one that failed or was cancelled goes on where it was
+  mainspring runs delete ID...                          runs that are over, with all that was kept of them
+  mainspring runs prune --older-than 30d                all that ended longer ago""",
     )
     _add_url(parser)
     add = parser.add_argument
-    actions = ("list", "start", "show", "follow", "answer", "steer", "abort")
+    actions = ("list", "start", "show", "follow", "answer", "steer", "abort", "cancel", "retry", "delete", "prune")
     add("action", nargs="?", choices=actions, default="list", metavar="ACTION", help=", ".join(actions))
     add("words", nargs="*", metavar="WHAT", help="start: a prompt; else the id, and what belongs to it")
     add("--agent", default="mainspring", metavar="NAME", help="start: which one (default: the command's own)")
     add("--id", default="", metavar="ID", help="start: of the run; one that is there already is not started again")
     add("--reason", default="", metavar="TEXT", help="answer no, abort: why")
     add("--after", type=whole, default=0, metavar="N", help="follow --json: events with a higher number only")
+    add("--older-than", type=age, metavar="AGE", help="prune: since their end, as in 30d, 12h, 90m or 0s")
+    add("--state", action="append", choices=OVER, metavar="STATE", help=f"prune: only {', '.join(OVER)} ones")
+    add("--dry-run", action="store_true", help="prune: say how many, and delete none")
     add("--limit", type=whole, default=20, metavar="N", help="list: how many (default 20)")
     add("--json", action="store_true", help="as JSON; follow: a line for each event")
     add_place(parser)
     return parser
+
+
+def age(text: str) -> float:
+    """A time as a number and its unit, in seconds."""
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or unit not in _UNITS:
+        raise argparse.ArgumentTypeError(f"must be a number and s, m, h, d or w, as in 30d, not {text!r}")
+    return float(int(number) * _UNITS[unit])
+
+
+def count(text: str) -> int:
+    """A whole number, 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, not {text!r}")
+    return int(text)
 
 
 def _add_url(parser: Parser) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from mainspring.durable import DurableRun, DurableRuns, FeedItem, RunInfo, RunState
+from mainspring.durable.engine import OVER, not_over
 from mainspring.durable.feed import (
     Asked,
     Attempt,
@@ -39,6 +40,7 @@ __all__ = [
     "RunState",
     "Text",
     "WaitingReport",
+    "delete_runs",
     "encode_event",
     "open_runs",
     "report_of",
@@ -77,6 +79,20 @@ async def open_runs(url: str, *, version: str = "1") -> AsyncGenerator[DurableRu
         yield DurableRuns(engine)
     finally:
         await engine.aclose()
+
+
+async def delete_runs(runs: DurableRuns, run_ids: Sequence[str]) -> None:
+    """Delete runs that are over; none of them if one is not.
+
+    Raises:
+        DurableError: If there is no such run, or it is not over.
+    """
+    for run_id in run_ids:
+        info = await runs.run(run_id).info()
+        if info.state not in OVER:
+            raise not_over(info)
+    for run_id in dict.fromkeys(run_ids):
+        await runs.delete(run_id)
 
 
 async def report_of(run: DurableRun) -> RunReport:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.durable import DurableAgents, Factory
+from mainspring.durable import DurableAgents, Engine, Factory
+from mainspring.durable.tidying import tidy
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
 from mainspring.runtime.options import AskOptions
@@ -31,6 +33,9 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
         concurrency: Runs of each agent at the same time.
         drain: Seconds that steps under way have at the end.
         dead_after: Seconds without a sign of life after which others take up a worker's runs.
+        poll: Seconds between two looks for runs that wait and for letters.
+        max_deaths: How many workers may die while they have a run; 0 is for any number.
+        keep: Seconds for which runs that are over are kept; for good if left out.
     """
 
     url: str
@@ -41,6 +46,9 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     concurrency: int = 8
     drain: float = 10.0
     dead_after: float = 10.0
+    poll: float = 0.2
+    max_deaths: int = 20
+    keep: float | None = None
 
 
 async def work(
@@ -73,11 +81,27 @@ async def work(
         worker=options.name,
         heartbeat=min(2.0, options.dead_after / 4),
         dead_after=options.dead_after,
+        poll=options.poll,
+        max_deaths=options.max_deaths,
     )
-    async with DurableAgents(engine, agents, concurrency=options.concurrency) as working:
+    async with DurableAgents(engine, agents, concurrency=options.concurrency) as working, _tidied(engine, options.keep):
         on_ready(engine.worker, list(agents))
         await stop.wait()
         await working.drain(options.drain)
+
+
+@asynccontextmanager
+async def _tidied(engine: Engine, keep: float | None) -> AsyncGenerator[None]:
+    """Old runs are deleted meanwhile."""
+    if keep is None:
+        yield
+        return
+    tidying = asyncio.ensure_future(tidy(engine, keep))
+    try:
+        yield
+    finally:
+        tidying.cancel()
+        await asyncio.wait([tidying])
 
 
 async def _agents(

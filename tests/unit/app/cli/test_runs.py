@@ -1,0 +1,87 @@
+"""`mainspring runs` on a database: what is deleted, what is not, and what is tried again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.cli.main import main
+from tests.contract.test_durable_engines import empty_database
+
+pytestmark = pytest.mark.covers("BYD-31")
+
+Runs = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    (tmp_path / "runs.db").write_bytes(empty_database())
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
+@pytest.fixture
+def runs(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """The command with these words: exit code, stdout and stderr."""
+    monkeypatch.setenv("MAINSPRING_RUNS_URL", url)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["runs", *words])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_runs_are_deleted_by_name_all_or_none(runs: Runs) -> None:
+    for name in ("one", "two", "three"):
+        assert runs("start", "Hi.", "--id", name)[1] == f"{name}\n"
+    assert runs("cancel", "one") == (0, "", "")
+    assert runs("cancel", "two")[0] == 0
+    code, _, err = runs("delete", "one", "three")
+    assert (code, "the run three is waiting, and only runs that are over are deleted" in err) == (1, True)
+    code, _, err = runs("delete", "one", "none")
+    assert (code, "there is no run none" in err) == (1, True)
+    assert runs()[1].count("\n") == 3, "nothing was deleted"
+    assert runs("delete", "one", "two", "one") == (0, "", "")
+    assert [run["id"] for run in json.loads(runs("--json")[1])] == ["three"]
+
+
+def test_old_runs_are_counted_and_deleted(runs: Runs) -> None:
+    for name in ("one", "two", "three"):
+        runs("start", "Hi.", "--id", name)
+    for name in ("one", "two"):
+        runs("cancel", name)
+    assert runs("prune", "--older-than", "30d") == (0, "0 runs deleted\n", "")
+    assert runs("prune", "--older-than", "0s", "--state", "done")[1] == "0 runs deleted\n"
+    assert runs("prune", "--older-than", "0s", "--dry-run")[1] == "2 runs would be deleted\n"
+    assert runs("prune", "--older-than", "0s", "--json")[1] == '{"runs":2,"deleted":true}\n'
+    assert [run["id"] for run in json.loads(runs("--json")[1])] == ["three"]
+
+
+def test_a_run_that_was_cancelled_waits_again(runs: Runs) -> None:
+    runs("start", "Hi.", "--id", "one")
+    code, _, err = runs("retry", "one")
+    assert (code, "is waiting; only one that failed or was cancelled is tried again" in err) == (1, True)
+    runs("cancel", "one")
+    assert "cancelled" in runs("show", "one")[1]
+    assert runs("retry", "one")[0] == 0
+    assert "waiting" in runs("show", "one")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["prune"], "runs prune takes --older-than AGE"),
+        (["prune", "one", "--older-than", "1d"], "runs prune takes nothing more"),
+        (["prune", "--older-than", "30"], "must be a number and s, m, h, d or w"),
+        (["prune", "--older-than", "-1d"], "older-than"),
+        (["prune", "--older-than", "1d", "--state", "running"], "invalid choice"),
+        (["delete"], "runs delete takes one ID or more"),
+        (["cancel"], "runs cancel takes an ID"),
+    ],
+)
+def test_what_is_missing_is_said_and_nothing_is_done(runs: Runs, words: list[str], why: str) -> None:
+    code, out, err = runs(*words)
+    assert (code, out) == (2, "")
+    assert why in err
