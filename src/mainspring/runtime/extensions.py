@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 from mainspring.env import LocalEnv
 from mainspring.extensions.builtin import help_command
-from mainspring.extensions.command_hooks.model import DEEPEST, DEFAULT_SECONDS, DEPTH, CommandHook
+from mainspring.extensions.command_hooks.model import DEEPEST, DEFAULT_SECONDS, DEPTH, CommandHook, OnFailure
 from mainspring.extensions.files import find_extensions
 from mainspring.extensions.loaded import ExtensionSource, FoundExtensions
 from mainspring.extensions.plug import Extensions
@@ -128,24 +128,26 @@ def command_hooks(settings: Settings) -> list[CommandHook]:
         entries: list[HookEntry] = getattr(section, info.name)
         origin = settings.origins.get(f"hooks.{info.encode_name}", "")
         for entry in entries:
-            for command, seconds in _commands(entry):
+            for command, seconds, on_failure in _commands(entry):
                 made.append(
                     CommandHook(
                         event=info.encode_name,  # pyright: ignore[reportArgumentType] - it is checked there
                         matcher=entry.matcher,
                         command=command,
                         timeout=DEFAULT_SECONDS if seconds is None else seconds,
+                        on_failure=on_failure or "refuse",
                         origin=origin,
                     )
                 )
     return made
 
 
-def _commands(entry: HookEntry) -> Iterator[tuple[str, float | None]]:
+def _commands(entry: HookEntry) -> Iterator[tuple[str, float | None, OnFailure | None]]:
     if entry.command:
-        yield entry.command, entry.timeout
+        yield entry.command, entry.timeout, entry.on_failure
     for each in entry.hooks:
-        yield each.command, each.timeout if each.timeout is not None else entry.timeout
+        seconds = each.timeout if each.timeout is not None else entry.timeout
+        yield each.command, seconds, each.on_failure or entry.on_failure
 
 
 def hook_depth(environ: Mapping[str, str]) -> int:

@@ -114,6 +114,24 @@ async def test_a_command_that_fails_has_not_agreed(env: LocalEnv, command: str, 
     assert reason in result
 
 
+@pytest.mark.parametrize("command", ["exit 1", "echo '{'", "sleep 60"])
+async def test_a_failure_refuses_nothing_where_that_is_wanted(env: LocalEnv, command: str, caplog: Any) -> None:
+    """A time-out or a crash has an outcome of its own, and the settings say which (known problem P-17)."""
+    helper = hook("PreToolUse", command, timeout=0.2, on_failure="continue")
+    prompt = hook("UserPromptSubmit", command, timeout=0.2, on_failure="continue")
+    agent = made(env, [helper, prompt], look_up("a"), "done")
+    await agent.run("go")
+
+    assert "Permission denied" not in results(agent)[0]
+    assert [r.message.count("failed") for r in caplog.records if "hook" in r.message] == [1, 1]
+
+    refuses = hook("PreToolUse", "exit 2", on_failure="continue")
+    agent = made(env, [helper, refuses], look_up("a"), "no")
+    await agent.run("go")
+
+    assert "Permission denied" in results(agent)[0]
+
+
 @pytest.mark.covers("BYD-01")
 async def test_where_nothing_can_be_run_nothing_is_agreed() -> None:
     agent = made(MemoryEnv(), [hook("PreToolUse", "true")], look_up("a"), "done")

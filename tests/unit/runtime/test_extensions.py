@@ -30,16 +30,17 @@ def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -
     nested = {
         "matcher": "Edit",
         "timeout": 9,
-        "hooks": [{"command": "one"}, {"type": "command", "command": "two", "timeout": 3}],
+        "onFailure": "continue",
+        "hooks": [{"command": "one"}, {"type": "command", "command": "two", "timeout": 3, "onFailure": "refuse"}],
     }
     write(tmp_path, {"hooks": {"PreToolUse": [nested], "Stop": [{"command": "guard"}]}})
 
     trusted = command_hooks(load_settings(str(tmp_path), trusted=True))
-    assert [(h.event, h.command, h.matcher, h.timeout) for h in trusted] == [
-        ("PreToolUse", "guard", "Bash", 5),
-        ("PreToolUse", "one", "Edit", 9),
-        ("PreToolUse", "two", "Edit", 3),
-        ("Stop", "guard", "", DEFAULT_SECONDS),
+    assert [(h.event, h.command, h.matcher, h.timeout, h.on_failure) for h in trusted] == [
+        ("PreToolUse", "guard", "Bash", 5, "refuse"),
+        ("PreToolUse", "one", "Edit", 9, "continue"),
+        ("PreToolUse", "two", "Edit", 3, "refuse"),
+        ("Stop", "guard", "", DEFAULT_SECONDS, "refuse"),
     ]
     untrusted = load_settings(str(tmp_path), trusted=False)
     assert [h.command for h in command_hooks(untrusted)] == ["guard"]
@@ -54,6 +55,7 @@ def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -
         ({"PreToolUse": [{"command": "true", "matcher": "("}]}, "is no pattern"),
         ({"PreToolUse": [{"command": "true", "timout": 3}]}, "timout"),
         ({"PreToolUse": [{"command": "true", "timeout": 0}]}, "timeout"),
+        ({"PreToolUse": [{"command": "true", "onFailure": "maybe"}]}, "onFailure"),
         ({"PreToolUse": {"command": "true"}}, "hooks.PreToolUse must be"),
         ({"Stop": [{"hooks": [{"type": "prompt", "command": "x"}]}]}, "prompt"),
     ],

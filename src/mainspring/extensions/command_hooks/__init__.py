@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mainspring.extensions.command_hooks.model import GATES as GATES
     from mainspring.extensions.command_hooks.model import CommandEvent as CommandEvent
     from mainspring.extensions.command_hooks.model import CommandHook as CommandHook
+    from mainspring.extensions.command_hooks.model import OnFailure as OnFailure
     from mainspring.extensions.command_hooks.payload import Payload as Payload
     from mainspring.extensions.command_hooks.plug import CommandHooks as CommandHooks
     from mainspring.extensions.command_hooks.reply import HookOutput as HookOutput
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__, __getattr__ = exports(
     __name__,
     {
-        "model": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook",
+        "model": "DEFAULT_SECONDS DEPTH EVENTS GATES CommandEvent CommandHook OnFailure",
         "payload": "Payload",
         "plug": "CommandHooks",
         "reply": "HookOutput Verdict",

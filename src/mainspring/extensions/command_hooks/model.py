@@ -27,8 +27,11 @@ CommandEvent = Literal[
 
 EVENTS: tuple[CommandEvent, ...] = get_args(CommandEvent)
 
+OnFailure = Literal["refuse", "continue"]
+"""What a command that fails means where something is to be decided."""
+
 GATES: frozenset[CommandEvent] = frozenset({"UserPromptSubmit", "PreToolUse"})
-"""The events that are refused when a command fails."""
+"""The events that are refused when a command fails, unless it is said otherwise."""
 
 DEEPEST = 3
 """How deep hooks may start programs that have hooks themselves."""
@@ -51,6 +54,7 @@ class CommandHook(Struct, frozen=True, kw_only=True):
         matcher: For which tools (or whatever else the event is about): a regular expression for the whole name, upper and lower case
             alike; empty or ``*`` is all. Names that other programs use for our tools fit, too: ``Bash`` is ``shell``.
         timeout: Seconds it may take.
+        on_failure: What it means where something is to be decided and the command fails or takes too long: a refusal, or nothing.
         origin: The file it stands in.
 
     Raises:
@@ -61,6 +65,7 @@ class CommandHook(Struct, frozen=True, kw_only=True):
     command: str
     matcher: str = ""
     timeout: float = DEFAULT_SECONDS
+    on_failure: OnFailure = "refuse"
     origin: str = ""
 
     def __post_init__(self) -> None:
@@ -70,11 +75,20 @@ class CommandHook(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"a hook of {self.event} has no command")
         if not self.timeout > 0:
             raise ConfigError(f"the hook {self.command!r} has {self.timeout:g} seconds, which must be above 0")
+        if self.on_failure not in get_args(OnFailure):
+            raise ConfigError(
+                f"on_failure of the hook {self.command!r} is {self.on_failure!r}; it is 'refuse' or 'continue'"
+            )
         if self.matcher not in _ALL:
             try:
                 re.compile(self.matcher)
             except re.error as error:
                 raise ConfigError(f"the matcher {self.matcher!r} of {self.event} is no pattern: {error}") from None
+
+    @property
+    def fails_closed(self) -> bool:
+        """Whether something is refused where it fails."""
+        return self.event in GATES and self.on_failure == "refuse"
 
     def fits(self, names: Iterable[str]) -> bool:
         """Whether it is asked about something that goes by these names."""

@@ -25,7 +25,7 @@ from mainspring.events import (
     TurnBefore,
 )
 from mainspring.extensions.command_hooks.calls import CallHooks, context_message
-from mainspring.extensions.command_hooks.model import GATES, CommandEvent, CommandHook
+from mainspring.extensions.command_hooks.model import CommandEvent, CommandHook
 from mainspring.extensions.command_hooks.payload import (
     Common,
     NotificationInput,
@@ -234,7 +234,7 @@ class CommandHooks(Plug):
         if verdict.failure:
             hook = verdict.hook
             logger.warning("the hook %r of %s failed: %s", hook.command, hook.event, verdict.failure)
-            if hook.event not in GATES:  # a gate says it where it refuses
+            if not hook.fails_closed:  # a gate says it where it refuses
                 self._ui.notify(f"the hook {hook.command!r} of {hook.event} failed: {verdict.failure}", "warn")
 
     def _common(self) -> Common:

@@ -99,7 +99,7 @@ class Verdict(Struct, kw_only=True):
     @property
     def refusal(self) -> str | None:
         """Why what is to be decided may not be; ``None`` if it may."""
-        if self.deny is None and self.failure:
+        if self.deny is None and self.failure and self.hook.on_failure == "refuse":
             return f"the hook {self.hook.command!r} failed, and a hook that fails does not agree: {self.failure}"
         return self.deny
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.extensions.command_hooks import EVENTS, GATES, CommandHook, CommandRunner, Verdict
+from mainspring.extensions.command_hooks import EVENTS, CommandHook, CommandRunner, Verdict
 from mainspring.extensions.command_hooks.model import CommandEvent, tool_names
 from mainspring.extensions.command_hooks.payload import INPUTS
 from mainspring.runtime.build import load
@@ -85,7 +85,7 @@ async def try_hooks(
         verdicts = await runner.ask(asked, payload)
     finally:
         await env.aclose()
-    wrong = [v for v in verdicts if v.deny is not None or v.stop is not None or (v.failure and event in GATES)]
+    wrong = [v for v in verdicts if v.deny is not None or v.stop is not None or (v.failure and v.hook.fails_closed)]
     return Tried(verdicts=tuple(verdicts), refused=bool(wrong))
 
 

@@ -175,6 +175,7 @@ class HookCommand(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     command: str
     type: Literal["command"] = "command"
     timeout: Amount | None = None
+    on_failure: Literal["refuse", "continue"] | None = None
 
 
 class HookEntry(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -184,12 +185,14 @@ class HookEntry(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
         matcher: For which tools (or whatever else the event is about); empty is all.
         command: A script for the shell.
         timeout: Seconds it may take.
+        on_failure: Whether what is to be decided is refused where it fails: ``refuse`` (the default) or ``continue``.
         hooks: Several commands.
     """
 
     matcher: str = ""
     command: str = ""
     timeout: Amount | None = None
+    on_failure: Literal["refuse", "continue"] | None = None
     hooks: list[HookCommand] = []
 
     def __post_init__(self) -> None:
