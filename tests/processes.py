@@ -2,8 +2,10 @@
 
 import os
 import select
+import subprocess
 import threading
 import time
+from pathlib import Path
 
 
 def ended(pid: int, seconds: float = 15.0) -> bool:
@@ -30,3 +32,12 @@ def ended(pid: int, seconds: float = 15.0) -> bool:
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     return not ended(pid, 0)
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process was stopped, and has."""
+    known = Path(f"/proc/{pid}/stat")
+    if known.exists():
+        return known.read_text().rpartition(")")[2].split()[0] == "T"
+    told = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return told.stdout.strip().startswith("T")

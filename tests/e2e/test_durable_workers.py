@@ -3,9 +3,12 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from mainspring.loop import RunResult
 from mainspring.messages import Message
 from tests.e2e.durable_rig import Workers, forking, workers
 from tests.needs import on_posix
-from tests.processes import ended
+from tests.processes import ended, stopped
 
 __all__ = ["forking", "workers"]
 pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
@@ -64,6 +67,7 @@ async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Worke
     assert len(unknown) <= 3, "no more than what was under way"
 
 
+@pytest.mark.covers("BYD-29")
 async def test_a_question_is_answered_while_no_process_runs(workers: Workers, client: DurableRuns) -> None:
     pid = workers.start("before")
     run = await client.start("asking", "r", run_id="r")
@@ -92,13 +96,32 @@ async def test_a_question_is_answered_while_no_process_runs(workers: Workers, cl
     assert workers.lines("asked") == ["r 0", "r 1", "r 2"]
 
 
-# Not on SQLite: who is stopped while it writes holds the lock of the file.
-@pytest.mark.parametrize("workers", ["postgres"], indirect=True)
+async def stop(workers: Workers, pid: int) -> None:
+    """Stop a process; on SQLite where it holds no lock, see `test_who_waits_for_the_lock_of_a_file_goes_on`."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: asyncio.to_thread(stopped, pid))
+        if not workers.url.startswith("sqlite") or await asyncio.to_thread(unlocked, workers.folder / "runs.db"):
+            return
+        os.kill(pid, signal.SIGCONT)
+        await _moment()
+
+
+def unlocked(path: Path) -> bool:
+    """Whether a database can be written now."""
+    with closing(sqlite3.connect(path, timeout=0)) as connection:
+        try:
+            connection.execute("begin exclusive")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+
 async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Workers, client: DurableRuns) -> None:
     first = workers.start("stopped", pause=0.2, dead_after=2.0)
     run = await client.start("told", "r", run_id="r")
     await until(lambda: asyncio.to_thread(workers.lines, "paid"))
-    os.kill(first, signal.SIGSTOP)
+    await stop(workers, first)
     second = workers.start("other", pause=0.2, dead_after=2.0)
     paid = len(workers.lines("paid"))
 
@@ -117,6 +140,45 @@ async def test_a_worker_that_was_only_stopped_does_nothing_twice(workers: Worker
     assert sum(times - 1 for times in asked.values()) <= 1, "at most the answer that was under way"
     await asyncio.to_thread(workers.kill, second)
     await (await client.start("three", "again")).result(timeout=40)
+
+
+@pytest.mark.parametrize("workers", ["sqlite"], indirect=True)
+async def test_who_waits_for_the_lock_of_a_file_goes_on(workers: Workers, client: DurableRuns) -> None:
+    """A process that is stopped in the middle of a write keeps the lock of the file: all wait for it, and none fails."""
+    workers.start("waits", pause=0.02)
+    run = await client.start("told", "r", run_id="r")
+    await until(lambda: asyncio.to_thread(workers.lines, "paid"))
+    holder = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", HOLDER, str(workers.folder / "runs.db")),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert holder.stdout
+    assert await holder.stdout.readline() == b"mine\n"
+    os.kill(holder.pid, signal.SIGSTOP)
+    paid = len(workers.lines("paid"))
+    # Longer than any step takes, the waiting of those that write included.
+    await asyncio.sleep(1.5)
+    assert len(workers.lines("paid")) <= paid + 1
+    assert (await run.info()).state == "running", "to read is possible meanwhile"
+    holder.kill()
+    await until(lambda: asyncio.to_thread(lambda: len(workers.lines("paid")) > paid + 3))
+    await run.steer("finish")
+    result = await run.result(timeout=40)
+    assert result.status == "completed"
+    assert not [text for text in results(result) if "is unknown" in text], "no attempt was given up"
+    assert max(Counter(workers.lines("paid")).values()) == 1
+    await holder.wait()
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)
+connection.execute("begin immediate")
+connection.execute("update mainspring_workers set seen = seen")
+print("mine", flush=True)
+sys.stdin.read()
+"""
 
 
 async def test_a_worker_that_is_told_to_leave_finishes_its_steps(workers: Workers, client: DurableRuns) -> None:
