@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,8 +13,6 @@ from acp.client.connection import ClientSideConnection
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.e2e.test_command_exits import wait_until
-from tests.processes import ended
 from tests.unit.app.server.acp.stage import Editor, client_can
 
 __all__ = ["command"]
@@ -118,30 +115,3 @@ async def test_load_list_resume_and_fork_in_another_process(command: Command) ->
     said = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
     assert [s for s in said if "prompt" in json.dumps(s)] == said[-3:]
     assert command.server.requests[-1]["messages"][-2]["content"] == "The second."
-
-
-@pytest.mark.parametrize("how", ["closed", "terminated"])
-async def test_the_end(command: Command, how: str) -> None:
-    """However it ends, nothing is left running, and the session is kept."""
-    script = "import time, os; open('pid', 'w').write(str(os.getpid())); time.sleep(300)"
-    command.server.script = [call("shell", command=f'{sys.executable} -c "{script}"'), "never said"]
-    pid = command.folder / "pid"
-    editor = Editor("once")
-    async with driving(command, editor) as (connection, process):
-        session = await connection.new_session(cwd=str(command.folder))
-        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
-        assert await asyncio.to_thread(wait_until, lambda: pid.exists() and bool(pid.read_text()))
-        child = int(pid.read_text())
-        if how == "terminated":
-            process.send_signal(signal.SIGTERM)
-        else:
-            assert process.stdin is not None
-            process.stdin.close()
-        async with asyncio.timeout(15):
-            code = await process.wait()
-        prompting.cancel()
-        await asyncio.wait((prompting,))
-    assert code == (143 if how == "terminated" else 0)
-    assert await asyncio.to_thread(ended, child, 5)
-    shown = command.run("sessions", "show", session.session_id)
-    assert "go" in shown.out

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 from mainspring.runtime.chat.commands import ChatCommand, Receipt
 from mainspring.runtime.chat.completion import Completion
@@ -61,7 +62,7 @@ class Chat:
             yield chat
         finally:
             try:
-                await chat._close()
+                await _to_its_end(chat._close())
             finally:
                 # The error of the block is not the group's: it must come out as it is.
                 await room.tasks.__aexit__(None, None, None)
@@ -147,6 +148,20 @@ class Chat:
         extensions = self._room.conversation.agent.extensions
         return {s.key: s.description for s in extensions.runner.shortcuts} if extensions is not None else {}
 
+    def kill_all(self) -> None:
+        """Force every program of the conversation to end, at once: for a signal handler, where nothing can be awaited."""
+        self._room.conversation.env.kill_all()
+
     async def stop(self) -> None:
         """End the events, so that their reader leaves the block. Safe to call twice."""
         self._room.outbox.close()
+
+
+async def _to_its_end(closing: Coroutine[Any, Any, None]) -> None:
+    """Close what must be closed though this task is being cancelled; that comes behind it."""
+    task = asyncio.ensure_future(closing)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise

@@ -447,6 +447,34 @@ async def test_a_limit_ends_the_run_and_the_queue_waits(folder: Path, home: Path
     assert held == 1
 
 
+async def test_a_chat_is_closed_though_its_task_is_cancelled_again(folder: Path, home: Path) -> None:
+    """A first cancellation leaves the block, a second one comes while the chat is being closed: what is queued is saved all the same."""
+    model = WaitingModel("never said", gates={0: (gate := Gate())})
+    said, left = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:
+        async with chatting(folder, home, model) as chat:
+            try:
+                await chat.send(Prompt("go"))
+                await gate.reached.wait()
+                await chat.send(Queue("not lost"))
+                said.set()
+                await asyncio.Event().wait()
+            finally:
+                left.set()
+
+    task = asyncio.create_task(live())
+    await said.wait()
+    task.cancel()
+    await left.wait()
+    task.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with chatting(folder, home, "ok", ask={"continued": True}) as chat:
+        assert [item.text for item in (await chat.until(QueueChanged)).items] == ["not lost"]
+
+
 async def test_nothing_is_kept_where_nothing_is_to_be(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok", ask={"save": False}) as chat:
         await chat.run("go")

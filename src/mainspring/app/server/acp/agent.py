@@ -13,6 +13,7 @@ from mainspring import __version__
 from mainspring.app.server.acp.content import Block
 from mainspring.app.server.acp.session import AcpSession
 from mainspring.app.server.acp.transport import CANCEL, DELETE, WireTransport
+from mainspring.app.server.running import OpenChats
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import ChatOptions
 from mainspring.runtime.commands.sessions import remove_session, saved_sessions
@@ -29,16 +30,17 @@ class AcpAgent:
     Args:
         tasks: Where its sessions live.
         transport: Where what is told of a session waits until the client knows the session.
-        ask: What the command line says about conversations.
+        chats: Where those of the sessions are known.
         options: How chats are opened.
     """
 
     def __init__(
-        self, tasks: asyncio.TaskGroup, transport: WireTransport, ask: AskOptions, options: ChatOptions
+        self, tasks: asyncio.TaskGroup, transport: WireTransport, chats: OpenChats, options: ChatOptions
     ) -> None:
         self._tasks = tasks
         self._transport = transport
-        self._ask = ask
+        self._chats = chats
+        self._ask = options.ask
         self._options = options
         self._client: Client | None = None
         self._offered = schema.ClientCapabilities()
@@ -282,7 +284,7 @@ class AcpAgent:
             mcp_servers=_servers(servers or []),
         )
         self._opening.add(session)
-        self._tasks.create_task(session.live(options))
+        self._tasks.create_task(session.live(self._chats, options))
         try:
             await session.opened(replayed=bool(id) and replay)
         except BaseException:

@@ -8,20 +8,22 @@ from acp import run_agent
 
 from mainspring.app.server.acp.agent import AcpAgent
 from mainspring.app.server.acp.transport import WireTransport
+from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
 from mainspring.runtime.chat import ChatOptions
 
 
-async def serve_acp(wire: Wire, options: ChatOptions) -> None:
+async def serve_acp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
     """Serve one client to its end; its sessions end with it.
 
     Args:
         wire: Its lines.
+        chats: Where those of its sessions are known.
         options: How chats are opened; folder and session are the client's.
     """
     transport = WireTransport(wire)
     async with asyncio.TaskGroup() as tasks:
-        agent = AcpAgent(tasks, transport, options.ask, options)
+        agent = AcpAgent(tasks, transport, chats, options)
         try:
             await run_agent(agent, transport, use_unstable_protocol=True)
         finally:

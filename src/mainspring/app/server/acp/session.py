@@ -16,6 +16,7 @@ from mainspring.app.server.acp.options import Choices, commands_of
 from mainspring.app.server.acp.terminals import ClientTerminals
 from mainspring.app.server.acp.turn import StopReason, Turn
 from mainspring.app.server.acp.updates import Updates, agent_says
+from mainspring.app.server.running import OpenChats
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import Chat, ChatOptions, command_of
 from mainspring.runtime.chat.commands import Abort, ChatCommand, Prompt, RemoveQueued, Shell
@@ -88,10 +89,10 @@ class AcpSession:
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
-    async def live(self, options: ChatOptions) -> None:
+    async def live(self, chats: OpenChats, options: ChatOptions) -> None:
         """Open the chat, tell of it until it is stopped, and close it."""
         try:
-            async with Chat.open(options) as chat:
+            async with chats.open(options) as chat:
                 self._chat = chat
                 self.id = self.id or chat.status.session_id or uuid.uuid4().hex
                 self.buffers.session = self.id

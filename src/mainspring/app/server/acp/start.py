@@ -8,7 +8,7 @@ import logging
 from importlib import import_module
 
 from mainspring.app.cli.frame import asked
-from mainspring.app.server.running import serve_stdio
+from mainspring.app.server.running import OpenChats, serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError
 from mainspring.runtime.chat import ChatOptions
@@ -19,9 +19,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.verbose:  # the package tells the root logger of what it has answered with an error
         logging.getLogger().addHandler(logging.NullHandler())
 
-    async def serve(wire: Wire) -> None:
+    async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("acp") is None:
             raise ConfigError("--acp needs the package agent-client-protocol: pip install 'mainspring[acp]'")
-        await import_module("mainspring.app.server.acp.serve").serve_acp(wire, ChatOptions(ask=asked(options)))
+        await import_module("mainspring.app.server.acp.serve").serve_acp(wire, chats, ChatOptions(ask=asked(options)))
 
     return serve_stdio(options, serve)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from mainspring.app.server.running import OpenChats
 from mainspring.runtime.chat import Chat, ChatOptions
 from mainspring.runtime.chat.commands import Answer, Approve, Prompt
 from mainspring.runtime.chat.events import (
@@ -31,10 +32,12 @@ class Runs:
 
     Args:
         tasks: Where they live.
+        chats: Where they are known.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, chats: OpenChats) -> None:
         self._tasks = tasks
+        self._chats = chats
         self._left: set[asyncio.Event] = set()
 
     def stop(self) -> None:
@@ -62,7 +65,7 @@ class Runs:
 
     async def _live(self, options: ChatOptions, opened: asyncio.Future[Chat], left: asyncio.Event) -> None:
         try:
-            async with Chat.open(options) as chat:
+            async with self._chats.open(options) as chat:
                 if not opened.cancelled():
                     opened.set_result(chat)
                     await left.wait()

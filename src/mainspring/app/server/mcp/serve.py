@@ -13,6 +13,7 @@ from mainspring import __version__
 from mainspring.app.server.mcp.runs import Decide, Runs, run_to_end
 from mainspring.app.server.mcp.streams import Incoming, Outgoing
 from mainspring.app.server.mcp.tools import RUN, SESSIONS, TOOLS, failed, listed, result_of
+from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
 from mainspring.app.server.words import diff_text
 from mainspring.errors import MainspringError
@@ -139,19 +140,22 @@ def _question(asked: ApprovalAsked) -> str:
     return "\n\n".join(part for part in parts if part)[:_LONGEST]
 
 
-async def serve_mcp(wire: Wire, options: ChatOptions) -> None:
+async def serve_mcp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
     """Serve one client to its end; its runs end with it.
 
     Args:
         wire: Its lines.
+        chats: Where those of its runs are known.
         options: How chats are opened.
     """
     async with asyncio.TaskGroup() as tasks:
-        runs = Runs(tasks)
+        runs = Runs(tasks, chats)
         server = AgentServer(options, runs).server
         try:
             await server.run(
                 Incoming(wire), Outgoing(wire), server.create_initialization_options(NotificationOptions())
             )
+        except* BrokenPipeError:
+            pass  # the client has gone
         finally:
             runs.stop()

@@ -7,7 +7,7 @@ import importlib.util
 from importlib import import_module
 
 from mainspring.app.cli.frame import asked
-from mainspring.app.server.running import serve_stdio
+from mainspring.app.server.running import OpenChats, serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError
 from mainspring.runtime.chat import ChatOptions
@@ -16,9 +16,9 @@ from mainspring.runtime.chat import ChatOptions
 def run(options: argparse.Namespace) -> int:
     """Serve one client; the exit code."""
 
-    async def serve(wire: Wire) -> None:
+    async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("mcp") is None:
             raise ConfigError("--mcp needs the package mcp: pip install 'mainspring[mcp]'")
-        await import_module("mainspring.app.server.mcp.serve").serve_mcp(wire, ChatOptions(ask=asked(options)))
+        await import_module("mainspring.app.server.mcp.serve").serve_mcp(wire, chats, ChatOptions(ask=asked(options)))
 
     return serve_stdio(options, serve)

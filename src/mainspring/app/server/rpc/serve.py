@@ -20,6 +20,7 @@ from mainspring.app.server.rpc.protocol import (
     read_request,
     write_line,
 )
+from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import MOST, LineTooLongError, Wire
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import Chat, ChatOptions
@@ -28,7 +29,7 @@ _LAST_SECONDS = 1.0
 """How long the last events may take to be read, when the other side has ended its own."""
 
 
-async def serve_rpc(wire: Wire, options: ChatOptions) -> None:
+async def serve_rpc(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
     """Serve one program to its end.
 
     Raises:
@@ -38,7 +39,7 @@ async def serve_rpc(wire: Wire, options: ChatOptions) -> None:
     """
     await _send(wire, Hello(PROTOCOL, __version__, MOST))
     try:
-        async with Chat.open(options) as chat:
+        async with chats.open(options) as chat:
             telling = asyncio.ensure_future(_tell(wire, chat))
             listening = asyncio.ensure_future(_listen(wire, chat))
             try:

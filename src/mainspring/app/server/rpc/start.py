@@ -12,4 +12,4 @@ from mainspring.runtime.chat import ChatOptions
 
 def run(options: argparse.Namespace) -> int:
     """Serve one conversation; the exit code."""
-    return serve_stdio(options, lambda wire: serve_rpc(wire, ChatOptions(ask=asked(options))))
+    return serve_stdio(options, lambda wire, chats: serve_rpc(wire, chats, ChatOptions(ask=asked(options))))

@@ -13,6 +13,7 @@ from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, schema
 from acp.client.connection import ClientSideConnection
 
 from mainspring.app.server.acp.serve import serve_acp
+from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
 from mainspring.runtime.chat import ChatOptions
 from mainspring.runtime.options import AskOptions, Place
@@ -228,7 +229,7 @@ def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOption
 async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
     """The agent behind a line; it ends with the block."""
     line = Line()
-    task = asyncio.create_task(serve_acp(line.wire, options))
+    task = asyncio.create_task(serve_acp(line.wire, OpenChats(), options))
     try:
         yield line
     finally:

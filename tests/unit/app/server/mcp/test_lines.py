@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.app.server.mcp.serve import serve_mcp
+from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
 from tests.unit.app.server.acp.stage import options_for
 
@@ -34,7 +35,7 @@ lines = (
 async def test_bad_lines(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     into: asyncio.Queue[bytes] = asyncio.Queue()
     out: asyncio.Queue[bytes] = asyncio.Queue()
-    task = asyncio.create_task(serve_mcp(Wire(into.get, out.put), options_for(tmp_path, home, None)))
+    task = asyncio.create_task(serve_mcp(Wire(into.get, out.put), OpenChats(), options_for(tmp_path, home, None)))
     for line in [*sent, json.dumps(START).encode()]:
         into.put_nowait(line + b"\n")
     while json.loads(await asyncio.wait_for(out.get(), 10)).get("id") != "ours":

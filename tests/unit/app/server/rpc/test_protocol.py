@@ -18,6 +18,7 @@ from referencing import Registry
 from mainspring.app.server.rpc.protocol import Error, read_request
 from mainspring.app.server.rpc.schema import rpc_schema, rpc_schema_text
 from mainspring.app.server.rpc.serve import serve_rpc
+from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
 from mainspring.testing import Call, ScriptedModel
 from tests.e2e.command import Command, command
@@ -62,7 +63,7 @@ class Client:
 @asynccontextmanager
 async def serving(tmp_path: Path, home: Path, *script: Any) -> AsyncGenerator[Client]:
     client = Client()
-    task = asyncio.create_task(serve_rpc(client.wire, options_for(tmp_path, home, ScriptedModel(*script))))
+    task = asyncio.create_task(serve_rpc(client.wire, OpenChats(), options_for(tmp_path, home, ScriptedModel(*script))))
     yield client
     client.out.put_nowait(b"")
     async with asyncio.timeout(10):

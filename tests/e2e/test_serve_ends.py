@@ -1,0 +1,109 @@
+"""However a server on standard input and output ends in the middle of a call, its programs end with it, and what was said is kept."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import call
+from tests.processes import ended
+
+__all__ = ["command"]
+
+pytestmark = pytest.mark.covers("BYD-23", "BYD-16")
+
+STUBBORN = "trap '' TERM INT HUP; echo $$ > begun; while :; do sleep 97; done"
+"""A script that says when it runs, and ends only where it is forced to."""
+
+
+class Server:
+    """A server and its lines."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+
+    def say(self, **message: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        return next(message for message in map(json.loads, self.process.stdout) if is_it(message))
+
+    def ask(self, id: int, method: str, **params: Any) -> Any:
+        self.say(jsonrpc="2.0", id=id, method=method, params=params)
+        return self.until(lambda message: message.get("id") == id)["result"]
+
+
+def acp(server: Server, folder: Path) -> None:
+    server.ask(1, "initialize", protocolVersion=1)
+    session = server.ask(2, "session/new", cwd=str(folder), mcpServers=[])["sessionId"]
+    prompt = [{"type": "text", "text": "go"}]
+    server.say(jsonrpc="2.0", id=3, method="session/prompt", params={"sessionId": session, "prompt": prompt})
+
+
+def rpc(server: Server, folder: Path) -> None:
+    server.say(id=1, command={"type": "prompt", "text": "go"})
+
+
+def mcp(server: Server, folder: Path) -> None:
+    client = {"name": "test", "version": "1"}
+    server.ask(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+    server.say(jsonrpc="2.0", method="notifications/initialized")
+    server.say(jsonrpc="2.0", id=2, method="tools/call", params={"name": "run", "arguments": {"prompt": "go"}})
+
+
+@contextmanager
+def in_a_call(command: Command, begin: Callable[[Server, Path], None]) -> Iterator[tuple[Server, int]]:
+    """A server in whose call a script runs, and the process id of the script."""
+    command.server.script = [call("shell", command=STUBBORN), "never said"]
+    os.mkfifo(command.folder / "begun")
+    arguments = ("serve", f"--{begin.__name__}", "--model", "openai:test-model", "--allow", "shell")
+    with command.start(*arguments, "--allow", "scope:fs-write", stdin=subprocess.PIPE) as process:
+        server = Server(process)
+        begin(server, command.folder)
+        script = int((command.folder / "begun").read_text())  # waits for it
+        try:
+            yield server, script
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("begin", "how"),
+    [
+        *product((acp, rpc, mcp), ("the input ends", "SIGTERM", "two signals", "nobody reads")),
+        (rpc, "SIGINT"),
+        (rpc, "SIGHUP"),
+    ],
+)
+def test_no_program_stays(command: Command, begin: Callable[[Server, Path], None], how: str) -> None:
+    with in_a_call(command, begin) as (server, script):
+        process = server.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if how == "the input ends":
+            process.stdin.close()
+        elif how == "nobody reads":
+            process.stdout.close()
+            process.stdin.close()
+        else:
+            process.send_signal(signal.SIGTERM if how == "two signals" else signal.Signals[how])
+            if how == "two signals":
+                process.send_signal(signal.SIGINT)
+        code = process.wait(8)
+        assert ended(script)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    wanted = {"SIGTERM": (143,), "SIGINT": (130,), "SIGHUP": (129,), "two signals": (143, 130)}
+    assert code in wanted.get(how, (0,))
+    assert "go" in command.run("sessions", "list").out
