@@ -125,20 +125,28 @@ class _Context(Struct, frozen=True):
     value: str
 
 
-class ResumeEntry(Struct, frozen=True):
-    """The answer to one interrupt."""
-
-    interruptId: Id
-    status: Literal["resolved", "cancelled"]
-    payload: Any = None
-
-
 class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the payload of a resolved interrupt has to be."""
+    """The answer to the question whether a call may be made."""
 
     approved: bool
-    input: dict[str, Any] | None = None
-    reason: str = ""
+    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the call.")] = None
+    reason: Annotated[str, Meta(max_length=10_000, description="Of a no; told to the model.")] = ""
+
+
+class Resolved(Struct, frozen=True, tag_field="status", tag="resolved"):
+    """An interrupt that was answered."""
+
+    interruptId: Id
+    payload: Verdict
+
+
+class Cancelled(Struct, frozen=True, tag_field="status", tag="cancelled"):
+    """An interrupt that was left unanswered: the call is not made."""
+
+    interruptId: Id
+
+
+ResumeEntry = Resolved | Cancelled
 
 
 class RunAgentInput(Struct, frozen=True, kw_only=True):

@@ -5,14 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.durable import DurableRun, WaitingCall
 from mainspring.durable.brought import answer_topic
 from mainspring.durable.outcomes import encode
 from mainspring.runtime.serving.ag_ui import AgUi, Names, key_of
-from mainspring.runtime.serving.ag_ui_input import Conversation, ResumeEntry, RunAgentInput, Verdict, brought_by
+from mainspring.runtime.serving.ag_ui_input import (
+    Cancelled,
+    Conversation,
+    Resolved,
+    ResumeEntry,
+    RunAgentInput,
+    Verdict,
+    brought_by,
+)
 from mainspring.runtime.serving.errors import ConflictError, InvalidError, ServiceError
 from mainspring.runtime.serving.service import Service
 from mainspring.runtime.serving.views import Approve, Deny
@@ -142,11 +149,8 @@ def _verdicts(entries: Sequence[ResumeEntry]) -> dict[tuple[str, str], Verdict]:
 
 
 def _verdict(entry: ResumeEntry) -> Verdict:
-    if entry.status == "cancelled":
-        return Verdict(approved=False, reason="the question was left unanswered")
-    try:
-        return msgspec.convert(entry.payload, Verdict)
-    except msgspec.ValidationError as error:
-        raise InvalidError(
-            f"the payload for the interrupt {entry.interruptId} has to be as its responseSchema says: {error}"
-        ) from None
+    match entry:
+        case Resolved(payload=payload):
+            return payload
+        case Cancelled():
+            return Verdict(approved=False, reason="the question was left unanswered")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Literal
 
@@ -24,6 +25,10 @@ class WireEvent(Struct, frozen=True):
     last: bool = False
 
 
+ID_PATTERN = "[0-9]{1,15}([.][0-9]{1,6})?"
+"""What ids of events look like."""
+
+_ID = re.compile(ID_PATTERN)
 _SCHEMA = "#/components/schemas/{name}"
 
 
@@ -40,9 +45,9 @@ def parse_id(text: str) -> tuple[int, int]:
     Raises:
         ValueError: If it is no such id.
     """
-    number, _, part = text.partition(".")
-    if not number.isdecimal() or (part and not part.isdecimal()) or len(text) > 30:
+    if not _ID.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no id of an event")
+    number, _, part = text.partition(".")
     return int(number), int(part or 0)
 
 

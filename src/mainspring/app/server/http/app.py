@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mainspring.app.server.http.arriving import DEEPEST, is_too_deep
 from mainspring.app.server.http.guard import Doors, Guard
 from mainspring.app.server.http.limits import Limits, Rate
 from mainspring.app.server.http.openapi import document
@@ -135,11 +137,10 @@ class _Endpoint:
         except _TooLargeError:
             return problem(413, "too_large", f"the body may have {self._state.limits.body} bytes at most")
         except HTTPException as error:
-            return problem(error.status_code, "not_json", error.detail)
+            code = "too_slow" if error.status_code == 408 else "not_json"
+            return problem(error.status_code, code, error.detail, dict(error.headers or {}))
         except msgspec.ValidationError as error:
             return problem(422, "invalid", str(error))
-        except RecursionError:
-            return problem(400, "not_json", "the body is nested too deeply")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return problem(400, "not_json", f"the body is no JSON: {error}")
 
@@ -154,12 +155,19 @@ class _Endpoint:
             raise _TooLargeError
         parts: list[bytes] = []
         size = 0
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise _TooLargeError
-            parts.append(part)
-        return msgspec.json.decode(b"".join(parts), type=operation.body)
+        try:
+            async with asyncio.timeout(self._state.patience.request):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > most:
+                        raise _TooLargeError
+                    parts.append(part)
+        except TimeoutError:
+            raise HTTPException(408, "the body did not arrive in time", {"connection": "close"}) from None
+        body = b"".join(parts)
+        if is_too_deep(body):
+            raise HTTPException(400, f"the body is nested too deeply: {DEEPEST} levels are the most")
+        return msgspec.json.decode(body, type=operation.body)
 
 
 def _query(operation: Operation, request: Request) -> Any:

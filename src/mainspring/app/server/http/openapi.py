@@ -10,19 +10,30 @@ from msgspec import Struct
 from mainspring import __version__
 from mainspring.app.server.http.operations import OPERATIONS, Operation
 from mainspring.app.server.http.replies import Problem
-from mainspring.runtime.serving.events import event_schemas
+from mainspring.runtime.serving.events import ID_PATTERN, event_schemas
 from mainspring.runtime.serving.views import RunId
 
 _REF = "#/components/schemas/{name}"
+_SSE = {
+    "type": "object",
+    "description": "Each event of the stream; its `data` is JSON: an `Event`, or an event of AG-UI.",
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"type": "string", "description": "The same as `type` in `data`."},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
 _STATUSES = {
     200: "Done.",
     201: "Started.",
     202: "The run was told; what comes of it is told by its events.",
     204: "All was told, and nothing more comes.",
-    400: "The body is no JSON.",
+    400: "The body is no JSON, or nested too deeply.",
     401: "The token is missing or not known.",
     403: "A foreign host or origin.",
     404: "There is no such run of this tenant, or no such agent.",
+    408: "The body did not arrive in time.",
     409: "The run is not in a state for it.",
     413: "The body is too large.",
     415: "The body is no `application/json`.",
@@ -81,7 +92,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
             schema = next(s for s in schema["anyOf"] if s != {"type": "null"})
         found.append({"name": name, "in": "query", "description": text, "schema": schema})
     if _can_come_back(operation):
-        last = {"type": "string", "pattern": "^[0-9]{1,15}([.][0-9]{1,6})?$"}
+        last = {"type": "string", "pattern": f"^({ID_PATTERN})?$"}
         text = "Id of the last event that is known, as browsers send it."
         found.append({"name": "Last-Event-ID", "in": "header", "description": text, "schema": last})
     return found
@@ -89,7 +100,9 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 def _responses(operation: Operation) -> dict[str, Any]:
     content: dict[str, Any] = {operation.media: {"schema": {"type": "object"}}}
-    if operation.answer is not None:
+    if operation.media == "text/event-stream":
+        content = {operation.media: {"schema": _SSE}}
+    elif operation.answer is not None:
         content = {"application/json": {"schema": _ref(operation.answer)}}
     elif operation.media != "application/json":
         content = {operation.media: {"schema": {"type": "string"}}}
@@ -102,7 +115,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     if not operation.open:
         errors += [401, 429]
     if operation.body is not None:
-        errors += [400, 413, 415]
+        errors += [400, 408, 413, 415]
     for status in errors:
         kind = operation.answer if operation.open and status == 503 and operation.answer else Problem
         found[status] = {"description": _STATUSES[status], "content": {"application/json": {"schema": _ref(kind)}}}

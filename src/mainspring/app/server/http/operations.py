@@ -12,7 +12,7 @@ from mainspring.app.server.http.replies import problem, reply
 from mainspring.app.server.http.state import State as Service
 from mainspring.runtime.serving.ag_ui_input import RunAgentInput
 from mainspring.runtime.serving.errors import ServiceError
-from mainspring.runtime.serving.events import Format, ag_ui, ag_ui_run, native, parse_id
+from mainspring.runtime.serving.events import ID_PATTERN, Format, ag_ui, ag_ui_run, native, parse_id
 from mainspring.runtime.serving.views import (
     Abort,
     AgentList,
@@ -47,7 +47,7 @@ class FollowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """From where to follow, and how."""
 
     after: Annotated[
-        Annotated[str, Meta(pattern="^[0-9]{1,15}([.][0-9]{1,6})?$")] | None,
+        Annotated[str, Meta(pattern=f"^{ID_PATTERN}$")] | None,
         Meta(description="Id of the last event that is known; the header `Last-Event-ID` says the same."),
     ] = None
     format: Annotated[

@@ -8,13 +8,16 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from msgspec import Struct
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mainspring.app.server.http.arriving import PromptProtocol
 from mainspring.app.server.http.state import State
 from mainspring.errors import ConfigError
 
@@ -88,7 +91,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=cast("type[asyncio.Protocol]", partial(PromptProtocol, state.patience.request)),
                 ws="none",
                 lifespan="off",
                 log_config=None,

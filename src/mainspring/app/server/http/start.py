@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
 from mainspring.app.cli.frame import asked, framed
-from mainspring.app.server.http.tokens import DEFAULT, VARIABLE, Tokens, new_token, read_tokens, take_token
+from mainspring.app.server.http.tokens import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
 from mainspring.runtime.outcome import Notice, Report
 from mainspring.runtime.serving.engines import engine_of
@@ -60,7 +60,13 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
             console.answer(f"{url}#token={made}\n" if made else f"{url}\n")
             if not http.is_loopback(listening):
                 console.say("note: others can reach it, and nothing is encrypted; put a proxy with TLS before it")
-            await server.run_until_asked(listening)
+            async with asyncio.TaskGroup() as group:
+                keeping = options.token_file and group.create_task(
+                    keep_up(Path(options.token_file), given, console.say)
+                )
+                await server.run_until_asked(listening)
+                if keeping:
+                    keeping.cancel()
     finally:
         listening.close()
     return DONE

@@ -32,11 +32,13 @@ class Patience(Struct, frozen=True, kw_only=True):
         beat: For an event, before a sign of life is sent.
         reader: For a reader that does not read, before it is cut off.
         retry: After which a reader that was cut off is told to come back.
+        request: For the head of a request to arrive, and for its body.
     """
 
     beat: float = 15.0
     reader: float = 30.0
     retry: float = 2.0
+    request: float = 20.0
 
 
 class EventStream:

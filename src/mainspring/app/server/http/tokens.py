@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 
 from mainspring.errors import ConfigError
@@ -30,16 +31,15 @@ class Tokens:
     """
 
     def __init__(self, tenants: Mapping[str, str]) -> None:
-        for token, tenant in tenants.items():
-            if len(token) < _SHORTEST:
-                raise ConfigError(
-                    f"the token of the tenant {tenant!r} has {len(token)} characters, and needs {_SHORTEST}: take a random one"
-                )
-            if not _TENANT.fullmatch(tenant):
-                raise ConfigError(
-                    f"{tenant!r:.60} is no name of a tenant: small letters, digits and '-', 32 at most, no '-' first"
-                )
-        self._digests = [(_digest(token), tenant) for token, tenant in tenants.items()]
+        self._digests = _checked(tenants)
+
+    def renew(self, tenants: Mapping[str, str]) -> None:
+        """Know these tokens from now on, and no others.
+
+        Raises:
+            ConfigError: If one of them cannot be one; then the ones before hold.
+        """
+        self._digests = _checked(tenants)
 
     def __repr__(self) -> str:
         return f"Tokens of {len(self._digests)}"
@@ -51,6 +51,51 @@ class Tokens:
             if hmac.compare_digest(digest, given):
                 found = tenant
         return found
+
+
+def _checked(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
+    for token, tenant in tenants.items():
+        if len(token) < _SHORTEST:
+            raise ConfigError(
+                f"the token of the tenant {tenant!r} has {len(token)} characters, and needs {_SHORTEST}: take a random one"
+            )
+        if not _TENANT.fullmatch(tenant):
+            raise ConfigError(
+                f"{tenant!r:.60} is no name of a tenant: small letters, digits and '-', 32 at most, no '-' first"
+            )
+    return [(_digest(token), tenant) for token, tenant in tenants.items()]
+
+
+async def keep_up(file: Path, tokens: Tokens, say: Callable[[str], object], every: float = 2.0) -> None:
+    """Know what the file says, whenever it changes: a token that was taken out of it is refused soon after. Never returns.
+
+    Args:
+        file: Where the tokens are.
+        tokens: What knows them.
+        say: Is told of changes, and of a file that cannot be used: then the tokens before hold.
+        every: Seconds between two looks.
+    """
+    known = await asyncio.to_thread(_stamp, file)
+    while True:
+        await asyncio.sleep(every)
+        stamp = await asyncio.to_thread(_stamp, file)
+        if stamp == known:
+            continue
+        known = stamp
+        try:
+            tokens.renew(await asyncio.to_thread(read_tokens, file))
+        except ConfigError as error:
+            say(f"{error}; the tokens before still hold")
+        else:
+            say("the tokens were read again")
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _digest(token: str) -> bytes:

@@ -292,7 +292,7 @@ USER = [{"id": "1", "role": "user", "content": "hi"}]
         (
             {"threadId": "t", "runId": "r", "messages": USER,
              "resume": [{"interruptId": "a/b", "status": "resolved", "payload": {"approved": "yes"}}]},
-            422, "responseSchema",
+            422, "payload.approved",
         ),
         (
             {"threadId": "t", "runId": "r", "messages": USER, "resume": [{"interruptId": "a/b", "status": "cancelled"}] * 2},
