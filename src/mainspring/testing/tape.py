@@ -59,7 +59,7 @@ class Tape:
 
     Raises:
         ReplayError: If there is no tape to play, or it is none; at the end of the block, if the run asked a tool for something
-            that was never recorded, or did not ask for all that was.
+            that was never recorded, or did not ask for all that was; when recording, if a call of a tool was stopped half-way.
     """
 
     def __init__(
@@ -136,8 +136,14 @@ class Tape:
             raise ReplayError(f"{self.path}: the run was over before {left[0]} ({len(left)} left in all). {_AGAIN}")
 
     def _save(self, folder: Path) -> None:
+        stopped = [call["name"] for call in self._calls if len(call) == len(_ASKED)]
+        if stopped:  # what stopped it is nothing that was asked or answered, so it would not be there to stop it again
+            raise ReplayError(
+                f"{self.path} was not written: a call of {', '.join(stopped)} was stopped half-way, which a tape cannot play. "
+                "Record a run in which every call ends, and test stopping with ScriptedModel"
+            )
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
-        calls = [{"tool": self._masking.value(call)} for call in self._calls if len(call) > len(_ASKED)]
+        calls = [{"tool": self._masking.value(call)} for call in self._calls]
         lines = [{"tape": VERSION}, *({"exchange": self._clean(e)} for e in exchanges), *calls]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")

@@ -165,6 +165,32 @@ async def test_a_run_that_fails_leaves_the_old_tape(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["t"]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_call_that_was_stopped_half_way_is_refused_when_it_is_recorded(tmp_path: Path, whole: bool) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("the old one")
+
+    @tool
+    async def look(key: str) -> str:
+        """Look something up."""
+        if key == "long":
+            _ = task.cancel() if whole else agent.abort()
+            await asyncio.Event().wait()
+        return "found"
+
+    tape = _Recording(path, "record")
+    model = tape.model(host(answer(call="short"), answer(call="long"), answer(text="done")))
+    agent = Agent(model, tools=[look], steps=tape.steps)
+    task = asyncio.ensure_future(agent.run("go", raise_errors=False))
+    await asyncio.wait({task})
+    assert task.cancelled() is whole
+    assert (await agent.run("and now?")).text == "done"
+
+    with pytest.raises(ReplayError, match=r"a call of look was stopped half-way, which .* ScriptedModel"):
+        tape.__exit__(None, None, None)
+    assert path.read_text() == "the old one"
+
+
 def test_what_is_no_tape_is_told(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="there is no tape .*--tapes=once"):
         Tape(tmp_path / "none")
