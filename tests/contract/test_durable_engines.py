@@ -270,9 +270,9 @@ async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> Non
     client = DurableRun(await reopen(), run.id)
     with pytest.raises(DurableError, match="no call 'nobody' of the run"):
         await client.approve("nobody")
-    await client.approve(first.call.id, input={"key": "A"})
-    await client.deny(first.call.id)
-    await client.deny(second.call.id, "not b")
+    assert await client.approve(first.call.id, input={"key": "A"})
+    assert not await client.deny(first.call.id), "only the first answer counts, and the second one is told so"
+    assert await client.deny(second.call.id, "not b")
     assert world.done == []
     async with DurableAgents(await reopen(), {"a": asking}) as agents:
         result = await finish(agents.run(run.id))

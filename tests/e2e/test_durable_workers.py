@@ -67,6 +67,17 @@ async def test_the_runs_of_a_worker_that_is_killed_end_on_another(workers: Worke
     assert len(unknown) <= 3, "no more than what was under way"
 
 
+async def answered(url: str, call_id: str, answer: str) -> tuple[int | None, str]:
+    """Answer with the command: exit code, and what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "mainspring", "runs", "answer", "r", call_id, answer, "--url", url),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    told = (await process.communicate())[1].decode()
+    return process.returncode, told
+
+
 @pytest.mark.covers("BYD-29")
 async def test_a_question_is_answered_while_no_process_runs(workers: Workers, client: DurableRuns) -> None:
     pid = workers.start("before")
@@ -75,11 +86,9 @@ async def test_a_question_is_answered_while_no_process_runs(workers: Workers, cl
     await asyncio.to_thread(workers.kill, pid, signal.SIGTERM)
     await client.engine.aclose()
     assert workers.lines("paid") == []
-    answer = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mainspring", "runs", "answer", "r", call.call.id, "yes", "--url", workers.url),
-        stdout=asyncio.subprocess.DEVNULL,
-    )
-    assert await answer.wait() == 0
+    assert await answered(workers.url, call.call.id, "yes") == (0, "")
+    code, told = await answered(workers.url, call.call.id, "no")
+    assert (code, "was answered before, and the first answer counts" in told) == (1, True)
     workers.start("after")
 
     async def second() -> Any:

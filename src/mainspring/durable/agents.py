@@ -81,22 +81,23 @@ class DurableRun:
         found = await self._engine.read(self.id, "pending")
         return decode(found, Asked).calls if found else ()
 
-    async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> None:
-        """Let a call be made, with other arguments if ``input`` is given. Only the first answer to a call counts."""
-        await self._answer(call_id, allow=True, input=input)
+    async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> bool:
+        """Let a call be made, with other arguments if ``input`` is given. Only the first answer to a call counts: false for another."""
+        return await self._answer(call_id, allow=True, input=input)
 
-    async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> None:
-        """Refuse a call; with ``stop`` the run ends then. Only the first answer to a call counts."""
-        await self._answer(call_id, allow=False, reason=reason, stop=stop)
+    async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> bool:
+        """Refuse a call; with ``stop`` the run ends then. Only the first answer to a call counts: false for another."""
+        return await self._answer(call_id, allow=False, reason=reason, stop=stop)
 
-    async def _answer(self, call_id: str, **fields: Any) -> None:
+    async def _answer(self, call_id: str, **fields: Any) -> bool:
         waiting = {w.call.id: w for w in await self.pending()}
         if call_id not in waiting:
             names = ", ".join(sorted(waiting)) or "none"
             raise DurableError(f"no call {call_id!r} of the run {self.id} waits for an answer; waiting: {names}")
         call = waiting[call_id]
         answer = Answer(number=call.number, call_id=call_id, **fields)
-        await self._engine.send(self.id, topic_of(call.agent), encode(answer), key=f"answer {call.number} {call_id}")
+        key = f"answer {call.number} {call_id}"
+        return await self._engine.send(self.id, topic_of(call.agent), encode(answer), key=key)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
         """What the run tells, from the beginning or after a number that was read before, until it is over.

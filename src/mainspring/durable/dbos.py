@@ -264,10 +264,11 @@ class DbosEngine:
         await self.ask(client.enqueue, options, agent, input.decode())
         return True
 
-    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> None:
+    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
         await self._known(run_id)
         number = await self.ask(self.tables.send, run_id, topic, body, key)
         self.letters.tell(run_id, number)
+        return number > 0
 
     async def info(self, run_id: str) -> RunInfo | None:
         client = await self.open()
@@ -524,7 +525,7 @@ def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
 
 def _in_use() -> bool:
     """Whether this process has a DBOS."""
-    return import_module("dbos._dbos")._dbos_global_instance is not None
+    return vars(import_module("dbos._dbos"))["_dbos_global_instance"] is not None
 
 
 def _recover(dbos: DBOS | None, workers: Sequence[str]) -> None:

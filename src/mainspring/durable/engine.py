@@ -206,8 +206,8 @@ class Engine(Protocol):
         """Have a run done by some worker; false if there is one of this name already, which is left as it is."""
         ...
 
-    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> None:
-        """Send a letter to a run; a second one with the same key is dropped.
+    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
+        """Send a letter to a run; a second one with the same key is dropped: false.
 
         Raises:
             DurableError: If there is no such run.

@@ -226,12 +226,14 @@ class MemoryEngine:
         self._begin(kept)
         return True
 
-    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> None:
+    async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
         kept = self._known(run_id)
-        if not key or key not in kept.keys:
-            kept.keys.add(key)
-            kept.letters.append(Letter(len(kept.letters) + 1, topic, body))
-            kept.tell()
+        if key and key in kept.keys:
+            return False
+        kept.keys.add(key)
+        kept.letters.append(Letter(len(kept.letters) + 1, topic, body))
+        kept.tell()
+        return True
 
     async def info(self, run_id: str) -> RunInfo | None:
         kept = self._runs.get(run_id)

@@ -20,6 +20,8 @@ from mainspring.runtime.commands.runs import (
     Attempt,
     CallBegan,
     CallDone,
+    DurableError,
+    DurableRun,
     DurableRuns,
     FeedEvent,
     Retry,
@@ -136,10 +138,14 @@ async def _tell(options: argparse.Namespace, runs: DurableRuns) -> None:
             await run.cancel()
         case "retry":
             await run.retry()
-        case _ if options.words[2] == "yes":
-            await run.approve(options.words[1])
         case _:
-            await run.deny(options.words[1], options.reason or "the user said no")
+            await _answer(run, options.words[1], options.words[2] == "yes", options.reason)
+
+
+async def _answer(run: DurableRun, call_id: str, yes: bool, reason: str) -> None:
+    known = await (run.approve(call_id) if yes else run.deny(call_id, reason or "the user said no"))
+    if not known:
+        raise DurableError(f"the call {call_id} of the run {run.id} was answered before, and the first answer counts")
 
 
 async def _follow(options: argparse.Namespace, runs: DurableRuns, console: Console) -> int:

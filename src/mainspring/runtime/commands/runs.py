@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from mainspring.durable import DurableRun, DurableRuns, FeedItem, RunInfo, RunState
+from mainspring.durable import DurableError, DurableRun, DurableRuns, FeedItem, RunInfo, RunState
 from mainspring.durable.engine import OVER, not_over
 from mainspring.durable.feed import (
     Asked,
@@ -28,6 +28,7 @@ __all__ = [
     "Attempt",
     "CallBegan",
     "CallDone",
+    "DurableError",
     "DurableRun",
     "DurableRuns",
     "FeedEvent",

@@ -1,0 +1,142 @@
+"""`mainspring worker` and `mainspring serve --http` as two programs on one database: started, followed and answered over HTTP, done by workers."""
+
+import json
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import Reply
+from tests.e2e.test_http_service import Up, up
+from tests.needs import on_posix
+
+__all__ = ["command"]
+pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31", "BYD-29")]
+
+TOKEN = "a-token-of-the-test-0123456789"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, command: Command) -> str:
+    command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres").database())
+    return f"sqlite:///{command.folder.parent}/runs.db"
+
+
+class Follower(threading.Thread):
+    """Reads the events of a run to their end, from one number on."""
+
+    def __init__(self, service: Up, run: str, after: str = "") -> None:
+        super().__init__(daemon=True)
+        headers = {"authorization": f"Bearer {TOKEN}", **({"last-event-id": after} if after else {})}
+        self._request = urllib.request.Request(f"{service.url}v1/runs/{run}/events", headers=headers)
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.start()
+
+    def run(self) -> None:
+        with urllib.request.urlopen(self._request, timeout=60) as events:
+            id = ""
+            for line in events:
+                field, _, value = line.decode().rstrip("\n").partition(": ")
+                if field == "id":
+                    id = value
+                elif field == "data":
+                    self.told.append((id, json.loads(value)))
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it has read that."""
+        end = time.monotonic() + 20
+        while text not in "".join(event["text"] for _, event in self.told if event["type"] == "text"):
+            assert time.monotonic() < end, self.told
+            _moment()
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event["type"] for _, event in self.told if event["type"] != "text"]
+
+
+@contextmanager
+def worker(command: Command, url: str, name: str) -> Iterator["subprocess.Popen[str]"]:
+    given = ("--model", "openai:gpt-5-mini", "--name", name, "--dead-after", "1.5", "--drain", "1")
+    with command.start("worker", "--url", url, *given, stdout=subprocess.DEVNULL) as process:
+        assert process.stderr
+        try:
+            while "does the runs" not in (said := process.stderr.readline()):
+                assert said, process.wait(10)
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=15)
+
+
+def until(service: Up, run: str, state: str) -> dict[str, Any]:
+    """The run, once it is in a state."""
+    end = time.monotonic() + 40
+    while (known := service.ask("GET", f"v1/runs/{run}")[1])["state"] != state:
+        assert time.monotonic() < end, known
+        _moment()
+    return known
+
+
+def _moment() -> None:
+    threading.Event().wait(0.05)
+
+
+def test_a_run_over_http_outlives_its_workers(command: Command, url: str) -> None:
+    (command.folder / "a.txt").write_text("forty-two\n", encoding="utf-8")
+    command.server.script += [
+        Reply("I look.", calls=[("read_file", {"path": "a.txt"})]),
+        Reply("It says", stall=True),  # the worker is killed here
+        Reply("It says forty-two. ", calls=[("shell", {"command": "echo once >> made"})]),
+        "It is made.",
+    ]
+    with up(command, "--url", url) as service:
+        service.token = TOKEN
+        status, started = service.ask("POST", "v1/runs", {"prompt": "Look, then make it", "agent": "mainspring"})
+        run = started["id"]
+        assert (status, started["state"]) == (201, "waiting")
+        assert "no worker that knows the agent 'mainspring' is alive" in started["error"]
+        follower = Follower(service, run)
+        with worker(command, url, "one") as first:
+            assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "mainspring"}]}
+            assert command.server.stalled.wait(40)
+            follower.wait_for("It says")
+            first.kill()
+        with worker(command, url, "two") as second:
+            waiting = until(service, run, "paused")
+            assert waiting["worker"] == "two"
+            [call] = waiting["waiting"]
+            assert (call["tool"], call["input"]) == ("shell", {"command": "echo once >> made"})
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(20) == 0
+        assert not (command.folder / "made").exists()
+        assert service.ask("POST", f"v1/runs/{run}/approve", {"call_id": call["call_id"]})[0] < 300
+        assert service.ask("GET", f"v1/runs/{run}")[1]["state"] == "paused", "nobody is there to do it"
+        with worker(command, url, "three"):
+            result = service.ask("GET", f"v1/runs/{run}/result?wait=14")[1]
+            assert (result["status"], result["text"]) == ("completed", "It is made.")
+        follower.join(20)
+        assert not follower.is_alive()
+        again = Follower(service, run, after=follower.told[2][0])
+        again.join(20)
+        assert again.told == follower.told[3:], "who comes back gets what was missed"
+        assert service.end()[0] == 0
+    assert (command.folder / "made").read_text() == "once\n"
+    assert len(command.server.requests) == 4, "the answer that was under way was asked for again, and no other"
+    assert [id for id, _ in follower.told] == [str(n) for n in range(1, len(follower.told) + 1)]
+    kinds = follower.kinds
+    assert [e["number"] for _, e in follower.told if e["type"] == "attempt"] == [1, 2, 3]
+    begun = [event["call"]["name"] for _, event in follower.told if event["type"] == "tool_start"]
+    assert begun == ["read_file", "shell", "shell"], "one that was asked about begins once more with its answer"
+    assert kinds.count("tool_end") == 2
+    assert kinds[-1] == "end"
+    answers = [e["message"] for _, e in follower.told if e["type"] == "message" and e["message"]["role"] == "assistant"]
+    assert len(answers) == 3
