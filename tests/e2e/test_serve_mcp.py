@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters, stdio_client, types
+from mcp import Client, ClientSession, StdioServerParameters, stdio_client, types
 
 from mainspring.mcp import connect_mcp
 from tests.e2e.command import Command, command
@@ -65,6 +65,31 @@ async def test_run_with_progress_permission_sessions_and_cancellation(command: C
             await asyncio.wait((stalled,))
             last: Any = await client.call_tool("sessions", {})
             assert last.content[0].text.count("\n") == 1, "what was cancelled is kept, too"
+
+
+async def test_the_version_in_which_servers_ask_by_their_answers(command: Command) -> None:
+    """The official client of 2026-07-28: a call takes as many rounds as there are questions."""
+    options = [{"label": "red"}, {"label": "blue"}]
+    command.server.script = [
+        call("write_file", path="a.txt", content="x"),
+        call("ask_user", question="Which?", options=options),
+        "Written in red.",
+    ]
+    told: list[str] = []
+
+    async def elicit(context: Any, params: Any) -> types.ElicitResult:
+        content: Any = {"choice": "red"} if params.message == "Which?" else {"decision": "once"}
+        return types.ElicitResult(action="accept", content=content)
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message or "")
+
+    async with Client(program(command), mode="2026-07-28", elicitation_callback=elicit) as client:
+        done: Any = await client.call_tool("run", {"prompt": "write it"}, progress_callback=tell)
+    assert done.structured_content["answer"] == "Written in red."
+    assert (command.folder / "a.txt").read_text() == "x"
+    assert told[0] == "Write a.txt"
+    assert "The user chose: red." in str(command.server.requests[2]["messages"])
 
 
 async def test_our_own_client_and_nobody_to_ask(command: Command) -> None:

@@ -1,112 +1,198 @@
-"""One run of the agent for one call of a client."""
+"""Runs of the agent for calls of a client."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
 
+from msgspec import Struct
+
+from mainspring.app.server.mcp.forms import Asked, declined, meant
 from mainspring.app.server.running import OpenChats
 from mainspring.runtime.chat import Chat, ChatOptions
-from mainspring.runtime.chat.commands import Answer, Approve, Prompt
+from mainspring.runtime.chat.commands import Prompt
 from mainspring.runtime.chat.events import (
     ApprovalAsked,
+    ApprovalSettled,
     ChatEvent,
     ChildStarted,
     QuestionAsked,
+    QuestionSettled,
     Retrying,
     RunFinished,
     ToolStarted,
 )
-from mainspring.runtime.chat.words import Decision
 
-Decide = Callable[[ApprovalAsked], Awaitable[Decision]]
-"""Asks the user about a call."""
+MOST_PARKED = 32
+"""Runs that wait for a client to come back with answers; of more, the one that waits longest is stopped."""
+PATIENCE = 1800.0
+"""Seconds that a run waits so."""
+MOST_ROUNDS = 10
+"""How often a client is asked in one call: the clients of the official SDKs give up after so many. What is asked then is denied."""
 
 Progress = Callable[[str], Awaitable[None]]
 """Is told what happens."""
 
+Ask = Callable[[Asked], Awaitable[object]]
+"""Asks the user of a client; gives what came back."""
 
-class Runs:
-    """Opens chats in tasks of their own: a call that is cancelled leaves its block at once, and its chat still ends in order.
 
-    Args:
-        tasks: Where they live.
-        chats: Where they are known.
+class Waits(Struct, frozen=True):
+    """A run cannot go on before its client has answered.
+
+    Attributes:
+        questions: What is asked, by names that the answers are to have.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, chats: OpenChats) -> None:
-        self._tasks = tasks
-        self._chats = chats
-        self._left: set[asyncio.Event] = set()
+    questions: Mapping[str, Asked]
 
-    def stop(self) -> None:
-        """End all of them."""
-        for left in self._left:
-            left.set()
 
-    @asynccontextmanager
-    async def open(self, options: ChatOptions) -> AsyncGenerator[Chat]:
-        """A chat for as long as a block lasts.
+class Run:
+    """A run, in a chat that lives in a task of its own: a call that is cancelled is over at once, and its chat still ends in order.
+
+    Args:
+        given: The arguments of the call that began it.
+
+    Attributes:
+        given: See above.
+    """
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self.given = given
+        self._opened: asyncio.Future[Chat] = asyncio.get_running_loop().create_future()
+        self._left = asyncio.Event()
+        self._questions: dict[str, Asked] = {}
+        self._rounds = 0
+
+    @property
+    def session(self) -> str:
+        """The session in which it is kept."""
+        return self._opened.result().status.session_id
+
+    async def live(self, chats: OpenChats, options: ChatOptions) -> None:
+        """Keep its chat open until it is left."""
+        try:
+            async with chats.open(options) as chat:
+                if not self._opened.cancelled():
+                    self._opened.set_result(chat)
+                    await self._left.wait()
+                await chat.stop()
+        except Exception as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
+
+    def leave(self) -> None:
+        """Stop it, and end its chat."""
+        self._left.set()
+
+    async def begin(self, prompt: str) -> str:
+        """Say what is to be done; why not, if it cannot be.
 
         Raises:
             ConfigError: If something is wrong with options or settings.
             SessionError: If the session to go on with cannot be opened.
         """
-        opened: asyncio.Future[Chat] = asyncio.get_running_loop().create_future()
-        left = asyncio.Event()
-        self._left.add(left)
-        task = self._tasks.create_task(self._live(options, opened, left))
-        try:
-            yield await opened
-        finally:
-            left.set()
-        await asyncio.wait((task,))  # what is on disk is complete before the call is answered
+        chat = await self._opened
+        return (await chat.send(Prompt(prompt))).refused
 
-    async def _live(self, options: ChatOptions, opened: asyncio.Future[Chat], left: asyncio.Event) -> None:
-        try:
-            async with self._chats.open(options) as chat:
-                if not opened.cancelled():
-                    opened.set_result(chat)
-                    await left.wait()
-                await chat.stop()
-        except Exception as error:
-            if opened.done():
-                raise
-            opened.set_exception(error)
-        finally:
-            self._left.discard(left)
+    async def answer(self, given: Mapping[str, object]) -> None:
+        """Take what a client says to what was asked; what it says nothing to stays open."""
+        for id, asked in list(self._questions.items()):
+            if id in given:
+                await self._settle(asked, given[id])
+
+    async def go_on(self, progress: Progress, ask: Ask | None, *, later: bool = False) -> RunFinished | Waits | None:
+        """See it through to its end, or to what the client must be asked in another request.
+
+        Args:
+            progress: Is told what happens.
+            ask: Asks the user of the client at once.
+            later: Whether the user can be asked by another request.
+
+        Returns:
+            How it ended or what it waits for; ``None`` if its chat was closed before.
+        """
+        for asked in [] if later else list(self._questions.values()):
+            await self._settle(asked, None)
+        if self._questions:
+            return Waits(dict(self._questions))
+        async for event in self._opened.result().events():
+            match event:
+                case ApprovalAsked() | QuestionAsked():
+                    self._questions[event.id] = event
+                    if later and self._rounds < MOST_ROUNDS:
+                        self._rounds += 1
+                        return Waits(dict(self._questions))
+                    await self._settle(event, await ask(event) if ask is not None else None)
+                case ApprovalSettled(id=id) | QuestionSettled(id=id):
+                    self._questions.pop(id, None)
+                case RunFinished():
+                    return event
+                case _ if text := in_words(event):
+                    await progress(text)
+                case _:
+                    pass
+        return None
+
+    async def _settle(self, asked: Asked, answer: object) -> None:
+        self._questions.pop(asked.id, None)
+        await self._opened.result().send(declined(asked) if answer is None else meant(asked, answer))
 
 
-async def run_to_end(chat: Chat, prompt: str, decide: Decide | None, progress: Progress) -> RunFinished | None:
-    """Say something, and answer what is asked meanwhile.
+class Runs:
+    """The runs of one client.
 
     Args:
-        chat: The chat.
-        prompt: What is said.
-        decide: Asks the user about calls; without it nobody is asked.
-        progress: Is told what happens.
-
-    Returns:
-        How the run ended; ``None`` if the chat was closed before.
+        tasks: Where they live.
+        chats: Where their chats are known.
     """
-    receipt = await chat.send(Prompt(prompt))
-    if receipt.refused:
-        return RunFinished("error", error=receipt.refused)
-    async for event in chat.events():
-        match event:
-            case ApprovalAsked():
-                decision = await decide(event) if decide is not None else "deny"
-                await chat.send(Approve(event.id, decision))
-            case QuestionAsked(id=id):
-                await chat.send(Answer(id, declined=True))
-            case RunFinished():
-                return event
-            case _ if text := in_words(event):
-                await progress(text)
-            case _:
-                pass
-    return None
+
+    def __init__(self, tasks: asyncio.TaskGroup, chats: OpenChats) -> None:
+        self._tasks = tasks
+        self._chats = chats
+        self._living: dict[Run, asyncio.Task[None]] = {}
+        self._parked: dict[str, Run] = {}
+        self._ends: dict[str, asyncio.TimerHandle] = {}
+
+    def open(self, options: ChatOptions, given: Mapping[str, object]) -> Run:
+        """A new run, which is not begun yet."""
+        run = Run(given)
+        self._living[run] = task = self._tasks.create_task(run.live(self._chats, options))
+        task.add_done_callback(lambda _: self._living.pop(run, None) and None)
+        return run
+
+    async def closed(self, run: Run) -> None:
+        """Wait until a run that was left is closed: what is on disk is complete then."""
+        if (task := self._living.get(run)) is not None:
+            await asyncio.wait((task,))
+
+    def park(self, run: Run) -> str:
+        """Keep a run until its client comes back; by a name that nobody can guess."""
+        name = secrets.token_urlsafe(24)
+        self._parked[name] = run
+        self._ends[name] = asyncio.get_running_loop().call_later(PATIENCE, self._expire, name)
+        if len(self._parked) > MOST_PARKED:
+            self._expire(next(iter(self._parked)))
+        return name
+
+    def take(self, name: str) -> Run | None:
+        """A run whose client has come back; each name is good for one time."""
+        if (timer := self._ends.pop(name, None)) is not None:
+            timer.cancel()
+        return self._parked.pop(name, None)
+
+    def _expire(self, name: str) -> None:
+        if (run := self.take(name)) is not None:
+            run.leave()
+
+    def stop(self) -> None:
+        """End all of them."""
+        for name in list(self._parked):
+            self.take(name)
+        for run in list(self._living):
+            run.leave()
 
 
 def in_words(event: ChatEvent) -> str:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, get_args
+from typing import Any
 
 from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server, ServerRequestContext
 from msgspec.structs import replace
 
 from mainspring import __version__
-from mainspring.app.server.mcp.runs import Decide, Runs, run_to_end
+from mainspring.app.server.mcp.forms import Asked, form_of
+from mainspring.app.server.mcp.runs import Ask, Run, Runs, Waits
 from mainspring.app.server.mcp.streams import Incoming, Outgoing
 from mainspring.app.server.mcp.tools import RUN, SESSIONS, TOOLS, failed, listed, result_of
 from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
-from mainspring.app.server.words import diff_text
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import ChatOptions
-from mainspring.runtime.chat.events import ApprovalAsked
-from mainspring.runtime.chat.words import Decision
 from mainspring.runtime.commands.sessions import saved_sessions
 
 MOST_RUNS = 8
 """Runs at the same time; further calls wait."""
-_LONGEST = 6_000
+_ASKS_BY_ANSWERS = "2026-07-28"
+"""The first version of the protocol in which servers send no requests, and ask by what they answer."""
 
 Context = ServerRequestContext[Any]
+Answered = types.CallToolResult | types.InputRequiredResult
 
 
 class AgentServer:
@@ -53,12 +53,12 @@ class AgentServer:
     async def _list(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=TOOLS)
 
-    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> Answered:
         given = params.arguments or {}
         try:
             match params.name:
                 case "run":
-                    return await self._run(ctx, given)
+                    return await self._run(ctx, params)
                 case "sessions":
                     return await self._sessions(given)
                 case name:
@@ -73,19 +73,40 @@ class AgentServer:
         found = await asyncio.to_thread(saved_sessions, self._options.ask.place, environ=self._options.environ)
         return listed([info for info in found if not info.problem][:limit])
 
-    async def _run(self, ctx: Context, given: dict[str, Any]) -> types.CallToolResult:
+    async def _run(self, ctx: Context, params: types.CallToolRequestParams) -> Answered:
+        given = params.arguments or {}
+        ask, later = asker(ctx), _asks_later(ctx)
+        if params.request_state is not None:
+            run = self._runs.take(params.request_state)
+            if run is None or run.given != given:
+                if run is not None:
+                    run.leave()
+                why = "the request state is none that was given for this call, or it is too old: call the tool anew"
+                raise MCPError(types.INVALID_PARAMS, why, {"reason": "invalid_request_state"})
+            return await self._go_on(ctx, run, params, ask, later=later)
         prompt, session = given.get("prompt"), given.get("session")
         if not isinstance(prompt, str) or not prompt.strip():
             return failed("prompt must be a text that is not empty")
-        ask = self._options.ask
+        about = self._options.ask
         if session is not None:
-            found = await asyncio.to_thread(saved_sessions, ask.place, environ=self._options.environ)
+            found = await asyncio.to_thread(saved_sessions, about.place, environ=self._options.environ)
             place = next((info.place for info in found if info.id == session), None)
             if place is None:
                 return failed(f"there is no session {str(session)[:80]!r}; the tool {SESSIONS} lists them")
-            ask = replace(ask, session=place)
-        decide = asker(ctx)
-        options = replace(self._options, ask=ask, attended=decide is not None, replay=False)
+            about = replace(about, session=place)
+        options = replace(self._options, ask=about, attended=ask is not None or later, replay=False)
+        return await self._go_on(ctx, None, params, ask, later=later, options=options)
+
+    async def _go_on(
+        self,
+        ctx: Context,
+        run: Run | None,
+        params: types.CallToolRequestParams,
+        ask: Ask | None,
+        *,
+        later: bool,
+        options: ChatOptions | None = None,
+    ) -> Answered:
         count = 0
 
         async def progress(text: str) -> None:
@@ -93,51 +114,57 @@ class AgentServer:
             count += 1
             await ctx.session.report_progress(count, None, text)
 
-        async with self._free, self._runs.open(options) as chat:
-            finished = await run_to_end(chat, prompt, decide, progress)
-            session = chat.status.session_id
-        return failed("the server is being stopped") if finished is None else result_of(finished, session)
+        parked = False
+        async with self._free:
+            begun, run = run is not None, run or self._runs.open(options or self._options, params.arguments or {})
+            try:
+                if begun:
+                    await run.answer(params.input_responses or {})
+                elif refused := await run.begin(str((params.arguments or {}).get("prompt"))):
+                    return failed(refused)
+                done = await run.go_on(progress, ask, later=later)
+                if isinstance(done, Waits):
+                    parked = True
+                    return _asked(done, self._runs.park(run))
+                session = run.session
+            finally:
+                if not parked:
+                    run.leave()
+            await self._runs.closed(run)
+        return failed("the server is being stopped") if done is None else result_of(done, session)
 
 
-def asker(ctx: Context) -> Decide | None:
-    """Asks the user of the client about calls; ``None`` where the client cannot ask anybody."""
+def _asked(waits: Waits, name: str) -> types.InputRequiredResult:
+    return types.InputRequiredResult(
+        input_requests={id: types.ElicitRequest(params=form_of(asked)) for id, asked in waits.questions.items()},
+        request_state=name,
+    )
+
+
+def _has_forms(ctx: Context) -> bool:
     can = ctx.session.client_capabilities
-    if can is None or can.elicitation is None or not ctx.session.can_send_request:
+    asking = can.elicitation if can is not None else None
+    return asking is not None and (asking.form is not None or asking.url is None)
+
+
+def _asks_later(ctx: Context) -> bool:
+    """Whether the user of the client is asked by an answer that says what is missing; the client calls again then."""
+    return ctx.protocol_version >= _ASKS_BY_ANSWERS and _has_forms(ctx)
+
+
+def asker(ctx: Context) -> Ask | None:
+    """Asks the user of the client at once; ``None`` where the client cannot be asked so."""
+    if not _has_forms(ctx) or not ctx.session.can_send_request:
         return None
 
-    async def decide(asked: ApprovalAsked) -> Decision:
-        choices = ["once", "session", "deny"]
-        if asked.suggestions:
-            choices[2:2] = ["always"]
-            choices.append("never")
+    async def ask(asked: Asked) -> object:
+        form = form_of(asked)
         try:
-            answer = await ctx.session.elicit_form(
-                _question(asked),
-                {"type": "object", "properties": {"decision": _field(choices)}, "required": ["decision"]},
-            )
+            return await ctx.session.elicit_form(form.message, form.requested_schema)
         except MCPError:
-            return "deny"
-        chosen = (answer.content or {}).get("decision") if answer.action == "accept" else None
-        return next((d for d in get_args(Decision) if d == chosen and d in choices), "deny")
+            return None
 
-    return decide
-
-
-def _field(choices: list[str]) -> dict[str, Any]:
-    return {
-        "type": "string",
-        "title": "Decision",
-        "enum": choices,
-        "description": "always and never are saved as rules",
-    }
-
-
-def _question(asked: ApprovalAsked) -> str:
-    parts = [f"The agent wants to {asked.action} {asked.resource} ({asked.display}).", asked.reason]
-    parts += [diff_text(diff) for diff in asked.diffs]
-    if asked.suggestions:
-        parts.append(f"always and never save: {', '.join(asked.suggestions)}")
-    return "\n\n".join(part for part in parts if part)[:_LONGEST]
+    return ask
 
 
 async def serve_mcp(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:

@@ -1,0 +1,89 @@
+"""What is asked of the user of a client, as forms of the protocol, and what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mcp import types
+
+from mainspring.app.server.words import diff_text
+from mainspring.runtime.chat.commands import Answer, Approve
+from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.runtime.chat.words import Decision
+
+Asked = ApprovalAsked | QuestionAsked
+_LONGEST = 6_000
+_DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
+
+
+def form_of(asked: Asked) -> types.ElicitRequestFormParams:
+    """A question as a form."""
+    if isinstance(asked, ApprovalAsked):
+        return types.ElicitRequestFormParams(
+            message=_about(asked),
+            requested_schema={"type": "object", "properties": {_DECISION: _decision(asked)}, "required": [_DECISION]},
+        )
+    title = asked.title or "Answer"
+    properties: dict[str, Any] = {}
+    if asked.options:
+        names = [{"const": o.value, "title": _label(o.label or o.value, o.description)} for o in asked.options]
+        properties[_CHOICE] = (
+            {"type": "array", "title": title, "items": {"anyOf": names}}
+            if asked.multiple
+            else {"type": "string", "title": title, "oneOf": names}
+        )
+    if asked.kind in ("ask", "input", "plan"):
+        properties[_WORDS] = {"type": "string", "title": "Other words" if asked.options else title}
+    required = [] if len(properties) > 1 else list(properties)
+    message = "\n\n".join(part for part in (asked.title, asked.text) if part) or title
+    return types.ElicitRequestFormParams(
+        message=message[:_LONGEST],
+        requested_schema={"type": "object", "properties": properties, "required": required},
+    )
+
+
+def meant(asked: Asked, answer: object) -> Approve | Answer:
+    """What an answer to a form says; whatever is no answer is a no."""
+    content: Mapping[str, Any] = {}
+    if isinstance(answer, types.ElicitResult) and answer.action == "accept":
+        content = answer.content or {}
+    if isinstance(asked, ApprovalAsked):
+        decided: list[Decision] = [d for d in _offered(asked) if d == content.get(_DECISION)]
+        return Approve(asked.id, decided[0] if decided else "deny")
+    known = {option.value for option in asked.options}
+    picked = content.get(_CHOICE)
+    values: list[Any] = cast("list[Any]", picked) if isinstance(picked, list) else [picked]
+    chosen = tuple([value for value in values if isinstance(value, str) and value in known])
+    words = content.get(_WORDS)
+    text = words if isinstance(words, str) else ""
+    return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
+
+
+def declined(asked: Asked) -> Approve | Answer:
+    """A question that nobody can be asked."""
+    return meant(asked, None)
+
+
+def _offered(asked: ApprovalAsked) -> list[Decision]:
+    """What can be decided; only what can be saved as a rule can be decided for good."""
+    if asked.suggestions:
+        return ["once", "session", "always", "deny", "never"]
+    return ["once", "session", "deny"]
+
+
+def _decision(asked: ApprovalAsked) -> dict[str, Any]:
+    about = {"description": "always and never are saved as rules"} if asked.suggestions else {}
+    return {"type": "string", "title": "Decision", "enum": _offered(asked), **about}
+
+
+def _about(asked: ApprovalAsked) -> str:
+    parts = [f"The agent wants to {asked.action} {asked.resource} ({asked.display}).", asked.reason]
+    parts += [diff_text(diff) for diff in asked.diffs]
+    if asked.suggestions:
+        parts.append(f"always and never save: {', '.join(asked.suggestions)}")
+    return "\n\n".join(part for part in parts if part)[:_LONGEST]
+
+
+def _label(label: str, description: str) -> str:
+    return f"{label}: {description}" if description else label
