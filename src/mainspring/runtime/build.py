@@ -39,7 +39,7 @@ from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
-from mainspring.runtime.trust import TrustStore
+from mainspring.runtime.trust import TrustStore, trust_notes
 from mainspring.sessions import Session, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
@@ -137,7 +137,7 @@ async def converse(
     """
     front = front or Front()
     cwd, settings = load(options.place, options.flags(), environ)
-    for warning in (*settings.warnings, *wide_folder(cwd, environ)):
+    for warning in (*settings.warnings, *wide_folder(cwd, environ), *trust_notes(cwd, settings.home)):
         report(Notice(warning))
     audit = audit_of(settings)
     permissions = permissions_of(

@@ -1,13 +1,16 @@
 """Which folders the user trusts. Whatever a folder brings that acts (settings that loosen, hooks, extensions, servers, scripts,
-memory) is left alone until then. Kept in the user's folder, so that no project can trust itself.
+memory) is left alone until then, and again when what acts there has changed. A repository inside is another one, which is trusted by
+itself. Kept in the user's folder, so that no project can trust itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +18,16 @@ from msgspec import Struct
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
 from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError
+from mainspring.lazy import later
 from mainspring.runtime.home import Home
+
+if TYPE_CHECKING:
+    from mainspring.runtime.acting import Act, acts_below, acts_in
+else:
+    acts_below, acts_in = (
+        later("mainspring.runtime.acting", "acts_below"),
+        later("mainspring.runtime.acting", "acts_in"),
+    )
 
 FILE = "trust.json"
 
@@ -26,10 +38,12 @@ class Trusted(Struct, frozen=True):
     Attributes:
         folder: Its real path.
         since: When the user said so.
+        acts: The marks of what acted there then, by its path in the folder.
     """
 
     folder: str
     since: datetime
+    acts: dict[str, str] = {}
 
 
 class _File(Struct, frozen=True):
@@ -66,10 +80,52 @@ class TrustStore:
             raise ConfigError(f"{self._file}: {error}; mend it, or remove it to trust nothing") from error
 
     def covers(self, folder: str | os.PathLike[str]) -> bool:
-        """Whether a folder is trusted: it or one above it was named. A link counts as what it points to."""
+        """Whether a folder is trusted: it or one above it in the same repository was named, and what acts there is what it was then. A
+        link counts as what it points to.
+        """
+        return self.changes(folder) == ()
+
+    def changes(self, folder: str | os.PathLike[str]) -> tuple[Act, ...] | None:
+        """What acts in a folder that is trusted and is new or another since; ``None`` if it is not trusted."""
         path = Path(os.path.realpath(folder))
-        named = {t.folder for t in self.list()}
-        return any(str(p) in named for p in (path, *path.parents))
+        entry = self._entry(path)
+        if entry is None:
+            return None
+        return tuple(act for act in _acts_for(path, entry) if entry.acts.get(_name(act, entry.folder)) != act.mark)
+
+    def _entry(self, path: Path) -> Trusted | None:
+        named = {t.folder: t for t in self.list()}
+        for place in (path, *path.parents) if named else ():
+            if str(place) in named:
+                return named[str(place)]
+            if os.path.lexists(place / ".git"):
+                return None
+        return None
+
+    @contextmanager
+    def keeping(self, folder: Path | None) -> Generator[None]:
+        """What the user changes in a trusted folder by a command of ours meanwhile is trusted like the rest of it.
+
+        Args:
+            folder: The folder; ``None`` where nothing of a project is changed.
+        """
+        path = None if folder is None else Path(os.path.realpath(folder))
+        covered = path is not None and self.covers(path)
+        yield
+        entry = self._entry(path) if path is not None and covered else None
+        if path is not None and entry is not None:
+            kept = {**entry.acts, **_marks(_acts_for(path, entry), entry.folder)}
+            renewed = Trusted(entry.folder, entry.since, kept)
+            self._change(lambda old: (*(t for t in old if t.folder != entry.folder), renewed))
+
+    def carry(self, source: Path, target: Path) -> None:
+        """Trust another working copy of a trusted folder as far as it is the same. Without trust in the first nothing happens."""
+        entry = self._entry(Path(os.path.realpath(source)))
+        if entry is not None and self.covers(source):
+            below = Path(os.path.realpath(source)).relative_to(entry.folder)
+            acts = {Path(name): mark for name, mark in entry.acts.items()}
+            same = {f.relative_to(below).as_posix(): mark for f, mark in acts.items() if f.is_relative_to(below)}
+            self._put(target, same)
 
     def add(self, folder: str | os.PathLike[str]) -> Path:
         """Trust a folder and everything below it.
@@ -87,9 +143,12 @@ class TrustStore:
             raise ConfigError(
                 f"{path} holds more than a project, so it cannot be trusted as a whole; name the project's folder"
             )
-        now = datetime.now(UTC).replace(microsecond=0)
-        self._change(lambda old: old if any(t.folder == str(path) for t in old) else (*old, Trusted(str(path), now)))
+        self._put(path, _marks(acts_below(path), str(path)))
         return path
+
+    def _put(self, path: Path, acts: dict[str, str]) -> None:
+        entry = Trusted(str(path), datetime.now(UTC).replace(microsecond=0), acts)
+        self._change(lambda old: (*(t for t in old if t.folder != str(path)), entry))
 
     def remove(self, folder: str | os.PathLike[str]) -> bool:
         """Trust a folder no more. Says whether it was named; one above it still counts."""
@@ -113,6 +172,36 @@ class TrustStore:
             raise ConfigError(str(error)) from None
         except OSError as error:
             raise ConfigError(f"{self._file}: cannot be written: {error.strerror or error}") from error
+
+
+def trust_notes(cwd: str, home: Home | None) -> tuple[str, ...]:
+    """What has to be said where a folder is trusted no more, since what acts there has changed. Blocks."""
+    changed = TrustStore(home).changes(cwd)
+    if not changed:
+        return ()
+    files = ", ".join(str(act.file) for act in changed[:3]) + (
+        f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+    )
+    return (
+        f"{files}: new or changed since you trusted the folder, so that nothing of it acts; "
+        "mainspring trust --show tells what it does, mainspring trust trusts it",
+    )
+
+
+def _acts_for(path: Path, entry: Trusted) -> Iterator[Act]:
+    """What acts for whoever works in a folder: there, and above it as far as the folder that was named."""
+    for place in (path, *path.parents):
+        yield from acts_in(place)
+        if str(place) == entry.folder:
+            return
+
+
+def _name(act: Act, folder: str) -> str:
+    return act.file.relative_to(folder).as_posix()
+
+
+def _marks(acts: Iterable[Act], folder: str) -> dict[str, str]:
+    return {_name(act, folder): act.mark for act in acts}
 
 
 def _homes() -> set[Path]:

@@ -102,9 +102,7 @@ class Worktrees:
             [str(path), branch] if known else ["-b", branch, str(path), self._git("rev-parse", "HEAD", at=self._cwd)]
         )
         self._git("worktree", "add", "--quiet", *start)
-        trust = TrustStore(self._home)
-        if trust.covers(self._root):  # it is the same project
-            trust.add(path)
+        TrustStore(self._home).carry(self._root, path)  # it is the same project
         return self._state(path, new=True)
 
     def place_in(self, worktree: Worktree) -> str:

@@ -101,6 +101,23 @@ def test_trust_goes_with_it(repository: Path, user: Home) -> None:
     assert not trust.covers(tree.path)
 
 
+def test_trust_goes_with_what_is_the_same_only(repository: Path, user: Home) -> None:
+    """Another branch may bring other hooks."""
+    file = repository / ".agent" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"hooks": {"Stop": [{"command": "other"}]}}', encoding="utf-8")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "hooks")
+    file.write_text('{"hooks": {"Stop": [{"command": "mine"}]}}', encoding="utf-8")
+    trust = TrustStore(user)
+    trust.add(repository)
+
+    tree = Worktrees(str(repository), user).enter("fix")
+
+    assert trust.covers(repository)
+    assert not trust.covers(tree.path)
+
+
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "..", "a..b", "x.lock", "a b"])
 def test_names_that_git_or_a_path_would_trip_over(repository: Path, user: Home, name: str) -> None:
     with pytest.raises(ConfigError, match="is no name for a worktree"):

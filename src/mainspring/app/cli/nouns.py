@@ -149,6 +149,7 @@ def _trust() -> Parser:
     parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder; this one if left out")
     parser.add_argument("--remove", action="store_true", help="trust it no more")
     parser.add_argument("--list", action="store_true", help="the folders that are trusted")
+    parser.add_argument("--show", action="store_true", help="what acts in it by itself, or would; trust nothing")
     parser.add_argument("--json", action="store_true", help="the list as JSON")
     add_place(parser)
     return parser

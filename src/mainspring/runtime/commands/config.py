@@ -21,6 +21,7 @@ from mainspring.runtime.settings import AppConfig, Settings, parse_settings, sav
 from mainspring.runtime.settings.layer import Path as Key
 from mainspring.runtime.settings.layer import camel, leaves, type_of
 from mainspring.runtime.settings.schema import schema
+from mainspring.runtime.trust import TrustStore
 
 _SECRET = (".apiKey", ".headers")
 
@@ -137,7 +138,9 @@ def change_config(
         raise ConfigError(f"the value of {key} is empty; `config unset {key}` takes it away")
     if project and value is not None and f".{path[-1]}" in _SECRET:
         raise ConfigError(f"{key} does not belong into a project's file, which others read; leave out --project for it")
-    save_settings(file, {path: None if value is None else _parsed(path, value)}, private=not project)
+    change = {path: None if value is None else _parsed(path, value)}
+    with TrustStore(user_home(environ)).keeping(file.parent if project else None):
+        save_settings(file, change, private=not project)
     return file
 
 

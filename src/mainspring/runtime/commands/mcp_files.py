@@ -61,7 +61,8 @@ def add_server(
             raise ConfigError(f"{file} has an MCP server {name!r} already; --force replaces it")
         return edit(text, path, msgspec.json.encode(entry).decode())
 
-    _rewrite(file, change, private=not project)
+    with TrustStore(home).keeping(file.parent if project else None):
+        _rewrite(file, change, private=not project)
     told = f"added {name} to {file}"
     if project and not TrustStore(home).covers(file.parent):
         told += f"\nit is started once you trust the folder: mainspring trust {file.parent.parent}"
@@ -74,7 +75,7 @@ def remove_server(name: str, place: Place, *, project: bool = False, environ: Ma
     Raises:
         ConfigError: If it is not there, or the file is broken or cannot be written.
     """
-    file, _ = _file(place, project, environ)
+    file, home = _file(place, project, environ)
 
     def change(text: str) -> str:
         path, known = _path(parse(text), name, file)
@@ -82,7 +83,8 @@ def remove_server(name: str, place: Place, *, project: bool = False, environ: Ma
             raise ConfigError(f"{file} has no MCP server {name!r}; {_elsewhere(name, place, project, environ)}")
         return edit(text, path, None)
 
-    _rewrite(file, change, private=not project)
+    with TrustStore(home).keeping(file.parent if project else None):
+        _rewrite(file, change, private=not project)
     return f"removed {name} from {file}"
 
 

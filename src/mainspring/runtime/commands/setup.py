@@ -28,6 +28,7 @@ from mainspring.runtime.settings import AppConfig, Settings, save_settings
 from mainspring.runtime.settings.layer import Path as Key
 from mainspring.runtime.settings.load import build
 from mainspring.runtime.settings.model import OWN_SETTINGS
+from mainspring.runtime.trust import TrustStore
 
 _TRY_SECONDS = 60.0
 _TRY_TOKENS = 256
@@ -149,7 +150,7 @@ async def set_up(answers: Answers, place: Place, *, test: bool = True, environ: 
         tried = await try_model(model)
     if answers.keyring and answers.values.get("apiKey"):
         await asyncio.to_thread(keep_in_keyring, answers.provider, answers.values["apiKey"])
-    await asyncio.to_thread(lambda: save_settings(file, changes, private=not answers.project))
+    await asyncio.to_thread(lambda: _save(file, changes, settings, project=answers.project))
     return Done(file, f"{model.provider}:{model.model}", tried, tuple(notes))
 
 
@@ -170,8 +171,13 @@ def remove_provider(name: str, place: Place, *, project: bool = False, environ: 
     changes: dict[Key, Any] = dict.fromkeys(keys)
     if settings.config.providers.default == name and _stands_in(("providers", "default"), settings, file):
         changes[("providers", "default")] = None
-    save_settings(file, changes, private=not project)
+    _save(file, changes, settings, project=project)
     return file
+
+
+def _save(file: Path, changes: Mapping[Key, Any], settings: Settings, *, project: bool) -> None:
+    with TrustStore(settings.home).keeping(file.parent if project else None):
+        save_settings(file, changes, private=not project)
 
 
 def _stands_in(key: Key, settings: Settings, file: Path) -> bool:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from mainspring.errors import ConfigError
+from mainspring.runtime.acting import Act, acts_below
 from mainspring.runtime.home import user_home, working_folder
 from mainspring.runtime.options import Place
 from mainspring.runtime.trust import Trusted, TrustStore
@@ -18,6 +20,18 @@ def trusted_folders(environ: Mapping[str, str] = os.environ) -> tuple[Trusted, .
         ConfigError: If the file is broken.
     """
     return TrustStore(user_home(environ)).list()
+
+
+def what_acts(folder: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[Act, ...]:
+    """What acts in a folder and those below it, or would if it were trusted. Blocks.
+
+    Raises:
+        ConfigError: If there is no such folder.
+    """
+    path = Path(os.path.realpath(_named(folder, place, environ)))
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {path}")
+    return tuple(acts_below(path))
 
 
 def trust(folder: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> Path:

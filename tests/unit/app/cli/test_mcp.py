@@ -107,9 +107,9 @@ def test_a_project_s_servers_wait_until_it_is_trusted(command: Command, server: 
 
 def test_a_server_that_stands_elsewhere_is_taken_out_there(command: Command) -> None:
     command.run("mcp", "add", "mine", "--", "x")
-    command.run("trust")
     shared = command.folder / ".mcp.json"
     shared.write_text(json.dumps({"mcpServers": {"theirs": {"command": "x", "enabled": False}}}), encoding="utf-8")
+    command.run("trust")
 
     assert f"it is in {shared}: take it out there" in command.run("mcp", "remove", "theirs").err
     assert "leave out --project" in command.run("mcp", "remove", "mine", "--project").err

@@ -14,7 +14,7 @@ from mainspring.runtime.chat.slash.command import Seat, SlashCommand
 from mainspring.runtime.commands.config import change_config, show_config
 from mainspring.runtime.commands.memory import add_memory, show_memory
 from mainspring.runtime.commands.permissions import explain
-from mainspring.runtime.commands.trust import distrust, trust, trusted_folders
+from mainspring.runtime.commands.trust import distrust, trust, trusted_folders, what_acts
 from mainspring.runtime.trust import TrustStore
 
 
@@ -75,7 +75,9 @@ async def trust_(seat: Seat, arguments: str) -> Shown:
     again = "what the folder brings is read when the next conversation begins (/clear)"
     if wanted in ("yes", "on"):
         path = await asyncio.to_thread(trust, cwd, options.ask.place, options.environ)
-        return Text(f"{path} is trusted from now on; {again}")
+        acts = await asyncio.to_thread(what_acts, cwd, options.ask.place, options.environ)
+        lines = [f"{act.file}: {line}" for act in acts for line in act.what]
+        return Text("\n".join([f"{path} is trusted from now on; {again}", *lines]))
     if wanted in ("no", "off"):
         path, known = await asyncio.to_thread(distrust, cwd, options.ask.place, options.environ)
         return Text(f"{path} is trusted no more; {again}" if known else f"{path} was not trusted by name")
