@@ -124,16 +124,16 @@ async def serve() -> None:
 
 
 async def decode(name: str, url: str) -> dict[str, float]:
-    """CPU microseconds of a delta: read by httpx2 alone, and read and decoded by us over the same httpx2, and over aiohttp."""
+    """CPU microseconds of a delta: read by httpx2 alone, and read and decoded by us over our own transport, and over aiohttp."""
     import httpx2
 
     from mainspring.messages import Message
     from mainspring.models import ModelRequest, create_model
     from mainspring.models.transport_aiohttp import AiohttpTransport
-    from mainspring.models.transport_httpx2 import Httpx2Transport
+    from mainspring.models.transport_direct import DirectTransport
 
     spec, settings, _ = PROTOCOLS[name]
-    transports = (Httpx2Transport(), AiohttpTransport())
+    transports = (DirectTransport(), AiohttpTransport())
     model = create_model(spec, base_url=f"{url}/{name}/v1", api_key="k", **settings)
     request = ModelRequest([Message.user("Hi")])
 
@@ -221,7 +221,7 @@ def measure() -> None:
     try:
         for name in PROTOCOLS:
             found = run("decode", name, url)
-            for which, what in (("ours", "us/delta, httpx2"), ("fast", "us/delta, aiohttp")):
+            for which, what in (("ours", "us/delta, direct"), ("fast", "us/delta, aiohttp")):
                 show(name, what, found["bare"], found[which], found[which] / found["bare"], AIMS["decode"])
     finally:
         server.stdin.close()

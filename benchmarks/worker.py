@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import AsyncExitStack
+from importlib import import_module
 
 MARKS: list[float] = []
 COUNT = 0
@@ -50,6 +51,9 @@ class OurSide:
         from mainspring.models import create_model
 
         self.model = create_model(f"openai:{model}", base_url=url, api_key="bench")
+        if named := os.environ.get("TRANSPORT"):  # httpx2, aiohttp or direct; else that of this machine
+            module = import_module(f"mainspring.models.transport_{named}")
+            self.model = self.model.through(getattr(module, f"{named.capitalize()}Transport")())
         self.tool = tool(lookup)
         self.agent = lambda: Agent(self.model, system="You are a helpful assistant. Use the tools.", tools=[self.tool])
 

@@ -12,6 +12,7 @@ from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamError, StreamEvent, TextDelta
 from mainspring.messages import Message, ToolSpec
 from mainspring.models import Failure, LLMClient, ModelCallbacks, RetryConfig, RetryInfo, Success
+from mainspring.models.shared_transport import DefaultTransport
 from mainspring.models.transport import Transport
 from mainspring.models.transport_aiohttp import AiohttpTransport
 from mainspring.models.transport_httpx2 import Httpx2Transport
@@ -24,7 +25,7 @@ TOOL = ToolSpec("look", "Look.", {"type": "object", "properties": {"at": {"type"
 each = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
 
 
-@pytest.fixture(params=[Httpx2Transport, AiohttpTransport], ids=["httpx2", "aiohttp"])
+@pytest.fixture(params=[DefaultTransport, Httpx2Transport, AiohttpTransport], ids=["default", "httpx2", "aiohttp"])
 async def transport(request: pytest.FixtureRequest) -> AsyncGenerator[Transport, None]:
     own = request.param()
     yield own

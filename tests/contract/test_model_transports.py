@@ -13,6 +13,7 @@ import httpcore2  # noqa: F401 - its files are read on import, which must not be
 import pytest
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
+from mainspring.models.shared_transport import DefaultTransport
 from mainspring.models.transport import Timeouts, Transport
 from mainspring.models.transport_aiohttp import AiohttpTransport
 from mainspring.models.transport_httpx2 import Httpx2Transport
@@ -21,7 +22,11 @@ from tests.unit.models.server import chunked, head, plain, serve
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
-TRANSPORTS: list[type[AiohttpTransport] | type[Httpx2Transport]] = [AiohttpTransport, Httpx2Transport]
+TRANSPORTS: list[type[DefaultTransport] | type[AiohttpTransport] | type[Httpx2Transport]] = [
+    DefaultTransport,
+    AiohttpTransport,
+    Httpx2Transport,
+]
 SOON = Timeouts(connect=5, first_byte=5, idle=5)
 
 

@@ -42,8 +42,9 @@ from mainspring.events import (
 from mainspring.loop.asking import ask, no_answer
 from mainspring.loop.run import Run
 from mainspring.messages import Message, Usage
-from mainspring.models import ModelRequest, RetryInfo, classify_exception
+from mainspring.models import ModelRequest, RetryInfo
 from mainspring.models.call_ids import with_sound_ids
+from mainspring.models.retry import provider_failure
 
 logger = logging.getLogger("mainspring")
 
@@ -97,9 +98,7 @@ async def _answered(run: Run, request: ModelRequest) -> Message:
         try:
             return await _ask(run, request)
         except Exception as raised:
-            if isinstance(raised, MainspringError) and not isinstance(raised, ModelError):
-                raise
-            error = classify_exception(raised)
+            error = provider_failure(raised)
             attempt += 1
             again = await _request(run) if await _wanted(run, error, attempt) else None
             if again is None:

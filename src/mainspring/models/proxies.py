@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from mainspring.errors import NetworkError
 
@@ -29,8 +30,10 @@ def proxy_for(url: str) -> str | None:
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if is_loopback(host):
+    if is_loopback(host) or not _may_be_set():
         return None
+    from urllib.request import getproxies, proxy_bypass  # 6 ms: only where there may be one
+
     proxies = getproxies()
     found = [p for p in (proxies.get(parts.scheme), proxies.get("all")) if p]
     if not found or proxy_bypass(host):
@@ -47,3 +50,8 @@ def proxy_for(url: str) -> str | None:
         reason="proxy",
         retryable=False,
     )
+
+
+def _may_be_set() -> bool:
+    """Whether there may be a proxy at all. Elsewhere than here it may also stand in the settings of the system."""
+    return sys.platform in ("darwin", "win32") or any(name.lower().endswith("_proxy") for name in os.environ)

@@ -171,7 +171,7 @@ async def with_retry(
         try:
             return await call()
         except Exception as error:  # raised again, classified
-            failure = _failure(error)
+            failure = provider_failure(error)
             if not await _wait(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
@@ -209,7 +209,7 @@ async def retry_stream(
                     yield event
             return
         except Exception as error:  # raised again, classified
-            failure = _failure(error)
+            failure = provider_failure(error)
             if begun or not await _wait(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
@@ -231,7 +231,7 @@ def _options(options: RetryOptions | RetryConfig | None, more: RetryFields) -> R
     return replace(options, **more) if more else options
 
 
-def _failure(error: Exception) -> ModelError:
+def provider_failure(error: Exception) -> ModelError:
     """What failed, as the provider's failure; what is none of it is raised: a record that does not fit the run, say."""
     if isinstance(error, MainspringError) and not isinstance(error, ModelError):
         raise error

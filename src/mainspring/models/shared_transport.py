@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from importlib.util import find_spec
 
-from mainspring.models.transport import Transport
+from mainspring.models.proxies import proxy_for
+from mainspring.models.transport import Timeouts, Transport, TransportResponse
+from mainspring.models.transport_errors import check_url
 
 
-def make_transport() -> Transport:
-    """A transport of its own: on aiohttp if that is installed, else on httpx2."""
+class DefaultTransport:
+    """See `Transport`. Asks hosts directly; where the environment names a proxy, a library that knows them does."""
+
+    def __init__(self) -> None:
+        from mainspring.models.transport_direct import DirectTransport
+
+        self._direct = DirectTransport()
+        self._through: Transport | None = None
+
+    def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AbstractAsyncContextManager[TransportResponse]:
+        """Send a request."""
+        check_url(url)
+        chosen = self._proxied() if proxy_for(url) else self._direct
+        return chosen.open(method, url, headers, body, timeouts)
+
+    def _proxied(self) -> Transport:
+        if self._through is None:
+            self._through = _through_proxies()
+        return self._through
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop."""
+        await self._direct.aclose()
+        if self._through is not None:
+            await self._through.aclose()
+
+
+def _through_proxies() -> Transport:
+    """One that knows proxies: on aiohttp if that is installed, else on httpx2, whose pool is slow with many connections."""
     if find_spec("aiohttp") is not None:
         from mainspring.models.transport_aiohttp import AiohttpTransport
 
@@ -22,4 +55,4 @@ def make_transport() -> Transport:
 @lru_cache(maxsize=1)
 def shared_transport() -> Transport:
     """One pool of connections for the process: connections, not keys, are shared. It closes with each event loop."""
-    return make_transport()
+    return DefaultTransport()

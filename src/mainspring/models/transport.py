@@ -1,7 +1,7 @@
 """HTTP as the model layer sees it: one method.
 
-Above: `HttpModel`, and everything else that asks a host something. Below: aiohttp where it is installed (extra ``fast``),
-else httpx2, or `MemoryTransport` in tests. Every error leaves as `NetworkError` or `ModelTimeoutError`.
+Above: `HttpModel`, and everything else that asks a host something. Below: a transport of our own; through proxies aiohttp where it is
+installed (extra ``fast``), else httpx2; `MemoryTransport` in tests. Every error leaves as `NetworkError` or `ModelTimeoutError`.
 """
 
 from __future__ import annotations

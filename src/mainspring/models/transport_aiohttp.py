@@ -1,4 +1,4 @@
-"""The transport on aiohttp: a C parser and a pool that stays fast with many connections."""
+"""The transport on aiohttp: a C parser and a pool that stays fast with many connections; through proxies where it is installed."""
 
 from __future__ import annotations
 

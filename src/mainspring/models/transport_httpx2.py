@@ -1,4 +1,4 @@
-"""The transport on httpx2: starts fast, no compiled part."""
+"""The transport on httpx2: through a proxy where aiohttp is not installed. No compiled part."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import logging
 import re
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, MainspringError, SessionError
 from mainspring.events import ContextTransform, SessionStart, SessionTurns, ToolTransform
-from mainspring.lazy import lazy_re
+from mainspring.lazy import later, lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, utc_now
 from mainspring.models import ModelRequest
@@ -24,7 +23,11 @@ from mainspring.sessions.relevance import rank
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
 
 if TYPE_CHECKING:
+    from html import escape
+
     from mainspring.loop import CoreAgent
+else:  # a millisecond, and only a long output needs it
+    escape = later("html", "escape")
 
 logger = logging.getLogger("mainspring")
 
@@ -252,4 +255,4 @@ def _stub(pointer: Pointer) -> str:
 
 
 def _attributes(pointer: Pointer) -> str:
-    return f'name="{pointer.name}" tool="{html.escape(pointer.tool)}" characters="{pointer.size}"'
+    return f'name="{pointer.name}" tool="{escape(pointer.tool)}" characters="{pointer.size}"'

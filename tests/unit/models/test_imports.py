@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 HEAVY = (
+    "h11",
     "httpx2",
     "aiohttp",
     "jsonschema",

@@ -15,7 +15,7 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import Dialect
 from mainspring.models.providers.common import given_key
 from mainspring.models.providers.openai_style import chat_model
-from mainspring.models.shared_transport import make_transport
+from mainspring.models.shared_transport import DefaultTransport
 from mainspring.models.transport import Timeouts, Transport
 
 NAME = "local"
@@ -81,7 +81,7 @@ async def detect_local_servers(
         timeout: Seconds each may take; all are asked at the same time.
         transport: Sends the requests.
     """
-    own = transport or make_transport()
+    own = transport or DefaultTransport()
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_ask(own, server, timeout)) for server in servers]

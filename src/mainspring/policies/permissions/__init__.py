@@ -4,35 +4,45 @@ Above: the hook `tool:permit`. Below: rules (`rules`), what a command line does 
 decision (`engine`), each usable alone.
 """
 
-from mainspring.policies.permissions.decision import Decision, Outcome, PermissionRequest, Reply, Verdict
-from mainspring.policies.permissions.engine import Call, Engine
-from mainspring.policies.permissions.pathjudge import Mode
-from mainspring.policies.permissions.plan import PlanMode
-from mainspring.policies.permissions.plug import Answer, Ask, OnDeny, Permissions
-from mainspring.policies.permissions.rules import Effect, Origin, Rule, RuleSet, parse_rule, rules_without_tool
-from mainspring.policies.permissions.units import CommandLine, Unit, analyse
+from __future__ import annotations
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Call",
-    "CommandLine",
-    "Decision",
-    "Effect",
-    "Engine",
-    "Mode",
-    "OnDeny",
-    "Origin",
-    "Outcome",
-    "PermissionRequest",
-    "Permissions",
-    "PlanMode",
-    "Reply",
-    "Rule",
-    "RuleSet",
-    "Unit",
-    "Verdict",
-    "analyse",
-    "parse_rule",
-    "rules_without_tool",
-]
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.policies.permissions.decision import Decision as Decision
+    from mainspring.policies.permissions.decision import Outcome as Outcome
+    from mainspring.policies.permissions.decision import PermissionRequest as PermissionRequest
+    from mainspring.policies.permissions.decision import Reply as Reply
+    from mainspring.policies.permissions.decision import Verdict as Verdict
+    from mainspring.policies.permissions.engine import Call as Call
+    from mainspring.policies.permissions.engine import Engine as Engine
+    from mainspring.policies.permissions.pathjudge import Mode as Mode
+    from mainspring.policies.permissions.plan import PlanMode as PlanMode
+    from mainspring.policies.permissions.plug import Answer as Answer
+    from mainspring.policies.permissions.plug import Ask as Ask
+    from mainspring.policies.permissions.plug import OnDeny as OnDeny
+    from mainspring.policies.permissions.plug import Permissions as Permissions
+    from mainspring.policies.permissions.rules import Effect as Effect
+    from mainspring.policies.permissions.rules import Origin as Origin
+    from mainspring.policies.permissions.rules import Rule as Rule
+    from mainspring.policies.permissions.rules import RuleSet as RuleSet
+    from mainspring.policies.permissions.rules import parse_rule as parse_rule
+    from mainspring.policies.permissions.rules import rules_without_tool as rules_without_tool
+    from mainspring.policies.permissions.units import CommandLine as CommandLine
+    from mainspring.policies.permissions.units import Unit as Unit
+    from mainspring.policies.permissions.units import analyse as analyse
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "decision": "Decision Outcome PermissionRequest Reply Verdict",
+        "engine": "Call Engine",
+        "pathjudge": "Mode",
+        "plan": "PlanMode",
+        "plug": "Answer Ask OnDeny Permissions",
+        "rules": "Effect Origin Rule RuleSet parse_rule rules_without_tool",
+        "units": "CommandLine Unit analyse",
+    },
+)

@@ -20,14 +20,15 @@ from mainspring.policies.permissions.paths import Place, Resolver, Target, look
 from mainspring.policies.permissions.rules import RuleSet
 from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
-from mainspring.policies.permissions.units import analyse
 from mainspring.policies.permissions.visible import paths_in
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
     from mainspring.policies.permissions.commandjudge import CommandJudge, host_verdict
+    from mainspring.policies.permissions.units import analyse
 else:  # all that is known of commands takes as long to load as the rest
     CommandJudge = later("mainspring.policies.permissions.commandjudge", "CommandJudge")
+    analyse = later("mainspring.policies.permissions.units", "analyse")
     host_verdict = later("mainspring.policies.permissions.commandjudge", "host_verdict")
 
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")

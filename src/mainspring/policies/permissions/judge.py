@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -20,13 +21,16 @@ from mainspring.policies.permissions.hosts import as_ascii
 from mainspring.policies.permissions.pathpattern import PathPattern, compile_path, fold
 from mainspring.policies.permissions.paths import Place, Target
 from mainspring.policies.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
-from mainspring.policies.permissions.units import Unit
 from mainspring.policies.permissions.words import Word
+
+if TYPE_CHECKING:
+    from mainspring.policies.permissions.units import Unit
 
 EDITORS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show what a file holds while they change it."""
 
 _ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
+_PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x03]+")
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
@@ -108,7 +112,7 @@ class Judge(Struct, frozen=True):
                 answers = [_concerns(pattern, form) for form in _forms(inner)]
                 if "yes" in answers:
                     return Finding(rule)
-                if guess is None and ("maybe" in answers or (inner.unknown and inner.scan)):
+                if guess is None and ("maybe" in answers or (inner.unknown and inner.scan) or _in_code(pattern, inner)):
                     guess = Finding(rule, certain=False)
         return guess
 
@@ -248,6 +252,19 @@ def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
     return answer
 
 
+def _in_code(pattern: CommandPattern, unit: Unit) -> bool:
+    """Whether code among the arguments seems to hold a command that a pattern names."""
+    if not unit.code:
+        return False
+    for text in (form for word in unit.words for form in _spellings(word.text)):
+        pieces = _PIECE.findall(text)
+        if len(pieces) > 1:
+            told = [Word(piece, piece) for piece in pieces]
+            if any(concerns(pattern, told[start:]) == "yes" for start in range(len(told))):
+                return True
+    return False
+
+
 def _forms(unit: Unit) -> Iterable[tuple[Word, ...]]:
     """The forms of a command in which rules that tighten look for what they name."""
     words = unit.words
@@ -259,7 +276,16 @@ def _forms(unit: Unit) -> Iterable[tuple[Word, ...]]:
             yield words[start:]
         for word in words[1:]:
             if word.literal and " " in word.text:
-                yield tuple(Word(t, t) for t in word.text.split())
+                yield from (tuple(Word(t, t) for t in form.split()) for form in _spellings(word.text))
+
+
+def _spellings(text: str) -> Iterable[str]:
+    """A word that may hold a command, and what it would hold behind an option in the same word."""
+    yield text
+    if text.startswith("--"):
+        yield text.partition("=")[2]
+    elif text.startswith("-"):
+        yield from (text[end:] for end in (2, 3, 4))
 
 
 def _without_global_options(words: tuple[Word, ...]) -> tuple[Word, ...]:

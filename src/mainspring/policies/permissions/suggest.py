@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
@@ -11,7 +12,9 @@ from mainspring.policies.permissions.commandpattern import allows, compile_comma
 from mainspring.policies.permissions.paths import Place, Target
 from mainspring.policies.permissions.rules import parse_rule
 from mainspring.policies.permissions.text import odd_character
-from mainspring.policies.permissions.units import Unit
+
+if TYPE_CHECKING:
+    from mainspring.policies.permissions.units import Unit
 
 MAX_TEXT = 300
 """A longer rule is not offered: nobody would read it."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import program
 from mainspring.policies.permissions.hosts import host_of, hosts_in
-from mainspring.policies.permissions.units import Unit
+
+if TYPE_CHECKING:
+    from mainspring.policies.permissions.units import Unit
 
 MAX_PATH = 1000
 _PIECES = lazy_re(r"[=:@,;]")
 _IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
+_OPTIONS = lazy_re(r"-[A-Za-z0-9]{1,5}")
 _PLAIN = lazy_re(r"[^\s./~]+")
 _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
 
@@ -39,8 +42,9 @@ def _in_word(text: str) -> Iterator[str]:
     if len(text) > MAX_PATH or "\n" in text:
         return
     pieces = {text, *_PIECES.split(text)}
-    if text.startswith("-") and not text.startswith("--"):
-        pieces.add(text[2:])
+    bundled = _OPTIONS.match(text)  # each letter may be the one that the rest is the value of
+    if bundled:
+        pieces.update(text[end:] for end in range(2, bundled.end() + 1))
     for piece in sorted(pieces):
         if looks_like_path(piece) and not piece.startswith("-"):
             yield piece

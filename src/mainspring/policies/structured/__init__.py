@@ -1,6 +1,14 @@
 """Structured output: a run ends in a value that fits a schema, and its tools can be used until then."""
 
-from mainspring.policies.structured.plug import OUTPUT_TOOL, StructuredOutput
-from mainspring.policies.structured.target import Target
+from __future__ import annotations
 
-__all__ = ["OUTPUT_TOOL", "StructuredOutput", "Target"]
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.policies.structured.plug import StructuredOutput as StructuredOutput
+    from mainspring.policies.structured.target import OUTPUT_TOOL as OUTPUT_TOOL
+    from mainspring.policies.structured.target import Target as Target
+
+__all__, __getattr__ = exports(__name__, {"plug": "StructuredOutput", "target": "OUTPUT_TOOL Target"})

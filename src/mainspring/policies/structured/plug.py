@@ -20,7 +20,7 @@ from mainspring.events import (
 from mainspring.events.output_hook import OutputHook
 from mainspring.messages import ToolSpec
 from mainspring.policies.structured.extract import json_values
-from mainspring.policies.structured.target import Answer, Target
+from mainspring.policies.structured.target import OUTPUT_TOOL, Answer, Target
 from mainspring.tools import ToolErrorCode, error_result
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from mainspring.loop import CoreAgent, HookBus, Plug, RunResult
     from mainspring.messages import ToolUseBlock
-
-OUTPUT_TOOL = "__output__"
-"""Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""
 
 _DESCRIPTION = (
     "Takes the final answer. When everything else is done, call this exactly once, with the complete answer as its arguments, "

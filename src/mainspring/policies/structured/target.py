@@ -12,6 +12,9 @@ from mainspring.tools import parse_arguments
 from mainspring.tools.signature import schema_from_type
 from mainspring.tools.validate import compile_validator, schema_problem
 
+OUTPUT_TOOL = "__output__"
+"""Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""
+
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
 

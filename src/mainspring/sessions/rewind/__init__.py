@@ -1,20 +1,28 @@
 """Going back: a conversation and the files that tools changed, together or apart, without any version control."""
 
-from mainspring.sessions.blobs import Blobs
-from mainspring.sessions.rewind.plan import Conflict, Restore, RewindPlan, plan_rewind, plan_undo
-from mainspring.sessions.rewind.recorder import FileRecorder
-from mainspring.sessions.rewind.rewind import Rewound, rewind
-from mainspring.sessions.rewind.state import FileState
+from __future__ import annotations
 
-__all__ = [
-    "Blobs",
-    "Conflict",
-    "FileRecorder",
-    "FileState",
-    "Restore",
-    "RewindPlan",
-    "Rewound",
-    "plan_rewind",
-    "plan_undo",
-    "rewind",
-]
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.sessions.rewind.plan import Conflict as Conflict
+    from mainspring.sessions.rewind.plan import Restore as Restore
+    from mainspring.sessions.rewind.plan import RewindPlan as RewindPlan
+    from mainspring.sessions.rewind.plan import plan_rewind as plan_rewind
+    from mainspring.sessions.rewind.plan import plan_undo as plan_undo
+    from mainspring.sessions.rewind.recorder import FileRecorder as FileRecorder
+    from mainspring.sessions.rewind.restore import Rewound as Rewound
+    from mainspring.sessions.rewind.restore import rewind as rewind
+    from mainspring.sessions.rewind.state import FileState as FileState
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "plan": "Conflict Restore RewindPlan plan_rewind plan_undo",
+        "recorder": "FileRecorder",
+        "restore": "Rewound rewind",
+        "state": "FileState",
+    },
+)

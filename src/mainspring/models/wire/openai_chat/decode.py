@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mainspring.events import Draft, StreamEvent
+from mainspring.lazy import later
 from mainspring.messages import Message, StopReason
 from mainspring.models.answer_errors import AnswerErrors
-from mainspring.models.error_body import ErrorBody
 from mainspring.models.json_values import UNREADABLE, as_object, as_objects, loose_object
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
 from mainspring.models.wire.openai_chat.calls import CallAssembly
 from mainspring.models.wire.openai_chat.chunks import Choice, Chunk, Delta, LooseChunks, decode_chunk
 from mainspring.models.wire.openai_chat.reasoning import Reasoning
+
+if TYPE_CHECKING:
+    from mainspring.models.error_body import ErrorBody
+else:  # most answers are none
+    ErrorBody = later("mainspring.models.error_body", "ErrorBody")
 
 _STOP_REASONS: dict[str, StopReason] = {
     "length": "max_tokens",

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mainspring.events import Draft, StreamEvent
+from mainspring.lazy import later
 from mainspring.messages import StopReason
 from mainspring.models.answer_errors import AnswerErrors
-from mainspring.models.error_body import ErrorBody
 from mainspring.models.json_values import UNREADABLE, loose_object
 from mainspring.models.profile import Profile
 from mainspring.models.usage import normalize_usage, priced, told_cost
 from mainspring.models.wire.openai_responses.chunks import Answer, Event, LooseEvents, decode_answer, decode_event
 from mainspring.models.wire.openai_responses.items import Items
+
+if TYPE_CHECKING:
+    from mainspring.models.error_body import ErrorBody
+else:  # most answers are none
+    ErrorBody = later("mainspring.models.error_body", "ErrorBody")
 
 _TERMINAL = {
     "response.completed": "completed",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.files.plan import Edit
 from mainspring.tools.tool import ToolContext
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.files.plan import Edit
 
 APPROVE_HUNK = "approve_hunk"
 """Key in `ToolContext.extra` of an `Approve`; without one every edit is made."""

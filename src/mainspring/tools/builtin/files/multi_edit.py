@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from mainspring.env.paths import shown
-from mainspring.tools.builtin.files.apply import apply_edits
+from mainspring.lazy import later
 from mainspring.tools.builtin.files.edit import EDIT_PROPERTIES, edit_from
 from mainspring.tools.builtin.files.hunks import APPROVE_HUNK, Outcome, Outcomes, decide, format_outcomes
 from mainspring.tools.builtin.files.names import accesses, failure
-from mainspring.tools.builtin.files.plan import Edit
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.files.apply import apply_edits
+    from mainspring.tools.builtin.files.plan import Edit
+else:  # loaded when an edit comes
+    apply_edits = later("mainspring.tools.builtin.files.apply", "apply_edits")
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:

@@ -6,15 +6,20 @@ import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.paths import shown
 from mainspring.env.text import read_document
-from mainspring.tools.builtin.files.diffs import diff
+from mainspring.lazy import later
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.files.diffs import diff
+else:  # loaded when something is written
+    diff = later("mainspring.tools.builtin.files.diffs", "diff")
 
 PREVIEWED = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
 """Tools whose calls can be tried out."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.env.paths import is_inside, shown
 from mainspring.env.text import Document, read_document
-from mainspring.tools.builtin.files.diffs import diff
+from mainspring.lazy import later
 from mainspring.tools.builtin.files.names import cannot, failure, moved
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.files.diffs import diff
+else:  # loaded when something is written
+    diff = later("mainspring.tools.builtin.files.diffs", "diff")
 
 _MOST_COMPARED = 16 << 20
 

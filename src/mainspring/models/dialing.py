@@ -1,0 +1,87 @@
+"""Connects to a host by the first of its addresses that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+_NEXT_AFTER = 0.25
+"""Seconds after which the next address is tried beside the one before: half of a network may be broken (RFC 8305)."""
+
+_Found = tuple[int, int, int, str, Any]
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """A connected socket.
+
+    Args:
+        host: Name or address, in ASCII.
+        port: Port.
+
+    Raises:
+        OSError: If the name is not known, or no address of it answers. That of the address tried last.
+    """
+    found = await _addresses(host, port)
+    if len(found) == 1:
+        return await _attempt(found[0])
+    running: set[asyncio.Task[socket.socket]] = set()
+    try:
+        return await _first(found, running)
+    finally:
+        for task in running:
+            task.cancel()
+        for done in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(done, socket.socket):
+                done.close()
+
+
+async def _first(found: Sequence[_Found], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
+    """The first socket that is connected; ``running`` holds the attempts that are not over."""
+    error = OSError(f"no address for {found!r}")
+    left = list(found)
+    while left or running:
+        if left:
+            running.add(asyncio.ensure_future(_attempt(left.pop(0))))
+        done, _ = await asyncio.wait(
+            running, timeout=_NEXT_AFTER if left else None, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in done:
+            failed = task.exception()
+            if failed is None:
+                running.remove(task)
+                return task.result()
+            running.remove(task)
+            if not isinstance(failed, OSError):
+                raise failed
+            error = failed
+    raise error
+
+
+async def _attempt(address: _Found) -> socket.socket:
+    family, kind, protocol, _, target = address
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, target)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def _addresses(host: str, port: int) -> list[_Found]:
+    """The addresses of a host, the families in turn."""
+    name = host.encode("ascii")  # as bytes, for text would load the codec of international names
+    try:  # an address asks nobody, so it needs no thread
+        return [*socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)]
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        found: list[_Found] = [*await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
+    first = [a for a in found if a[0] == found[0][0]]
+    second = [a for a in found if a[0] != found[0][0]]
+    turns: list[_Found] = []
+    for at in range(max(len(first), len(second))):
+        turns += first[at : at + 1] + second[at : at + 1]
+    return turns

@@ -1,0 +1,437 @@
+"""The transport that needs nothing but h11: what most requests go through, for it is there soonest and costs least.
+
+It speaks HTTP/1.1 to the host itself. It knows no proxies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import cast
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+import h11
+
+from mainspring.errors import NetworkError, ProviderConfigError
+from mainspring.models.dialing import dial
+from mainspring.models.framing import Chunked, Framing, FramingError, Sized, UntilClose
+from mainspring.models.per_loop import PerLoop
+from mainspring.models.tls import tls_context
+from mainspring.models.transport import Timeouts, TransportResponse, safe_headers
+from mainspring.models.transport_errors import check_url, connect_error, host_of, lost_error, timeout_error, url_error
+
+KEEP_ALIVE = 15.0
+"""Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
+
+_MOST_UNREAD = 1 << 18
+"""Bytes that may wait to be read before the host is made to wait."""
+
+_LARGEST_HEAD = 1 << 18
+
+_PORTS = {"http": 80, "https": 443}
+_SAFE = "%/?:@!$&'()*+,;=-._~[]"
+
+_Address = tuple[str, str, int]
+
+
+class _SilentError(Exception):
+    """Nothing came in time."""
+
+
+class _Connection(asyncio.Protocol):
+    """A connection to a host, with at most one request on it. h11 reads and writes heads; bodies go past it, for they are many."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread: list[bytes] = []
+        self._much = 0
+        self._closed = False
+        self._error: BaseException | None = None
+        self._framing: Framing = Sized(0)
+        self._lasts = False
+        self.heard = False
+        self.used_until = 0.0
+        self.lost = self._loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        self._unread.append(data)
+        self._much += len(data)
+        if self._much > _MOST_UNREAD and self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._closed = True
+        self._wake()
+        return False  # the transport closes
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._error = exc
+        self._closed = True
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def send(self, request: h11.Request, body: bytes) -> None:
+        """Send a request; what cannot be sent at once goes out while the answer is waited for.
+
+        Raises:
+            OSError: If the connection is gone.
+        """
+        if self._transport is None:
+            raise self._error or ConnectionResetError()
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
+        self.heard = False
+        head = self._http.send(request) or b""
+        self._transport.write(head + body)
+
+    async def head(self, method: bytes, limit: float | None) -> h11.Response:
+        """The head of the answer.
+
+        Raises:
+            _SilentError: If nothing came within ``limit`` seconds.
+            OSError: If the connection broke.
+            h11.RemoteProtocolError: If what came is no HTTP.
+        """
+        while not isinstance(event := self._http.next_event(), h11.Response):
+            if isinstance(event, h11.InformationalResponse):
+                continue
+            if event is not h11.NEED_DATA:
+                raise h11.RemoteProtocolError("it closed the connection")
+            if not self._unread and not self._closed:
+                await self._wait(limit)
+            if data := self._take():
+                self._http.receive_data(data)
+            elif self._error is not None:
+                raise self._error
+            else:
+                self._http.receive_data(b"")
+        self._framing = _framing(method, event)
+        self._lasts = event.http_version == b"1.1" and not _closes(event)
+        early, _ = self._http.trailing_data
+        if early:
+            self._unread.insert(0, early)
+        return event
+
+    async def piece(self, limit: float | None) -> bytes:
+        """The next of the body; nothing at its end.
+
+        Raises:
+            _SilentError: If nothing came within ``limit`` seconds.
+            OSError: If the connection broke.
+            FramingError: If what came cannot be, or ended too early.
+        """
+        framing = self._framing
+        while True:
+            if self._unread and (piece := framing.feed(self._take())):
+                return piece
+            if framing.done:
+                return b""
+            if self._closed:
+                if self._error is not None:
+                    raise self._error
+                framing.close()
+                return b""
+            await self._wait(limit)
+
+    def _take(self) -> bytes:
+        """What has arrived."""
+        unread = self._unread
+        data = unread[0] if len(unread) == 1 else b"".join(unread)
+        unread.clear()
+        if self._much > _MOST_UNREAD and self._transport is not None:
+            self._transport.resume_reading()
+        self._much = 0
+        return data
+
+    async def _wait(self, limit: float | None) -> None:
+        """Wait until something comes. The clock is looked at now and then: to wind it up each time would cost more than to read."""
+        self._waiter = waiter = self._loop.create_future()
+        if limit is not None:
+            self._deadline = self._loop.time() + limit
+            if self._timer is None or self._timer.when() > self._deadline:
+                self._wind_up()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _wind_up(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if self._loop.time() < self._deadline:
+            self._wind_up()
+        else:
+            waiter.set_exception(_SilentError())
+
+    def is_stale(self) -> bool:
+        """Whether it cannot be used any more."""
+        return self._closed or self._transport is None or self._loop.time() >= self.used_until
+
+    def may_be_reused(self) -> bool:
+        """Whether another request may be sent. What comes before that is nothing that was asked for."""
+        over = self._framing.done and not self._framing.rest and not self._unread
+        if not over or not self._lasts or self._closed or self._transport is None:
+            return False
+        if self._transport.get_write_buffer_size():
+            return False
+        self.used_until = self._loop.time() + KEEP_ALIVE
+        return True
+
+    def drop(self) -> None:
+        """Close it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _framing(method: bytes, response: h11.Response) -> Framing:
+    """How the body of an answer ends."""
+    if method == b"HEAD" or response.status_code in (204, 304):
+        return Sized(0)
+    headers = dict(response.headers)
+    if b"transfer-encoding" in headers:  # h11 takes no other than chunks, and no two lengths that differ
+        return Chunked()
+    length = headers.get(b"content-length")
+    return UntilClose() if length is None else Sized(int(length))
+
+
+def _closes(response: h11.Response) -> bool:
+    return any(name == b"connection" and b"close" in value.lower() for name, value in response.headers)
+
+
+class _Pool:
+    """The idle connections of an event loop, and what closes those in use."""
+
+    def __init__(self) -> None:
+        self._idle: dict[_Address, list[_Connection]] = {}
+        self._all: set[_Connection] = set()
+
+    def take(self, address: _Address) -> _Connection | None:
+        """A connection that was used before, if one is there: the one used last."""
+        idle = self._idle.get(address, [])
+        while idle:
+            if not (connection := idle.pop()).is_stale():
+                return connection
+            connection.drop()
+        return None
+
+    async def make(self, address: _Address) -> _Connection:
+        """A new connection."""
+        scheme, host, port = address
+        encrypted = scheme == "https"
+        reached = await dial(host, port)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            _Connection,
+            sock=reached,  # it is the loop's from here on, also where this fails
+            ssl=tls_context() if encrypted else None,
+            server_hostname=host if encrypted else None,
+        )
+        self._all.add(connection)
+        connection.lost.add_done_callback(lambda _: self._all.discard(connection))
+        return connection
+
+    def give_back(self, address: _Address, connection: _Connection) -> None:
+        """Keep a connection whose request is over, or close it."""
+        if not connection.may_be_reused():
+            connection.drop()
+            return
+        idle = self._idle.setdefault(address, [])
+        while idle and idle[0].is_stale():
+            idle.pop(0).drop()
+        idle.append(connection)
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        self._idle.clear()
+        ending = [connection.lost for connection in self._all]
+        for connection in list(self._all):
+            connection.drop()
+        if ending:
+            await asyncio.wait(ending)
+
+
+class DirectResponse:
+    """See `TransportResponse`."""
+
+    __slots__ = ("_chunks", "headers", "status")
+
+    def __init__(self, connection: _Connection, response: h11.Response, url: str, timeouts: Timeouts) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers
+        }
+        self._chunks = _chunks(connection, url, timeouts)
+        if (packing := self.headers.get("content-encoding", "identity").strip().lower()) in _PACKINGS:
+            self._chunks = _unpacked(self._chunks, packing, url)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives."""
+        return self._chunks
+
+    async def aclose(self) -> None:
+        """Let go of it."""
+        await self._chunks.aclose()
+
+
+async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> AsyncGenerator[bytes]:
+    try:
+        while piece := await connection.piece(timeouts.idle):
+            yield piece
+    except _SilentError as error:
+        raise timeout_error(url, "idle", timeouts) from error
+    except (FramingError, OSError) as error:
+        raise lost_error(url, error, begun=True) from error
+
+
+_PACKINGS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+
+
+async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> AsyncGenerator[bytes]:
+    """What a host has packed although nobody asked for it."""
+    unpacker = zlib.decompressobj(_PACKINGS[packing])
+    async with aclosing(chunks):
+        try:
+            async for chunk in chunks:
+                if data := unpacker.decompress(chunk):
+                    yield data
+            if data := unpacker.flush():
+                yield data
+        except zlib.error as error:
+            raise lost_error(url, error, begun=True) from error
+
+
+class DirectTransport:
+    """See `Transport`. Asks hosts directly, whatever proxies the environment names."""
+
+    def __init__(self) -> None:
+        self._pools: PerLoop[_Pool] = PerLoop(lambda _: _Pool(), lambda pool: pool.aclose())
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AsyncGenerator[TransportResponse]:
+        """Send a request."""
+        check_url(url)
+        address, request = _request(method, url, headers, body)
+        pool = await self._pools.get(None)
+        total = asyncio.timeout(timeouts.total)
+        try:
+            async with total, _sent(pool, address, request, body, url, timeouts) as (connection, response):
+                async with aclosing(DirectResponse(connection, response, url, timeouts)) as answer:
+                    yield answer
+        except TimeoutError as error:
+            if total.expired():
+                raise timeout_error(url, "total", timeouts) from error
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop."""
+        await self._pools.aclose()
+
+
+@asynccontextmanager
+async def _sent(
+    pool: _Pool, address: _Address, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
+) -> AsyncGenerator[tuple[_Connection, h11.Response]]:
+    """A request that was sent, and the head of its answer. The connection is given back when the caller is done with it."""
+    used = pool.take(address)
+    connection = used or await _connected(pool, address, url, timeouts)
+    try:
+        try:
+            response = await _answer(connection, request, body, url, timeouts)
+        except NetworkError:
+            if connection is not used or connection.heard:
+                raise
+            connection.drop()  # the host had closed it while it was idle
+            connection = await _connected(pool, address, url, timeouts)
+            response = await _answer(connection, request, body, url, timeouts)
+        yield connection, response
+    except BaseException:
+        connection.drop()
+        raise
+    pool.give_back(address, connection)
+
+
+async def _connected(pool: _Pool, address: _Address, url: str, timeouts: Timeouts) -> _Connection:
+    limit = asyncio.timeout(timeouts.connect)
+    try:
+        async with limit:
+            return await pool.make(address)
+    except OSError as error:
+        raise timeout_error(url, "connect", timeouts) if limit.expired() else connect_error(url, error) from error
+    except ValueError as error:  # a name that is too long, or has characters that no name has
+        raise url_error(url, error) from error
+
+
+async def _answer(
+    connection: _Connection, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
+) -> h11.Response:
+    try:
+        connection.send(request, body)
+        return await connection.head(request.method, timeouts.first_byte)
+    except _SilentError as error:
+        raise timeout_error(url, "first_byte", timeouts) from error
+    except (h11.RemoteProtocolError, OSError) as error:
+        raise lost_error(url, error, begun=False) from error
+
+
+def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[_Address, h11.Request]:
+    """Where a request goes, and its head."""
+    parts = urlsplit(url)
+    try:
+        host = (parts.hostname or "").encode("ascii" if url.isascii() else "idna").decode()
+    except UnicodeError as error:
+        raise url_error(url, error) from error
+    port = parts.port or _PORTS[parts.scheme]
+    named = f"[{host}]" if ":" in host else host
+    sent = {
+        "host": named if port == _PORTS[parts.scheme] else f"{named}:{port}",
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        **{name.lower(): value for name, value in safe_headers(headers).items()},
+        **_login(parts),
+    }
+    if body or method not in ("GET", "HEAD"):
+        sent["content-length"] = str(len(body))
+    target = quote(parts.path or "/", _SAFE) + (f"?{quote(parts.query, _SAFE)}" if parts.query else "")
+    try:
+        return (parts.scheme, host, port), h11.Request(method=method, headers=list(sent.items()), target=target)
+    except h11.LocalProtocolError as error:
+        raise ProviderConfigError(f"No request can be made for {host_of(url)}: {error}", reason="bad_url") from error
+
+
+def _login(parts: SplitResult) -> dict[str, str]:
+    """What stands before the host: ``https://name:word@host``."""
+    if not parts.username and not parts.password:
+        return {}
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return {"authorization": f"Basic {b64encode(login.encode()).decode()}"}
