@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import ConfigError, SessionError
+from mainspring.models import RetryConfig
 from mainspring.policies.permissions import RuleSet
 from mainspring.runtime.build import (
     Conversation,
@@ -112,11 +113,23 @@ def test_limits_of_the_settings() -> None:
     assert behavior_of(AppConfig()).resolved().max_output_tokens == 16384
 
 
-def test_retries_of_the_settings() -> None:
-    assert retry_of(RetrySettings(enabled=False)) is None
-    made = retry_of(RetrySettings(max_retries=5, base_delay_ms=10, enable_jitter=False))
-    assert made is not None
-    assert (made.max_retries, made.base_delay_ms, made.max_delay_ms, made.jitter) == (5, 10, 10000, 0.0)
+@pytest.mark.covers("CFG-11", "CFG-14")
+@pytest.mark.parametrize(
+    ("settings", "made"),
+    [
+        (RetrySettings(), RetryConfig()),
+        (RetrySettings(max_retries=5), RetryConfig(max_retries=5)),
+        (RetrySettings(max_retries=0), RetryConfig(max_retries=0)),
+        (RetrySettings(base_delay_ms=10), RetryConfig(base_delay_ms=10)),
+        (RetrySettings(max_delay_ms=60_000), RetryConfig(max_delay_ms=60_000)),
+        (RetrySettings(enable_jitter=False), RetryConfig(jitter=0.0)),
+        (RetrySettings(enable_jitter=True), RetryConfig()),
+        (RetrySettings(enabled=False, max_retries=5), None),
+    ],
+)
+def test_retries_of_the_settings(settings: RetrySettings, made: RetryConfig | None) -> None:
+    assert retry_of(settings) == made
+    assert behavior_of(AppConfig(retry=settings)).retry == made
 
 
 def test_a_bad_rule_of_a_file_is_located() -> None:

@@ -31,6 +31,8 @@ def found(prompt: str, *skills: Skill) -> list[str]:
         ("Merge these", True),
         ("MERGE, please", True),
         ("submerged", False),
+        ("emerge", False),
+        ("merger", False),
         ("merge_all", False),
         ("learn c++ now", True),
         ("c+++", True),
