@@ -14,7 +14,7 @@ PYTEST ?=
 ASK ?= What is in this folder? Look, then answer in two sentences.
 PYTHONS ?= 3.11 3.12 3.13
 
-.PHONY: help setup test check requirements agent bench soak matrix typecheck-314 docs format clean
+.PHONY: help setup test check requirements agent bench soak matrix lowest typecheck-314 docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
@@ -49,6 +49,9 @@ soak: $(DEV) ## the slow suites; TEST_PODMAN=1 and TEST_POSTGRES=1 try real ones
 
 matrix: ## the tests under each Python of PYTHONS that this machine has
 	@scripts/matrix $(PYTHONS)
+
+lowest: ## the unit tests with the lowest versions of everything that pyproject.toml allows; needs uv
+	@scripts/lowest .venv-lowest $(PYTEST)
 
 typecheck-314: $(DEV) ## the types as Python 3.14 sees them
 	@$(BIN)/pyright --pythonversion 3.14

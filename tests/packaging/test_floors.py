@@ -1,0 +1,45 @@
+"""The lowest versions of other packages that are allowed (known problem B-03)."""
+
+import importlib.metadata
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.needs import needs
+
+
+def requirements(repository: Path) -> list[Requirement]:
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [*project["dependencies"], *(line for lines in project["optional-dependencies"].values() for line in lines)]
+    return [Requirement(line) for line in lines if not line.startswith("mainspring[")]
+
+
+def test_every_dependency_has_a_floor_below_what_is_installed(repository: Path) -> None:
+    for requirement in requirements(repository):
+        assert {s.operator for s in requirement.specifier} & {">=", "=="}, f"{requirement} has no lowest version"
+        try:
+            installed = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an extra
+        assert requirement.specifier.contains(installed, prereleases=True), f"{requirement}, installed {installed}"
+
+
+@pytest.mark.soak
+@needs(shutil.which("uv") is not None, "uv, and a package index")
+def test_the_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
+    """Where they did not: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
+    tried = ["tools/test_arguments.py", "env/test_text.py", "models/test_langchain.py", "telemetry", "app/server/acp"]
+
+    done = subprocess.run(
+        ["scripts/lowest", str(tmp_path / "venv"), *(f"tests/unit/{name}" for name in tried)],
+        cwd=repository,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
