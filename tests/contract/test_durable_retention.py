@@ -1,5 +1,6 @@
 """What every engine does alike with runs that are over: deleted as a whole, or tried again where they were."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -145,7 +146,8 @@ async def test_what_still_works_at_a_run_that_was_deleted_leaves_nothing(reopen:
 async def test_who_waits_for_a_run_that_is_deleted_is_told(reopen: Reopen) -> None:
     engine = await reopen()
     await DurableRuns(engine).start("a", "Go.", run_id="r")
-    waiting = finish(DurableRun(engine, "r"))
+    waiting = asyncio.ensure_future(finish(DurableRun(engine, "r")))
+    assert not (await asyncio.wait([waiting], timeout=0.2))[0], "it waits"
     other = await reopen()
     await DurableRun(other, "r").cancel()
     await other.delete("r")

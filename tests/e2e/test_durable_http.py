@@ -64,9 +64,9 @@ class Follower(threading.Thread):
 
 
 @contextmanager
-def worker(command: Command, url: str, name: str) -> Iterator["subprocess.Popen[str]"]:
+def worker(command: Command, url: str, name: str, *options: str) -> Iterator["subprocess.Popen[str]"]:
     given = ("--model", "openai:gpt-5-mini", "--name", name, "--dead-after", "1.5", "--drain", "1")
-    with command.start("worker", "--url", url, *given, stdout=subprocess.DEVNULL) as process:
+    with command.start("worker", "--url", url, *given, *options, stdout=subprocess.DEVNULL) as process:
         assert process.stderr
         try:
             while "does the runs" not in (said := process.stderr.readline()):
@@ -128,6 +128,9 @@ def test_a_run_over_http_outlives_its_workers(command: Command, url: str) -> Non
         again = Follower(service, run, after=follower.told[2][0])
         again.join(20)
         assert again.told == follower.told[3:], "who comes back gets what was missed"
+        with worker(command, url, "four", "--keep", "0.000001"):
+            while service.ask("GET", f"v1/runs/{run}")[0] != 404:
+                _moment()
         assert service.end()[0] == 0
     assert (command.folder / "made").read_text() == "once\n"
     assert len(command.server.requests) == 4, "the answer that was under way was asked for again, and no other"

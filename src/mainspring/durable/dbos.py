@@ -500,7 +500,7 @@ def _why_no_more(run_id: str, deaths: int, steps: Sequence[str]) -> str:
     """Why a run is not taken up again."""
     last = f"the last step that came to its end is {steps[-1]!r}" if steps else "none of its steps came to its end"
     return (
-        f"{deaths} workers died while they had this run, so it is taken up no more; {last}. Find out what kills them, such as a "
+        f"{'a worker' if deaths == 1 else f'{deaths} workers'} died with this run, so it is taken up no more; {last}. Find out what kills them, such as a "
         f"tool that takes all memory; `mainspring runs retry {run_id}` then lets it go on where it was"
     )
 

@@ -128,7 +128,7 @@ async def test_a_worker_that_leaves_has_not_died_of_its_runs(tmp_path: Path) -> 
     client.tables.claim("next")
     async with DurableAgents(worker(), {"a": slow}) as agents:
         run = await agents.start("a", "Hi.", run_id="next")
-        with pytest.raises(DurableError, match="2 workers died while they had this run.*none of its steps"):
+        with pytest.raises(DurableError, match="2 workers died with this run.*none of its steps"):
             await run.result(timeout=15)
     await client.aclose()
 

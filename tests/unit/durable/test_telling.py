@@ -70,6 +70,16 @@ async def test_what_was_told_is_told_no_more_and_ids_may_come_again() -> None:
     assert log.events[len(before) :] == [Attempt(2, "a"), Text("x"), done("2"), RunEnded("completed")]
 
 
+async def test_a_run_that_was_tried_again_tells_another_end_and_the_same_one_once() -> None:
+    failed, done_at_last = RunEnded("error", "", "no tools"), RunEnded("completed", "Done.")
+    log = Log(2, [Attempt(1, "a"), failed])
+    await tell(log, [failed])
+    assert log.events[2:] == [Attempt(2, "a")]
+    log.attempt = 3
+    await tell(log, [done_at_last])
+    assert log.events[3:] == [Attempt(3, "a"), done_at_last]
+
+
 def test_an_event_survives_its_way_and_others_are_refused() -> None:
     for event in (Attempt(1), Text("\ud800"), done("1"), RunEnded("error", "", "x")):
         again = decode_event(encode_event(event))
