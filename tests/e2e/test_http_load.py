@@ -1,7 +1,8 @@
-"""500 followers of one service, some of whom read nothing or leave: what it takes, and what is left."""
+"""500 followers of one service, some of whom read slowly or nothing or leave: what it takes, and what is left."""
 
 import asyncio
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from tests.needs import on_linux
 
 TOKEN = "a-token-of-the-test-0123456789"
-FOLLOWERS, DEAF, LEAVING = 500, 25, 100
+FOLLOWERS, SLOW, DEAF, LEAVING = 500, 25, 25, 100
 
 AGENTS = '''
 from mainspring import Agent, tool
@@ -33,7 +34,17 @@ def talker(steps):
     return Agent(ScriptedModel(*script, "over"), tools=[shout], steps=steps)
 
 
-agents = {"talker": talker}
+@tool(idempotent=True)
+async def roar() -> str:
+    """Say very much."""
+    return "x" * 1_000_000
+
+
+def loud(steps):
+    return Agent(ScriptedModel(Reply(calls=[Call("roar") for _ in range(10)]), "over"), tools=[roar], steps=steps)
+
+
+agents = {"talker": talker, "loud": loud}
 '''
 
 
@@ -70,38 +81,56 @@ async def test_500_followers(tmp_path: Path):
 async def measure(url: str, pid: int) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=headers) as session:
-        async with session.post(f"{url}v1/runs", json={"prompt": "talk"}) as answer:
-            run = (await answer.json())["id"]
-        events = f"{url}v1/runs/{run}/events"
-        before, began = figures(pid), time.monotonic()
-        deaf = [await deaf_follower(url, run) for _ in range(DEAF)]
 
-        async def follow(leaves: bool) -> int:
+        async def start(agent: str) -> str:
+            async with session.post(f"{url}v1/runs", json={"prompt": "talk", "agent": agent}) as answer:
+                return (await answer.json())["id"]
+
+        async def follow(run: str, *, leaves: bool = False, slowly: bool = False) -> tuple[int, float]:
+            """How much was read, and when the last of it came; nothing of one that leaves."""
             size = 0
-            async with session.get(events) as answer:
+            async with session.get(f"{url}v1/runs/{run}/events") as answer:
                 assert answer.status == 200
-                async for piece in answer.content.iter_any():
+                async for piece in answer.content.iter_chunked(20_000 if slowly else 1_000_000):
                     size += len(piece)
-                    if leaves and size > 20_000:
-                        return 0
-            return size
+                    if slowly:
+                        await asyncio.sleep(0.01)  # at most 2 MB a second
+                    elif leaves and size > 20_000:
+                        return 0, 0.0
+            return size, time.monotonic()
 
-        sizes = await asyncio.gather(*[follow(n < LEAVING) for n in range(FOLLOWERS)])
-        seconds, during = time.monotonic() - began, figures(pid)
-        assert len({size for size in sizes if size}) == 1  # all who stayed got the same
-        for each in deaf:
-            each.close()
+        loud = await start("loud")
+        async with session.get(f"{url}v1/runs/{loud}/result?wait=30") as answer:
+            assert answer.status == 200
+        run = await start("talker")
+        before, began = figures(pid), time.monotonic()
+        deaf = [await deaf_follower(url, loud) for _ in range(DEAF)]
+        slow = asyncio.gather(*[follow(loud, slowly=True) for _ in range(SLOW)])
+        found = await asyncio.gather(*[follow(run, leaves=n < LEAVING) for n in range(FOLLOWERS)])
+        during = figures(pid)
+        sizes = {size for size, _ in found if size}
+        assert len(sizes) == 1  # all who stayed got the same
+        ends = sorted(at - began for _, at in found[LEAVING:])
+        slowest, whole = max(at for _, at in await slow) - began, {size for size, _ in await slow}
+        assert len(whole) == 1
+        after_slow = figures(pid)
+    await asyncio.to_thread(cut_off, deaf)
     once = aiohttp.TCPConnector(force_close=True)
     async with aiohttp.ClientSession(connector=once, headers=headers) as session:
-        while (left := await followers(session, url)) > 0 or (after := figures(pid))[2] > before[2] + 5:
+        while await figure(session, url, "followers") > 0 or (after := figures(pid))[2] > before[2] + 5:
             pass
+        cut = await figure(session, url, "followers_cut_total")
+    for each in deaf:
+        each.close()
     sys.stderr.write(
-        f"\n{FOLLOWERS} followers ({LEAVING} leave, {DEAF} more read nothing), {max(sizes) / 1e6:.1f} MB each: {seconds:.1f} s, "
-        f"server CPU {during[1] - before[1]:.1f} s, memory {before[0]:.0f} -> {during[0]:.0f} -> {after[0]:.0f} MB, "
-        f"open files {before[2]} -> {during[2]} -> {after[2]}, followers left {left:.0f}\n"
+        f"\n{FOLLOWERS} followers of {max(sizes) / 1e6:.1f} MB each, of whom {LEAVING} leave; beside them {SLOW} that read "
+        f"{max(whole) / 1e6:.0f} MB slowly, and {DEAF} that read nothing of it. The first was done after {ends[0]:.1f} s, half of them "
+        f"after {ends[len(ends) // 2]:.1f} s, the last after {ends[-1]:.1f} s, the slow ones after {slowest:.1f} s; {cut:.0f} were "
+        f"cut off. Server: CPU {after_slow[1] - before[1]:.1f} s, memory {before[0]:.0f} -> {during[0]:.0f} -> "
+        f"{after_slow[0]:.0f} -> {after[0]:.0f} MB, open files {before[2]} -> {during[2]} -> {after[2]}\n"
     )
-    assert during[0] - before[0] < 300
-    assert after[2] <= before[2] + 5
+    assert cut == DEAF
+    assert max(during[0], after_slow[0]) - before[0] < 150
 
 
 async def deaf_follower(url: str, run: str) -> socket.socket:
@@ -116,7 +145,15 @@ async def deaf_follower(url: str, run: str) -> socket.socket:
     return made
 
 
-async def followers(session: aiohttp.ClientSession, url: str) -> float:
+def cut_off(deaf: list[socket.socket]) -> None:
+    """Wait until the service has cut all of them off: it does so after 30 s in which nothing was read."""
+    for each in deaf:
+        poll = select.poll()
+        poll.register(each, 0)  # nothing but the end of the connection
+        assert poll.poll(60_000)
+
+
+async def figure(session: aiohttp.ClientSession, url: str, name: str) -> float:
     async with session.get(f"{url}metrics") as answer:
         text = await answer.text()
-    return float(next(line for line in text.splitlines() if line.startswith("mainspring_followers ")).split()[1])
+    return float(next(line for line in text.splitlines() if line.startswith(f"mainspring_{name} ")).split()[1])

@@ -35,6 +35,9 @@ OnEvent: TypeAlias = Callable[[str, AgentEvent], None]
 """Told of the events of runs as they happen: run id, event. What an earlier attempt told is not told again."""
 
 
+_AT_ONCE = 64  # events that a follower holds: one that reads slowly holds them for long
+
+
 class Order(Struct, frozen=True, kw_only=True):
     """What a run is to do."""
 
@@ -107,7 +110,7 @@ class DurableRun:
         """
         feed, over = self._engine.feed, False
         while True:
-            items = await feed.read(self.id, after)
+            items = await feed.read(self.id, after, _AT_ONCE)
             for item in items:
                 after = item.number
                 yield item

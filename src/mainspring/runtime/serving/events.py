@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +18,7 @@ from mainspring.runtime.serving.ag_ui_runs import AgUiRun
 Format = Literal["native", "ag-ui"]
 
 
-class WireEvent(Struct, frozen=True):
+class WireEvent(Struct, frozen=True, weakref=True):
     """One event: its name, its JSON, and the id after which a follower goes on."""
 
     id: str
@@ -28,6 +30,8 @@ class WireEvent(Struct, frozen=True):
 ID_PATTERN = "[0-9]{1,15}([.][0-9]{1,6})?"
 """What ids of events look like."""
 
+_RECENT = 64
+_SMALL = 16_384
 _ID = re.compile(ID_PATTERN)
 _SCHEMA = "#/components/schemas/{name}"
 
@@ -51,11 +55,31 @@ def parse_id(text: str) -> tuple[int, int]:
     return int(number), int(part or 0)
 
 
-async def native(items: AsyncIterator[FeedItem]) -> AsyncGenerator[WireEvent, None]:
-    """Events in the format of our own."""
-    async for item in items:
-        kind = type(item.event)
-        yield WireEvent(str(item.number), str(kind.__struct_config__.tag), encode_event(item.event), kind is RunEnded)
+class Wire:
+    """Events in the format of our own, encoded once for all followers that are at the same place."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[tuple[str, int], WireEvent] = WeakValueDictionary()
+        self._recent: deque[WireEvent] = deque(maxlen=_RECENT)
+
+    async def native(self, run_id: str, items: AsyncIterator[FeedItem]) -> AsyncGenerator[WireEvent, None]:
+        """What a run tells.
+
+        Args:
+            run_id: The run.
+            items: Its feed.
+        """
+        async for item in items:
+            key = run_id, item.number
+            event = self._known.get(key)
+            if event is None:
+                kind = type(item.event)
+                name = str(kind.__struct_config__.tag)
+                event = WireEvent(str(item.number), name, encode_event(item.event), kind is RunEnded)
+                self._known[key] = event
+                if len(event.data) <= _SMALL:
+                    self._recent.append(event)  # others come for it in a moment
+            yield event
 
 
 async def ag_ui(

@@ -12,7 +12,7 @@ from mainspring.app.server.http.replies import problem, reply
 from mainspring.app.server.http.state import State as Service
 from mainspring.runtime.serving.ag_ui_input import RunAgentInput
 from mainspring.runtime.serving.errors import ServiceError
-from mainspring.runtime.serving.events import ID_PATTERN, Format, ag_ui, ag_ui_run, native, parse_id
+from mainspring.runtime.serving.events import ID_PATTERN, Format, ag_ui, ag_ui_run, parse_id
 from mainspring.runtime.serving.views import (
     Abort,
     AgentList,
@@ -202,7 +202,7 @@ async def _events(call: Call) -> ASGIApp:
     if kind == "ag-ui":
         events = ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
     else:
-        events = native(service.follow(tenant, run_id, after[0]))
+        events = call.service.wire.native(run_id, service.follow(tenant, run_id, after[0]))
     return call.service.stream(tenant, events)
 
 

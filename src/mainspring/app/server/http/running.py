@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
+import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -126,6 +128,9 @@ class HttpServer(uvicorn.Server):
         client = tuple(scope.get("client") or ())
         for connection in list(self.server_state.connections):
             if isinstance(connection, H11Protocol) and connection.client == client:
+                # Without this the system goes on offering what was not read, and keeps megabytes of it for minutes.
+                linger = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+                connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 connection.transport.abort()
 
     async def run_until_asked(self, listening: socket.socket) -> None:

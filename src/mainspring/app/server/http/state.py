@@ -14,7 +14,7 @@ from mainspring.app.server.http.metrics import MEDIA_TYPE, Metrics
 from mainspring.app.server.http.replies import busy
 from mainspring.app.server.http.streaming import EventStream, Patience
 from mainspring.runtime.serving.ag_ui_runs import AgUiRuns
-from mainspring.runtime.serving.events import WireEvent
+from mainspring.runtime.serving.events import Wire, WireEvent
 from mainspring.runtime.serving.service import Service
 
 
@@ -31,11 +31,13 @@ class State:
         cut: Cuts the connection of a request.
         document: The OpenAPI document.
         ag_ui: Runs of clients of AG-UI.
+        wire: Encodes events for all followers.
     """
 
     def __init__(self, service: Service, limits: Limits, patience: Patience) -> None:
         self.service = service
         self.ag_ui = AgUiRuns(service)
+        self.wire = Wire()
         self.limits = limits
         self.patience = patience
         self.metrics = Metrics()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, aclosing
 from typing import Protocol
 
@@ -19,6 +19,7 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-accel-buffering", b"no"),
 ]
+_PIECE = 65_536
 
 
 class _Put(Protocol):
@@ -123,7 +124,8 @@ class EventStream:
                     if event is None:
                         return
                     self._metrics.add("events_sent")
-                    await put(frame(event))
+                    for piece in frame(event):
+                        await put(piece)
                     if event.last:
                         return
                 elif closing.done():
@@ -143,7 +145,17 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def frame(event: WireEvent) -> bytes:
-    """An event as it goes over the line; JSON has no line ends of its own."""
+def frame(event: WireEvent) -> Generator[bytes]:
+    """An event as it goes over the line, a piece at a time, so that a large one is not kept once for each slow reader.
+
+    JSON has no line ends of its own.
+    """
     head = f"id: {event.id}\n" if event.id else ""
-    return f"{head}event: {event.name}\ndata: ".encode() + event.data + b"\n\n"
+    start = f"{head}event: {event.name}\ndata: ".encode()
+    if len(event.data) <= _PIECE:
+        yield start + event.data + b"\n\n"
+        return
+    yield start
+    for at in range(0, len(event.data), _PIECE):
+        yield event.data[at : at + _PIECE]
+    yield b"\n\n"

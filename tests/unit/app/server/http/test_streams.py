@@ -3,14 +3,19 @@
 import asyncio
 import gc
 import re
+import select
 import socket
+import weakref
+from collections.abc import AsyncGenerator
 from urllib.parse import urlsplit
 
 import pytest
 
 from mainspring import Agent, tool
-from mainspring.app.server.http.streaming import Patience
+from mainspring.app.server.http.streaming import Patience, frame
 from mainspring.durable import DurableSteps
+from mainspring.durable.feed import FeedItem, Text
+from mainspring.runtime.serving.events import Wire, WireEvent
 from mainspring.testing import Call, Reply, ScriptedModel
 from tests.unit.app.server.http.stage import ANN, Gate, Stage, on_stage, scripted
 
@@ -92,6 +97,10 @@ async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back():
             await loop.sock_sendall(lazy, head.encode())
             await until(stage, "mainspring_followers_cut_total", 1)
             await until(stage, "mainspring_followers", 0)
+            # And what it did not read is not kept for it by the system either: the connection is reset, not closed.
+            end = select.poll()
+            end.register(lazy, 0)
+            assert await asyncio.to_thread(end.poll, 5_000)
             sent = await figure(stage, "mainspring_events_sent_total")
         stage.state.patience = Patience()
         whole = [event async for event in stage.ann.follow(run)]
@@ -138,3 +147,26 @@ async def test_the_service_ends_gently(asks: bool):
         assert ("event: end" in text) == (not asks)
         assert ("the service ends" in text) == asks
         assert text.rstrip().endswith("retry: 2000") == asks
+
+
+def test_a_large_event_is_sent_in_pieces():
+    for size in (0, 1, 65_536, 65_537, 1_000_000):
+        event = WireEvent("7", "message", b"x" * size)
+        pieces = list(frame(event))
+        assert b"".join(pieces) == b"id: 7\nevent: message\ndata: " + event.data + b"\n\n"
+        assert max(map(len, pieces)) < 66_000
+        assert (len(pieces) == 1) == (size <= 65_536)
+
+
+async def test_followers_at_the_same_place_share_what_they_are_sent():
+    async def told() -> AsyncGenerator[FeedItem]:
+        for n in range(1, 4):
+            yield FeedItem(n, Text("x" * 100_000))
+
+    wire = Wire()
+    seen = [[event async for event in wire.native(run, told())] for run in ("a", "a", "b")]
+    assert [(one is two, one is other) for one, two, other in zip(*seen, strict=True)] == [(True, False)] * 3
+    left = weakref.ref(seen[0][0])
+    del seen
+    gc.collect()
+    assert left() is None, "large ones are kept for nobody"
