@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs, suggest
-from mainspring.policies.permissions.commandpattern import compile_command
+from mainspring.policies.permissions.commandpattern import compile_command, program
 from mainspring.policies.permissions.copying import copying
 from mainspring.policies.permissions.decision import Outcome, Verdict
 from mainspring.policies.permissions.expand import expand
@@ -65,17 +65,21 @@ class CommandJudge:
         self._expansions: dict[str, list[Target]] = {}
         self._uncounted: set[str] = set()  # words whose wildcards stand for too much to look at
         self._too_many = False
+        self._links: list[tuple[str, ...]] = []
+        self._linked = False
         self._values: Values = {}
+        self._pours = False
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
-        self._values = line.values
+        self._values, self._pours = line.values, line.pours
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
             else:
                 await self._unit(part)
-        doubts = [*line.doubts, *(["it names too many paths"] if self._too_many else [])]
+        linked = ["it makes a link and goes on with it; make the link alone"] if self._linked else []
+        doubts = [*line.doubts, *linked, *(["it names too many paths"] if self._too_many else [])]
         for doubt in doubts:
             reason = f"the command cannot be judged: {doubt}"
             self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
@@ -100,6 +104,7 @@ class CommandJudge:
         for text in dict.fromkeys(text for inner in self._readable(unit) for text in paths_of(inner)):
             for target in [*await self._look(text), *await self._expanded(text)]:
                 self._add(self.paths.seen(target))
+        await self._links_of(unit)
         for host in dict.fromkeys(hosts_of(unit)):
             self._host(host, seen=True)
 
@@ -110,6 +115,15 @@ class CommandJudge:
             forms = filled(inner.words, self._values)
             self._too_many = self._too_many or forms is None
             yield from (replace(inner, words=words, inner=()) for words in forms or ())
+
+    async def _links_of(self, unit: Unit) -> None:
+        """Note the links that a command makes: where they lead cannot be seen before they are there."""
+        for inner in unit.walk():
+            if inner.words and program(inner.words[0].text) in ("ln", "link"):
+                made = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
+                for target in [target for word in made for target in await self._look(word.text)]:
+                    names = [t.word.text.rpartition("/")[2] for t in inner.touches if t.scope == "fs-read"]
+                    self._links += [target.lexical, *((*target.lexical, name) for name in names)]
 
     async def _filled(self, scope: str, word: Word, cover: Cover) -> None:
         """The decision about a path of which pieces are names that the line sets."""
@@ -171,6 +185,9 @@ class CommandJudge:
         """The decision about a command that no rule is about: if all it does is read in the project, it may."""
         if not self.reads_free:
             return asked
+        if self._pours:
+            reason = "it reads, but values of variables are fed to it, which may hold keys"
+            return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
         found = self._readings(unit)
         if found is None:
             return asked
@@ -274,6 +291,8 @@ class CommandJudge:
                     self._too_many = True
                     return found
                 self._targets[key] = await look_at_word(self.env, text, self.judge.place, folder)
+            parts = self._targets[key].lexical
+            self._linked = self._linked or any(parts[: len(link)] == link for link in self._links)
             found.append(self._targets[key])
         return found
 

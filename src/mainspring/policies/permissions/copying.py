@@ -1,14 +1,20 @@
-"""Commands that take whole folders along, so that a rule about what lies in them is about the command."""
+"""Commands that take whole folders along, so that a rule about what lies in them is about the command.
+
+Those that only read by the table are known better; this is for what the table does not know, and in doubt it takes more folders.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mainspring.lazy import lazy_re
+from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import program
+from mainspring.policies.permissions.options import holds
 from mainspring.policies.permissions.readonly import Reading
 from mainspring.policies.permissions.units import Unit
+from mainspring.policies.permissions.words import Word
 
 _WHOLE: Mapping[str, re.Pattern[str]] = {
     "cp": lazy_re(r"-[A-Za-z]*[aRr][A-Za-z]*|--recursive|--archive"),
@@ -19,6 +25,11 @@ _WHOLE: Mapping[str, re.Pattern[str]] = {
 }
 """The options with which a program takes all that lies below its operands."""
 
+_SEARCHES = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
+_GREPS = frozenset(("grep", "egrep", "fgrep"))
+_DEEP_GREP = ("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories")
+_HERE = Word(globs.HERE, ".")
+
 _LAST_IS_THE_PLACE = frozenset(("cp", "rsync", "scp"))
 
 
@@ -27,12 +38,44 @@ def copying(unit: Unit) -> Reading | None:
     if not unit.words or not unit.words[0].literal:
         return None
     name = program(unit.words[0].text)
+    if (
+        name in _SEARCHES
+        or (name in _GREPS and holds(unit.words, _DEEP_GREP))
+        or (name == "diff" and holds(unit.words, ("-r", "--recursive")))
+    ):
+        return Reading((_HERE, *_operands(unit.words[1:])), deep=True)
+    if name == "git":
+        return _git(unit)
+    if name == "find" and unit.inner:
+        return Reading(tuple(touch.word for touch in unit.touches), deep=True)
+    if name == "xargs" and unit.inner:
+        return Reading((_HERE,), deep=True)
     whole, rest = _WHOLE.get(name), unit.words[1:]
     if whole is None:
         return None
     dashed = {number for number, word in enumerate(rest) if word.text.startswith("-")}
     options = dashed | {0} if name == "tar" else dashed  # tar takes its options without a dash, too
-    if not any(whole.fullmatch(word.text) for number, word in enumerate(rest) if number in options):
+    texts = [word.text.partition("=")[0] for number, word in enumerate(rest) if number in options]
+    if not any(whole.fullmatch(text) or _shortened(whole, text) for text in texts):
         return None
     paths = tuple(word for number, word in enumerate(rest) if number not in options)
     return Reading(paths[:-1] if name in _LAST_IS_THE_PLACE else paths, deep=True)
+
+
+def _operands(words: Sequence[Word]) -> list[Word]:
+    return [word for word in words if not word.text.startswith("-")]
+
+
+def _shortened(whole: re.Pattern[str], text: str) -> bool:
+    """Whether a long option is the beginning of one of those that take everything."""
+    long = [name for name in whole.pattern.split("|") if name.startswith("--")]
+    return len(text) > 3 and any(name.startswith(text) for name in long)
+
+
+def _git(unit: Unit) -> Reading | None:
+    """Searches that go beyond what the repository holds, and archives of it."""
+    words = [word.text for word in unit.words[1:]]
+    beyond = holds(unit.words, ("--no-index", "--untracked", "--no-exclude-standard"))
+    if "archive" in words or beyond:
+        return Reading((_HERE, *_operands(unit.words[1:])), deep=True)
+    return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.policies.permissions import globs
+from mainspring.policies.permissions import globs, options
 from mainspring.policies.permissions.words import Word
 from mainspring.tools import Scope
 
@@ -37,6 +37,8 @@ def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
         words: The command.
     """
     operands = _operands(words)
+    if name == "install" and options.holds(words, ("-d", "--directory")):
+        return tuple(Touch("fs-write", w) for w in operands)
     if name == "mv":
         return _moved(words, operands)
     if name in _COPY:
@@ -47,14 +49,34 @@ def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
         return tuple(_dd(words))
     if name == "git":
         return _git(words)
-    if name in ("sed", "gsed") and any(re.match(r"-[nErsz]*i|--in-place", w.text) for w in words[1:]):
-        return tuple(Touch("fs-write", w) for w in operands[1:])
+    if name in ("sed", "gsed", "yq") and options.holds(words, ("-i", "--in-place", "--inplace")):
+        scripts = options.holds(words, ("-e", "-f", "--expression", "--file", "--from-file"))
+        return tuple(Touch("fs-write", w) for w in operands[0 if scripts else 1 :])
     scope: Scope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
     if scope is not None:
-        return tuple(Touch(scope, w) for w in operands)
+        return tuple(Touch(scope, w) for w in [*operands, *_output_files(name, words)])
     reads = operands[1 if name in _MESSAGE else 0 :] if name in _READ else ()
-    written = _output_files(name, words)
+    written = [*_output_files(name, words), *_outputs(name, words, operands)]
     return tuple(Touch("fs-write", w) for w in written) + tuple(Touch("fs-read", w) for w in reads)
+
+
+def _outputs(name: str, words: Sequence[Word], operands: list[Word]) -> list[Word]:
+    """The operands of some programs that are written."""
+    if name in ("uniq", "xxd", "split", "csplit"):
+        return operands[1:]
+    if name == "zip":
+        return operands[:1]
+    if name not in ("tar", "bsdtar", "gtar") or len(words) < 2:
+        return []
+    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or options.holds(words, ("--create", "--append", "--update"))
+    if not making and not options.holds(words, ("-c", "-r", "-u")):
+        return []
+    bundled = re.fullmatch(r"[A-Za-z]*f[A-Za-z]*", words[1].text) is not None
+    return [*words[2:3], *_file_values(words)] if bundled else _file_values(words)
+
+
+def _file_values(words: Sequence[Word]) -> list[Word]:
+    return list(options.values(words, ("-f", "--file")))
 
 
 def find_touches(words: Sequence[Word]) -> tuple[Touch, ...]:
@@ -88,13 +110,7 @@ def _operands(words: Sequence[Word]) -> list[Word]:
 
 
 def _target_folder(words: Sequence[Word]) -> list[Word]:
-    found: list[Word] = []
-    for i, word in enumerate(words):
-        if word.text in ("-t", "--target-directory") and i + 1 < len(words):
-            found.append(words[i + 1])
-        elif word.text.startswith("--target-directory="):
-            found.append(Word(word.text.partition("=")[2], word.source, word.splits))
-    return found
+    return list(options.values(words, ("-t", "--target-directory")))
 
 
 def _moved(words: Sequence[Word], operands: list[Word]) -> tuple[Touch, ...]:
@@ -126,12 +142,20 @@ def _git(words: Sequence[Word]) -> tuple[Touch, ...]:
         "clone": operands[1:],
         "bundle": operands[1:2] if operands[:1] and operands[0].text == "create" else [],
         "worktree": operands[1:] if operands[:1] and operands[0].text in ("add", "move") else [],
+        "checkout": operands,
+        "restore": operands,
     }.get(subcommand, [])
-    return tuple(Touch("fs-write", w) for w in [*made, *_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))])
+    given = options.values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
+    return tuple(Touch("fs-write", w) for w in [*made, *given])
 
 
 _GIT_OUTPUT = {
     "archive": ("-o", "--output"),
+    "clone": ("--separate-git-dir",),
+    "init": ("--separate-git-dir",),
+    "diff": ("--output",),
+    "log": ("--output",),
+    "show": ("--output",),
     "format-patch": ("-o", "--output-directory"),
     "checkout-index": ("--prefix",),
     "apply": ("--directory",),
@@ -144,6 +168,11 @@ _OUTPUT_OPTIONS = {
     "curl": ("-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar"),
     "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
     "sort": ("-o", "--output"),
+    "shuf": ("-o", "--output"),
+    "iconv": ("-o", "--output"),
+    "tree": ("-o",),
+    "diff": ("--output",),
+    "patch": ("-o", "--output", "-d", "--directory", "-r", "--reject-file"),
     "gcc": ("-o",),
     "cc": ("-o",),
     "unzip": ("-d",),
@@ -152,21 +181,7 @@ _OUTPUT_OPTIONS = {
 
 
 def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
-    found = _values(words, _OUTPUT_OPTIONS.get(name, ()))
+    found = list(options.values(words, _OUTPUT_OPTIONS.get(name, ())))
     if name == "wget" and not found:
         found.append(Word(globs.HERE, "."))
-    return found
-
-
-def _values(words: Sequence[Word], options: Sequence[str]) -> list[Word]:
-    """The values of options."""
-    found: list[Word] = []
-    for i, word in enumerate(words[1:], 1):
-        if word.text in options and i + 1 < len(words):
-            found.append(words[i + 1])
-            continue
-        for option in options:
-            start = f"{option}=" if option.startswith("--") else option
-            if word.text.startswith(start) and (start.endswith("=") or not word.text.startswith("--")):
-                found.append(Word(word.text.removeprefix(start), word.source, word.splits))
     return found

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs, programs
+from mainspring.policies.permissions.options import behind
 from mainspring.policies.permissions.words import Word
 
-_AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@|print[^;}]*>")
+_AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@")
+_AWK_WRITES = lazy_re(r"print[^;}]*>")
+_AWK_TEXT = lazy_re(r'"(?:\\.|[^"\\])*"', re.DOTALL)
+_AWK_MAY_WRITE = lazy_re(r"print.*>", re.DOTALL)
 _SED_ADDRESS = r"(?:\d+|\$|/(?:\\.|[^/\\\n])*/)"
 _SED_END = r"(?=\s*(?:[;\n}]|$))"
 _SED_STEP = lazy_re(
@@ -19,6 +23,11 @@ _SED_STEP = lazy_re(
     rf"|y(?P<y>[/|#,])(?:(?!(?P=y))[^\\\n])*(?P=y)(?:(?!(?P=y))[^\\\n])*(?P=y){_SED_END}"
     r"|$)"
 )
+
+_BY_THEMSELVES = frozenset("git cmake go cargo openssl make gmake".split())
+"""Programs that read no two short options from one word; git does behind its subcommand."""
+_COMMANDED = frozenset("less more most man".split())
+"""Programs that take commands behind a plus."""
 
 
 def named_words(name: str, words: Sequence[Word]) -> int:
@@ -36,18 +45,25 @@ def _runs_code(name: str, words: Sequence[Word]) -> bool:
         return _awk(words)
     if name in programs.SED:
         return _sed(words)
+    return _runs_other(name, words)
+
+
+def _runs_other(name: str, words: Sequence[Word]) -> bool:
+    """Whether options make a program run another one."""
     options = programs.EXEC_OPTIONS.get(name, frozenset())
-    if name == "git":
-        options = options | _git_options(words)
+    if name == "git" and any(behind(w.text, o) is not None for o in _git_options(words) for w in words[2:]):
+        return True
     if name in ("tar", "bsdtar", "gtar"):
         options = programs.EXEC_OPTIONS["tar"]
-        if any(re.match(r"-?[A-Za-z]*[IF]", w.text) and not w.text.startswith("--") for w in words[1:2]):
+        if re.match(r"[A-Za-z]*[IF]", words[1].text if len(words) > 1 else ""):
             return True
+    if name in _COMMANDED and any(w.text.startswith("+") for w in words[1:]):
+        return True
     wary = name in programs.GLOB_WARY
     if not options and not wary:
         return False
     for before, word in zip(words, words[1:], strict=False):
-        if any(_is_option(word.text, option) for option in options):
+        if any(_is_option(name, word.text, option) for option in options):
             return True
         unknown = word.text.startswith(globs.MANY) and before.text not in programs.MESSAGE_OPTIONS
         if unknown or (wary and word.text.startswith(globs.ONE)):
@@ -61,12 +77,11 @@ def _git_options(words: Sequence[Word]) -> frozenset[str]:
     return programs.GIT_EXEC_OPTIONS.get(subcommand, frozenset())
 
 
-def _is_option(text: str, option: str) -> bool:
-    if option.startswith("--"):
-        name = text.partition("=")[0]
-        return len(name) > 3 and option.startswith(name)  # long options may be shortened
+def _is_option(program: str, text: str, option: str) -> bool:
     if option.endswith("="):
         return text.startswith(option)
+    if option.startswith("--") or program not in _BY_THEMSELVES:
+        return behind(text, option) is not None
     return text == option or (len(option) == 2 and text.startswith(option) and not text.startswith("--"))
 
 
@@ -83,8 +98,15 @@ def _awk(words: Sequence[Word]) -> bool:
         elif text.startswith("-"):
             return True
         else:
-            return _AWK_DANGER.search(text) is not None
+            return _AWK_DANGER.search(text) is not None or _awk_writes(text)
     return True
+
+
+def _awk_writes(code: str) -> bool:
+    """Whether an awk program may print into a file: a text or a pattern before the ``>`` may hold what else ends a statement."""
+    if "/" in code or "#" in code:
+        return _AWK_MAY_WRITE.search(code) is not None
+    return _AWK_WRITES.search(_AWK_TEXT.sub("", code)) is not None
 
 
 def _sed(words: Sequence[Word]) -> bool:

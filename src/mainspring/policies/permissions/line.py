@@ -51,8 +51,10 @@ class Line(Struct):
         parts: Commands and redirections.
         doubts: Why it cannot be judged; empty if it can.
         functions: Names that it defines as functions.
+        pours: Whether values of variables are fed to a command, which may show them.
     """
 
     parts: list[Command | Redirect] = field(default_factory=list[Command | Redirect])
     doubts: list[str] = field(default_factory=list[str])
     functions: list[str] = field(default_factory=list[str])
+    pours: bool = False

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 
+from msgspec.structs import replace
+
+from mainspring.lazy import lazy_re
 from mainspring.policies.permissions.pathjudge import PathJudge
 from mainspring.policies.permissions.pathpattern import components
 from mainspring.policies.permissions.paths import Resolver, Target, look_at_word
 from mainspring.policies.permissions.readonly import Reading
-from mainspring.policies.permissions.repository import Looks, Repository, repository
+from mainspring.policies.permissions.repository import Looks, Repository, repository, rules_from_above, tracked_files
 from mainspring.policies.permissions.text import visible
 
 MOST_WALKED = 20_000
 """Names below a folder that are looked at; with more it is not known what lies there."""
+
+_PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
 
 Look = Callable[[str], Awaitable[list[Target]]]
 
@@ -33,7 +39,7 @@ class Looking:
         self._paths = paths
         self._allowed = allowed
         self._refuses = paths.barred if allowed else paths.seen
-        self._below: dict[tuple[str, bool, bool], str] = {}
+        self._below: dict[tuple[str, Reading], str] = {}
         self._repositories: dict[str, Repository] = {}
 
     async def problem(self, reading: Reading, folders: Sequence[str | None], look: Look, expanded: Look) -> str:
@@ -48,7 +54,7 @@ class Looking:
         for word in reading.wild:
             if any(t.real and t.real[-1].startswith("-") for t in await expanded(word.text)):
                 return "a file is named like an option"
-        if reading.git or (reading.deep and reading.tracked):
+        if reading.git:
             problem = await self._git(reading, folders)
             if problem:
                 return problem
@@ -58,8 +64,14 @@ class Looking:
         """What below its folders a command would show and should not; empty if nothing is known. See `problem`."""
         if not reading.deep:
             return ""
-        within = [await self._repository(f) for f in folders if f is not None] if reading.git or reading.tracked else []
-        places = [found.top for found in within if reading.git and found.top]
+        places: list[str] = []
+        if reading.git:
+            tops = [(await self._repository(f)).top for f in folders if f is not None]
+            places = [top for top in tops if top]
+            for top in dict.fromkeys(places):
+                problem = await self._holds(top)
+                if problem:
+                    return problem
         for word in reading.paths:
             places += [t.path for t in [*await look(word.text), *await expanded(word.text)] if t.path]
         for path in dict.fromkeys(places):
@@ -73,9 +85,9 @@ class Looking:
             if folder is None:
                 return "it is not known in which folder it runs"
             found = await self._repository(folder)
-            if reading.git and found.problem:
+            if found.problem:
                 return found.problem
-            if reading.git and reading.deep and found.top:
+            if reading.deep and found.top:
                 root = self._paths.place.root
                 if components(found.top)[: len(root)] != root:
                     return f"the repository in {found.top} holds more than the project"
@@ -88,35 +100,74 @@ class Looking:
 
     async def _shows(self, path: str, reading: Reading) -> str:
         """What below a folder would be shown and should not."""
-        tracked = reading.tracked and any(r.top for r in self._repositories.values())
-        key = (path, tracked, reading.follows)
+        key = (path, replace(reading, paths=(), wild=()))
         if key not in self._below:
-            self._below[key] = await self._find(path, tracked, reading.follows)
+            self._below[key] = await self._find(path, reading)
         return self._below[key]
 
-    async def _find(self, path: str, tracked: bool, follows: bool) -> str:
-        careful = not self._allowed or self._paths.judge.bounds_reading()
+    async def _holds(self, top: str) -> str:
+        """What a repository would show of files that it holds in spite of an ignore file."""
+        if not self._careful or not isinstance(self._env, Looks):
+            return ""
+        names = await tracked_files(self._env, top)
+        if names is None:
+            return f"it is not known which files the repository in {top} holds"
+        return await self._refused(top, [(name, "file") for name in names], follows=False)
+
+    @property
+    def _careful(self) -> bool:
+        """Whether anything at all may be wrong with showing a file."""
+        return not self._allowed or self._paths.judge.bounds_reading()
+
+    async def _find(self, path: str, reading: Reading) -> str:
         if not isinstance(self._env, Looks):
-            return "it is not known what lies in the folder" if careful else ""
+            return "it is not known what lies in the folder" if self._careful else ""
+        spared = reading.tracked and await self._spares_ignored(path, reading)
         try:
-            walk = await self._env.walk(path, include_ignored=not tracked, limit=MOST_WALKED)
+            walk = await self._env.walk(path, include_ignored=not spared, limit=MOST_WALKED)
+            if spared and not reading.git and any(_is_repository(left_out) for left_out in walk.ignored):
+                walk = await self._env.walk(path, include_ignored=True, limit=MOST_WALKED)
         except OSError:
             return ""  # a file, which is judged by itself, or nothing
-        if walk.truncated and careful:
+        if walk.truncated and self._careful:
             return (
                 f"there are more than {MOST_WALKED} names below {path}; the tool grep leaves out what it may not show"
             )
+        entries = [(entry.path, entry.kind) for entry in walk.entries if _wanted(entry.path, reading.only)]
+        return await self._refused(path, entries, follows=reading.follows)
+
+    async def _spares_ignored(self, path: str, reading: Reading) -> bool:
+        """Whether what ignore files name is not shown: not so where a pattern of names asks for it, and not outside a repository."""
+        if reading.only:
+            return False
+        top = (await self._repository(path)).top
+        if reading.git:
+            return bool(top)
+        return bool(top) and not (isinstance(self._env, Looks) and await rules_from_above(self._env, top))
+
+    async def _refused(self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool) -> str:
+        """The first of some names below a folder that may not be shown."""
         place = self._paths.place
         base = components(path)
-        for entry in walk.entries:
-            parts = base + tuple(entry.path.split("/"))
-            full = posixpath.join(path, entry.path)
+        for name, kind in entries:
+            parts = base + tuple(name.split("/"))
+            full = posixpath.join(path, name)
             target = Target(full, parts, parts, full, hidden=await place.ignore.why(parts))
-            if entry.kind == "symlink" and follows:
+            linked = kind == "symlink" and follows
+            if linked:
                 target = await look_at_word(self._env, full, place, None)
-            if self._refuses(target) is not None or (
-                not self._allowed and entry.kind == "symlink" and follows and not target.inside(place)
-            ):
-                shown = visible(entry.path, limit=200)
+            if self._refuses(target) is not None or (not self._allowed and linked and not target.inside(place)):
+                shown = visible(name, limit=200)
                 return f"it would show {shown}, which needs permission; the tool grep leaves that out"
         return ""
+
+
+def _is_repository(left_out: str) -> bool:
+    """Whether something that a walk left out makes a folder below it a repository of its own, for which other ignore files count."""
+    return left_out.rstrip("/").endswith("/.git")
+
+
+def _wanted(path: str, only: Sequence[str]) -> bool:
+    """Whether a search for files by patterns of their names would take one; in doubt it would."""
+    name = path.rpartition("/")[2].casefold()
+    return not only or any(not _PLAIN_PATTERN.fullmatch(p) or fnmatchcase(name, p.casefold()) for p in only)

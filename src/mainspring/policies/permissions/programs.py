@@ -84,7 +84,7 @@ OPAQUE_WRAPPERS = _set(
     "ssh su runuser pkexec gosu chroot unshare nsenter flock script parallel entr watchexec nodemon perf systemd-run setpriv capsh "
     "firejail bwrap proot dbus-run-session torsocks proxychains proxychains4 rlwrap screen tmux at batch crontab tini dumb-init "
     "start-stop-daemon gdb lldb taskset chrt numactl prlimit catchsegv conda mamba micromamba rustup nix nix-shell concurrently "
-    "dotenvx watchman expect socat ncat nc"
+    "dotenvx setarch linux32 linux64 jobs watchman expect socat ncat nc"
 )
 """Programs that run commands, and whose arguments are not taken apart: only a rule that names all of them allows one."""
 
@@ -149,10 +149,11 @@ EXEC_OPTIONS: Mapping[str, frozenset[str]] = {
 
 GIT_EXEC_OPTIONS: Mapping[str, frozenset[str]] = {
     "grep": _set("-O"),
-    "clone": _set("-u"),
+    "clone": _set("-u -c"),
+    "difftool": _set("-x"),
     "send-email": _set("--sendmail-cmd --to-cmd --cc-cmd --header-cmd --smtp-server"),
     "merge": _set("-s --strategy"),
-    "rebase": _set("-s --strategy"),
+    "rebase": _set("-x -s --strategy"),
     "pull": _set("-s --strategy"),
 }
 """The same, of one subcommand of git."""
@@ -174,6 +175,11 @@ HARMLESS_VARIABLES = lazy_re(
     r"PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|RUST_LOG|CARGO_TERM_COLOR|NODE_ENV|GOOS|GOARCH|CGO_ENABLED|DEBIAN_FRONTEND"
 )
 """Variables that may stand before a command without changing what it does."""
+
+CODE_VARIABLES = lazy_re(
+    r"BASH_ENV|ENV|PS[0-4]|PROMPT_COMMAND|\w*(?:PAGER|EDITOR|VISUAL|BROWSER|COMMAND|ASKPASS|DIFF|LESSOPEN)"
+)
+"""Variables whose value is run."""
 
 SHELL_VARIABLES = lazy_re(r"(?!.*_proxy$|npm_|path$|cdpath$|fpath$)[a-z_][a-z0-9_]*")
 """Names that a line may set for itself: lower case, as no program takes them from its environment."""

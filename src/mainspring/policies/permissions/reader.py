@@ -312,6 +312,7 @@ class _Reader:
                 words += self.words.read(child)
         if node.type == "herestring_redirect":
             fed = words[0].text + "\n" if len(words) == 1 and words[0].literal else None
+            self.line.pours = self.line.pours or fed is None
             return [], fed
         if words:
             self._target(node, operator, words)
@@ -373,6 +374,7 @@ class _Reader:
         self.inside(body)
         if self.source.document_hides(body, end):
             self.doubt("it holds a here-document with a substitution that is not understood; quote its delimiter")
+        self.line.pours = self.line.pours or "$" in text or "`" in text
         return None if body.named_children or "$" in text or "\\" in text else text
 
     # --- inside words -----------------------------------------------------------------------------------------------

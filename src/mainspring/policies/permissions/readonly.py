@@ -25,7 +25,7 @@ from mainspring.policies.permissions.words import Word
 
 _HERE = Word(globs.HERE, ".")
 _AWK_OPENS = lazy_re(r"ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB|print.*>", re.DOTALL)
-_JQ_OPENS = lazy_re(r"\b(?:env|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b|\$ENV|\$__")
+_JQ_OPENS = lazy_re(r"\b(?:env|ENV|__\w+|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b")
 
 
 class Reading(Struct, frozen=True):
@@ -36,6 +36,7 @@ class Reading(Struct, frozen=True):
         deep: Whether it shows what all files below them hold.
         tracked: Whether of those only the ones that git does not leave out.
         follows: Whether it follows links on the way.
+        only: Patterns of names that it shows, whatever ignore files say; empty if that is not how it looks.
         wild: Words that begin with a wildcard; what they stand for may look like options.
         git: Whether it is git, which may run what a repository's own settings say.
     """
@@ -44,6 +45,7 @@ class Reading(Struct, frozen=True):
     deep: bool = False
     tracked: bool = False
     follows: bool = False
+    only: tuple[str, ...] = ()
     wild: tuple[Word, ...] = ()
     git: bool = False
 
@@ -98,6 +100,7 @@ class _Words:
         self.operands: list[Word] = []
         self.deep = reader.deep == ""
         self.given = False
+        self.only: list[str] = []
 
     def take(self, words: Sequence[Word]) -> bool:
         """Sort them; whether the table knows every option."""
@@ -116,16 +119,19 @@ class _Words:
 
     def _option(self, word: Word, rest: Iterator[Word]) -> bool:
         text, reader = word.text, self.reader
-        name, equals, _ = text.partition("=")
+        name, equals, named = text.partition("=")
         if not globs.is_literal(name if equals else text):
             return False
         if text in reader.valued:
             value = next(rest, None)
             if value is None or not value.literal or value.splits:
                 return False
+            named = value.text
         elif re.fullmatch(reader.options, text, re.DOTALL) is None:
             return False
         self.given = self.given or name in reader.given
+        if reader.shows and re.fullmatch(reader.shows, name):
+            self.only.append(named or text[2:])
         self.deep = self.deep or (bool(reader.deep) and re.fullmatch(reader.deep or "", text, re.DOTALL) is not None)
         return True
 
@@ -151,7 +157,10 @@ def _read(reader: Reader, name: str, words: Sequence[Word]) -> Reading | None:
     if len(operands) > most or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # what has a colon is another machine for tar
     wild = tuple(w for w in paths if w.text.startswith(globs.ONE))
-    return Reading(paths or ((_HERE,) if reader.looks else ()), sorted_words.deep, reader.tracked, reader.follows, wild)
+    only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
+    return Reading(
+        paths or ((_HERE,) if reader.looks else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
+    )
 
 
 def _opens_nothing(name: str, code: str) -> bool:

@@ -28,6 +28,7 @@ class Reader(Struct, frozen=True):
         deep: A regular expression for the options with which it shows what all files below its paths hold; ``""``: always.
         tracked: Whether it shows only files that git knows.
         follows: Whether it follows links on the way.
+        shows: A regular expression for options with a pattern of names that are shown, whatever ignore files say.
         first: A regular expression for the first word, where that says what is done; it is no operand.
         given: Options that stand for the pattern, so that the first operand is a path.
     """
@@ -39,6 +40,7 @@ class Reader(Struct, frozen=True):
     deep: str | None = None
     tracked: bool = False
     follows: bool = False
+    shows: str = ""
     first: str = ""
     given: frozenset[str] = frozenset()
 
@@ -84,7 +86,8 @@ _RG = Reader(
         "-e -A -B -C -m -g -t -T --regexp --glob --iglob --type --type-not --max-count --max-depth --sort --after-context "
         "--before-context --context --color --colors --max-columns"
     ),
-    operands="pattern", looks=True, deep="", tracked=True, given=_set("-e --regexp --files --type-list"),
+    operands="pattern", looks=True, deep="", tracked=True, shows=r"-g.*|--i?glob",
+    given=_set("-e --regexp --files --type-list"),
 )  # fmt: skip
 
 READERS: Mapping[str, Reader] = {

@@ -137,6 +137,77 @@ async def _holds_others(env: Looks, place: str) -> bool:
     return False
 
 
+async def tracked_files(env: Looks, top: str) -> tuple[str, ...] | None:
+    """The files that a repository holds by its index, from its folder on, even those that an ignore file names; ``None`` if that is
+    not known.
+    """
+    folder = (await _folders(env, posixpath.join(top, ".git")))[0]
+    try:
+        index = await env.read_bytes(posixpath.join(folder, "index"), limit=MAX_INDEX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError:
+        return None
+    return paths_of_index(index) if len(index) <= MAX_INDEX else None
+
+
+def paths_of_index(data: bytes) -> tuple[str, ...] | None:
+    """The paths in an index of git; ``None`` if it is of no known form, or only a part of one."""
+    if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
+        return None
+    for hash_length in (20, 32):
+        found, at = _entries(data, hash_length)
+        while at + 8 + hash_length <= len(data) and data[at : at + 1].isupper():  # others say that this is not all
+            at += 8 + _number(data, at + 4)
+        if at + hash_length == len(data):
+            return tuple(found)
+    return None
+
+
+def _number(data: bytes, at: int, length: int = 4) -> int:
+    return int.from_bytes(data[at : at + length], "big")
+
+
+def _entries(data: bytes, hash_length: int) -> tuple[list[str], int]:
+    """The paths of an index, and where they end; what is torn ends behind the data."""
+    found: list[str] = []
+    at, path, shortened = 12, b"", _number(data, 4) == 4
+    for _ in range(_number(data, 8)):
+        start = at + 40 + hash_length
+        start += 4 if _number(data, start, 2) & 0x4000 else 2
+        dropped = len(path)
+        if shortened:
+            dropped, start = _offset(data, start)
+        end = data.find(b"\0", start)
+        if end < 0:
+            return found, len(data)
+        path = path[: len(path) - dropped] + data[start:end]
+        at = end + 1 if shortened else at + (end - at) // 8 * 8 + 8
+        found.append(path.decode("utf-8", "surrogateescape"))
+    return found, at
+
+
+def _offset(data: bytes, at: int) -> tuple[int, int]:
+    """A number of variable length, and where it ends."""
+    value = -1
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value = (value + 1) << 7 | (byte & 0x7F)
+        if not byte & 0x80:
+            break
+    return value, at
+
+
+async def rules_from_above(env: Looks, top: str) -> bool:
+    """Whether a file ``.gitignore`` lies above a repository: a walk reads it, git and ripgrep do not."""
+    place = top
+    while place != (place := posixpath.dirname(place)):
+        if ".gitignore" in await _names(env, place):
+            return True
+    return False
+
+
 async def _folder_problem(env: Looks, place: str) -> str:
     """What is wrong with the settings and hooks of one repository."""
     for folder in await _folders(env, place):
@@ -189,7 +260,7 @@ async def _config_problem(env: Looks, path: str) -> str:
 def unusual(text: str) -> str:
     """The first setting in the text of a git configuration that is not known to run nothing; empty if there is none."""
     section = ""
-    for line in text.removeprefix("\ufeff").splitlines():
+    for line in text.removeprefix("\ufeff").split("\n"):  # for git nothing else ends a line
         rest = line.strip()
         header = _HEADER.match(rest)
         if header:

@@ -15,7 +15,7 @@ from mainspring.policies.permissions.inline import named_words
 from mainspring.policies.permissions.line import RESERVED, Assignment, Command, Line, Redirect
 from mainspring.policies.permissions.reader import read_line
 from mainspring.policies.permissions.variables import Values, resolved
-from mainspring.policies.permissions.words import Word
+from mainspring.policies.permissions.words import PIPE, Word
 
 MAX_DEPTH = 6
 """How deep commands may run commands before the line counts as unknown."""
@@ -69,11 +69,13 @@ class CommandLine(Struct, frozen=True):
         parts: Its commands and redirections, in order; redirections of nested lines among them.
         doubts: Why it cannot be judged as a whole; empty if it can.
         values: What the names that it sets may stand for, as far as that is known.
+        pours: Whether it feeds values of variables to a command, which may show them.
     """
 
     parts: tuple[Unit | Redirect, ...]
     doubts: tuple[str, ...] = ()
     values: Values = {}
+    pours: bool = False
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -94,6 +96,7 @@ class _Analysis:
         self.doubts: list[str] = []
         self.redirects: list[Redirect] = []
         self.assigned: list[tuple[str, Word]] = []
+        self.pours = False
 
     def line(self, text: str) -> CommandLine:
         read = read_line(text)
@@ -104,11 +107,15 @@ class _Analysis:
                 parts.append(part)
             else:
                 self.assigned += [(a.name, a.value) for a in part.assignments]
+                self.doubts += [
+                    f"it sets {a.name}, which says where paths lead" for a in part.assignments if _moves(a, text)
+                ]
                 parts.append(self.command(part))
                 parts += self.redirects
                 self.redirects = []
         parts += [_function(name, read) for name in read.functions]
-        return CommandLine(tuple(parts), tuple(dict.fromkeys(self.doubts)), resolved(self.assigned))
+        doubts, values = tuple(dict.fromkeys(self.doubts)), resolved(self.assigned)
+        return CommandLine(tuple(parts), doubts, values, self.pours or read.pours)
 
     def nested(self, code: str) -> tuple[Unit, ...]:
         """The commands of code that a command hands to a shell."""
@@ -119,6 +126,7 @@ class _Analysis:
         inner = analysis.line(code)
         self.assigned += analysis.assigned
         self.doubts += inner.doubts
+        self.pours = self.pours or inner.pours
         self.redirects += [p for p in inner.parts if isinstance(p, Redirect)]
         return inner.units
 
@@ -126,7 +134,7 @@ class _Analysis:
         prefix = tuple(Word(f"{a.name}={a.value.text}", a.text) for a in command.assignments)
         if not command.words:
             free = all(programs.SHELL_VARIABLES.fullmatch(a.name) or _harmless(a) for a in command.assignments)
-            return Unit(words=prefix, text=command.text, fixed=len(prefix), free=free)
+            return Unit(words=prefix, text=command.text, fixed=len(prefix), free=free, code=not free)
         core = self.unit(command.words, command.text, command.fed)
         if not prefix:
             return core
@@ -137,6 +145,7 @@ class _Analysis:
             needs="inner" if all(map(_harmless, command.assignments)) else "self",
             inner=(core,),
             unknown=core.unknown,
+            code=any(programs.CODE_VARIABLES.fullmatch(a.name) for a in command.assignments) or core.code,
         )
 
     def unit(self, words: tuple[Word, ...], text: str = "", fed: str | None = None) -> Unit:
@@ -178,7 +187,7 @@ class _Analysis:
         if first in programs.PREFIX_BUILTINS:
             return Unit(words=words, text=text, fixed=len(words), unknown="it changes how the shell works", scan=True)
         if first in ("declare", "typeset", "local", "export", "readonly", "mapfile", "readarray"):
-            return Unit(words=words, text=text, fixed=len(words))
+            return Unit(words=words, text=text, fixed=len(words), code=True)
         return None
 
     def _evaluates(self, words: tuple[Word, ...], code: Sequence[Word], text: str) -> Unit:
@@ -199,6 +208,8 @@ class _Analysis:
         if found is None:
             return Unit(words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True)
         kind, index = found
+        if kind == "script" and index < len(words) and _is_stream(words[index]):
+            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
         if kind == "script" and index < len(words):
             return Unit(words=words, text=text, fixed=index + 1, code=True)
         if kind == "script" and fed is not None:
@@ -250,6 +261,7 @@ class _Analysis:
         outer.doubts += self.doubts
         outer.redirects += self.redirects
         outer.assigned += self.assigned
+        outer.pours = outer.pours or self.pours
         return unit
 
     def _find(self, words: tuple[Word, ...], text: str) -> Unit:
@@ -282,11 +294,15 @@ class _Analysis:
 
     def _subcommand(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         second = words[1] if len(words) > 1 else Word("", "")
-        if second.literal and second.text in programs.CONTAINER_RUNNERS.get(name, ()):
+        runners = programs.CONTAINER_RUNNERS.get(name, ())
+        if any(w.literal and w.text in runners for w in words[1:]):  # behind options, too, and they may have values
             return Unit(words=words, text=text, fixed=len(words), scan=True)
         if name == "git" and any(w.text in ("bisect", "foreach", "filter-branch") for w in words[1:3]):
             return Unit(words=words, text=text, fixed=len(words), scan=True)
-        if not second.literal or second.text not in programs.SUBCOMMAND_WRAPPERS.get(name, ()):
+        wrappers = programs.SUBCOMMAND_WRAPPERS.get(name, ())
+        if not second.literal or second.text not in wrappers:
+            if second.text.startswith("-") and any(w.text in wrappers for w in words[2:]):
+                return Unit(words=words, text=text, fixed=len(words), scan=True)
             return None
         start = 3 if len(words) > 2 and words[2].text == "--" else 2
         if (
@@ -309,8 +325,9 @@ class _Analysis:
             i += 1
         if i + 1 < len(words) and words[i].text == "-m" and family in ("python", "pypy"):
             return Unit(words=words, text=text, fixed=i + 2, code=True)
-        if i >= len(words) or words[i].text == "-":
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
+        if i >= len(words) or words[i].text == "-" or _is_stream(words[i]):
+            sourced = name in (".", "source")
+            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=sourced)
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
         return Unit(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
 
@@ -320,6 +337,11 @@ def _is_code(word: Word) -> bool:
     return word.literal and not word.splits and "$'" not in word.source
 
 
+def _is_stream(word: Word) -> bool:
+    """Whether a script is no file that lies somewhere, but what another command writes."""
+    return word.text == PIPE or re.match(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/", word.text) is not None
+
+
 def _function(name: str, read: Line) -> Unit:
     word = Word(name, name)
     return Unit(words=(word,), text=f"{name}()", fixed=1, unknown="it is defined as a function in the line")
@@ -327,6 +349,13 @@ def _function(name: str, read: Line) -> Unit:
 
 def _harmless(assignment: Assignment) -> bool:
     return programs.HARMLESS_VARIABLES.fullmatch(assignment.name) is not None
+
+
+def _moves(assignment: Assignment, line: str) -> bool:
+    """Whether an assignment changes what paths of the line stand for."""
+    if assignment.name == "HOME":
+        return "~" in line or len(re.findall(r"\$\{?HOME\b", line)) > 0
+    return assignment.name in ("PWD", "OLDPWD")
 
 
 def _harmless_set(words: tuple[Word, ...]) -> bool:

@@ -1,9 +1,14 @@
 """Git that only reads asks where the repository's own settings may make it run something."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from mainspring.env.local import LocalEnv
 from mainspring.policies.permissions import Permissions
-from mainspring.policies.permissions.repository import unusual
+from mainspring.policies.permissions.repository import paths_of_index, unusual
 from mainspring.testing import MemoryEnv
 from mainspring.tools.builtin import shell
 
@@ -104,3 +109,83 @@ async def test_a_repository_that_is_more_than_the_project() -> None:
 
     assert await outcome("git diff", files, cwd="/project/sub") == "ask"
     assert await outcome("git status", files, cwd="/project/sub") == "allow"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with a file that an ignore file names."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text(".env\n")
+    (tmp_path / ".env").write_text("KEY=1\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a.py").write_text("a\n")
+    git(tmp_path, "add", "src")
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True).stdout
+
+
+async def asked(line: str, folder: Path) -> bool:
+    env = LocalEnv(str(folder))
+    return (await Permissions().decide("shell", {"command": line}, env=env, definition=shell)).outcome == "ask"
+
+
+async def test_what_git_holds_in_spite_of_an_ignore_file_asks(checkout: Path) -> None:
+    assert not await asked("git grep KEY", checkout)
+
+    git(checkout, "add", "-f", ".env")
+
+    assert await asked("git grep KEY", checkout)
+    assert await asked("git diff --cached", checkout)
+    assert not await asked("git status", checkout)
+
+
+async def test_ignore_files_do_not_count_for_a_repository_inside_or_for_a_pattern_of_names(checkout: Path) -> None:
+    assert not await asked("rg -. KEY", checkout)
+    assert not await asked("rg -g '*.py' -g '!x' KEY", checkout)
+    assert not await asked("rg -. -g '!x' KEY", checkout)
+    assert await asked("rg -g '*' KEY", checkout)
+    assert await asked("rg -g '.[e]nv' KEY", checkout)
+
+    git(checkout, "init", "-q", "inner")
+    (checkout / "inner/.env").write_text("KEY=2\n")
+
+    assert await asked("rg -. KEY", checkout)
+    assert await asked("rg -. KEY inner", checkout)
+    assert await asked("cd inner && rg -. KEY", checkout)
+
+
+async def test_ignore_files_do_not_count_outside_a_repository(tmp_path: Path, checkout: Path) -> None:
+    folder = checkout / "src"
+    git(folder, "init", "-q")
+    shutil.rmtree(checkout / ".git")
+
+    assert await asked("cd src && rg -. KEY ..", checkout)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("hashes", ["sha1", "sha256"])
+def test_the_paths_of_an_index(tmp_path: Path, version: int, hashes: str) -> None:
+    git(tmp_path, "init", "-q", f"--object-format={hashes}")
+    names = sorted([f"f{'o' * n}/x{'y' * n}" for n in range(20)] + ["ü", "a b"])
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    git(tmp_path, "add", ".")
+    if version == 3:
+        git(tmp_path, "update-index", "--skip-worktree", names[3])
+    git(tmp_path, "update-index", f"--index-version={max(version, 2)}")
+    index = (tmp_path / ".git/index").read_bytes()
+
+    assert index[7] == version
+    assert paths_of_index(index) is not None
+    assert sorted(paths_of_index(index) or ()) == names
+    assert paths_of_index(index[:-7]) is None
+    assert paths_of_index(b"") is None
+
+
+def test_only_a_line_end_ends_a_line_of_settings() -> None:
+    assert unusual("[core]\n# \x0c[color]\nfsmonitor = ./run") == "core.fsmonitor"
+    assert unusual("[core]\n# \u2028[color]\nfsmonitor = ./run") == "core.fsmonitor"
