@@ -28,7 +28,7 @@ from mainspring.events import (
 from mainspring.loop.behavior import Behavior
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.plug import Plug, Prepares, Resets
+from mainspring.loop.plug import Admits, Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, RunResult
 from mainspring.loop.run import Approve, Convert, Deny, LoopConfig, LoopContext, Pending, Transform
 from mainspring.loop.steps import LiveSteps, Steps
@@ -92,6 +92,7 @@ class CoreAgent:
             tools=ToolRegistry(t for t in given if isinstance(t, Tool)),
         )
         self.plugs: tuple[Plug, ...] = tuple(plugs)
+        self._admitting = [p for p in self.plugs if isinstance(p, Admits)]
         self._lazy = [t for t in given if isinstance(t, LazyTool)]
         self._convert = convert
         self._transform = transform
@@ -140,6 +141,7 @@ class CoreAgent:
             AgentAbortedError: If it was aborted.
             AgentProviderError: If the model failed.
             AgentError: If there is nothing to run.
+            SessionError: If its session is closed.
         """
         raise_errors = options.pop("raise_errors", True)
         try:
@@ -179,6 +181,7 @@ class CoreAgent:
                 "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
             )
         self._result = None
+        self._admit()
         prompts = as_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
@@ -231,6 +234,11 @@ class CoreAgent:
             self._current = self.context
             if detach:
                 detach()
+
+    def _admit(self) -> None:
+        """Let plugs refuse a run before anything of it is done."""
+        for plug in self._admitting:
+            plug.admit()
 
     # --- before the first run ---------------------------------------------------------------------------------------
 

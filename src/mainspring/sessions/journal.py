@@ -80,6 +80,7 @@ class Journal:
         wanted: Whether what is recorded and not stored yet matters even if no message follows.
         agents: Who has its conversation here.
         unread: How many entries were not read, because they lie before the last compaction.
+        closed: Whether it is over: nothing is stored any more.
     """
 
     def __init__(self, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -88,7 +89,7 @@ class Journal:
         self.history = History()
         self.leaf: str | None = None
         self.problems: list[Problem] = []
-        self.wanted = False
+        self.wanted = self.closed = False
         self.unread = 0
         self.agents: WeakSet[CoreAgent] = WeakSet()
         self._options = options
@@ -97,6 +98,7 @@ class Journal:
         self._prefix = secrets.token_hex(4)
         self._count = 0
         self._waiting: list[bytes] = []
+        self._lost = False
         self._writer = Writer(log, self.tell, retry_after=options.retry_after)
         for problem in log.problems:
             self.tell(problem)
@@ -177,6 +179,9 @@ class Journal:
             Whether it is stored now.
         """
         lines, self._waiting = self._waiting, []
+        if self.closed and lines and not self._lost:  # closed under a run that goes on
+            self._lost = True
+            self.tell(Problem("unsaved", f"{self._said_closed}; what a run adds to it now is in memory only"))
         sync = self._options.sync
         return await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
 
@@ -205,6 +210,7 @@ class Journal:
         """Store what is left and let others write. Looking at a session leaves nothing behind."""
         if self.wanted and self.log.exists:
             self.save()
+        self.closed = True
         self._writer.flush()
         if self._writer.unsaved:
             count = len(self._writer.unsaved)
@@ -243,6 +249,20 @@ class Journal:
         if entry not in tree.nodes:
             raise SessionError(f"session {self.header.id} has no entry {entry}")
         return tree
+
+    def check_open(self) -> None:
+        """Nothing, unless the session was closed: what would be recorded now would be lost.
+
+        Raises:
+            SessionError: If it was.
+        """
+        if self.closed:
+            where = f"before it is closed (inside the `with` block), or in Session.open({self.header.id!r})"
+            raise SessionError(f"{self._said_closed}; do this {where}")
+
+    @property
+    def _said_closed(self) -> str:
+        return f"session {self.header.id} is closed, so that nothing more is saved in it"
 
     def check_idle(self) -> None:
         """Nothing, unless an agent is using the session right now.

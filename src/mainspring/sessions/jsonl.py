@@ -17,7 +17,7 @@ from mainspring.errors import SessionError
 from mainspring.sessions.backwards import lines_back
 from mainspring.sessions.entries import VERSION, SessionEntry
 from mainspring.sessions.listing import head_of, last_writer, session_info
-from mainspring.sessions.lock import LockState, lock
+from mainspring.sessions.lock import LockState, lock, taken_by
 from mainspring.sessions.places import (
     checked_id,
     log_file,
@@ -91,9 +91,9 @@ class JsonlLog:
             return None
         self._lock = lock(fd)
         if self._lock == "taken":
+            where = taken_by(fd, last_writer(self._path))
             os.close(fd)
-            who = last_writer(self._path)
-            text = f"session {self._path.stem} is open in another process{f' ({who})' if who else ''}"
+            text = f"session {self._path.stem} is open {where}"
             self._read_only(Problem("locked", f"{text}: {_NOT_SAVED}; fork it to go on in a copy"))
             return None
         if self._lock == "unsupported":

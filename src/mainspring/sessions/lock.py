@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 from typing import Literal
 
 LockState = Literal["held", "taken", "unsupported"]
@@ -42,3 +43,27 @@ else:
         except OSError as error:
             return "taken" if error.errno in _BUSY else "unsupported"
         return "held"
+
+
+def taken_by(fd: int, who: str = "") -> str:
+    """Where a file is open, whose lock was taken: in another process, or in this one under another handle.
+
+    Args:
+        fd: A handle of the file.
+        who: The other process, where it is known.
+    """
+    return "in this process too" if _written_here(fd) else f"in another process{f' ({who})' if who else ''}"
+
+
+def _written_here(fd: int) -> bool:
+    """Whether this process has the file open for writing by another handle."""
+    if sys.platform == "win32":
+        return False
+    wanted = os.fstat(fd)
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the listing itself had a handle, which is closed by now
+            other = int(name)
+            same = other != fd and os.path.samestat(os.fstat(other), wanted)
+            if same and fcntl.fcntl(other, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+                return True
+    return False

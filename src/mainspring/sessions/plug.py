@@ -85,6 +85,14 @@ class SessionPlug(Plug):
         """Nothing: a sub-agent has a conversation of its own."""
         return None
 
+    def admit(self) -> None:
+        """Refuse a run in a session that was closed.
+
+        Raises:
+            SessionError: If it was: the run would be lost.
+        """
+        self._journal.check_open()
+
     # --- a run ------------------------------------------------------------------------------------------------------
 
     def _begin(self, hook: SessionStart) -> None:

@@ -118,8 +118,8 @@ class Session(AbstractContextManager["Session"]):
             name: Its id, the beginning of its id, or its file.
             home: As for `create`.
             write: Whether to go on with it. If not, nothing is written and no lock is taken.
-            if_taken: What to do when another process has it open: ``read`` goes on in memory only, ``fork`` in a copy.
-                Either way `problems` says so.
+            if_taken: What to do when it is open already, in another process or in this one: ``read`` goes on in memory only,
+                ``fork`` in a copy. Either way `problems` says so.
             options: How it is written.
 
         Raises:
@@ -141,7 +141,7 @@ class Session(AbstractContextManager["Session"]):
         if if_taken == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
             fork = session.fork()
             session.close()
-            text = f"session {session.id} is open in another process: this goes on in a copy of it, {fork.id}"
+            text = f"session {session.id} is open already: this goes on in a copy of it, {fork.id}"
             fork.journal.tell(Problem("locked", text))
             return fork
         return session
@@ -237,9 +237,10 @@ class Session(AbstractContextManager["Session"]):
             summary: What was said on the branch that is left, in short: it joins the history. `branch_with_summary` makes one.
 
         Raises:
-            SessionError: If there is no such entry, or it stands between calls and their results.
+            SessionError: If there is no such entry, it stands between calls and their results, or the session is closed.
             AgentBusyError: If an agent is using the session right now.
         """
+        self.journal.check_open()
         self.journal.check_idle()
         made = self.journal.branch(entry, label, summary)
         self.journal.wanted = True
@@ -281,11 +282,16 @@ class Session(AbstractContextManager["Session"]):
         return SessionPlug(self)
 
     def save(self) -> None:
-        """Store everything now, also a session that has no message yet. Blocks meanwhile."""
+        """Store everything now, also a session that has no message yet. Blocks meanwhile.
+
+        Raises:
+            SessionError: If it is closed.
+        """
+        self.journal.check_open()
         self.journal.save()
 
     def close(self) -> None:
-        """Store what is left, and let others write."""
+        """Store what is left, and let others write. It can still be read; what would join it is refused from here on."""
         closing, self.closing = self.closing, []
         for close in closing:
             close()
@@ -297,6 +303,7 @@ class Session(AbstractContextManager["Session"]):
         self.close()
 
     def _note(self, kind: type[Any], **fields: Any) -> Any:
+        self.journal.check_open()
         self.journal.wanted = True
         return self.journal.record(kind, **fields)
 

@@ -28,7 +28,7 @@ from mainspring.sessions.entries import (
     SessionEntry,
     decode_entry,
 )
-from mainspring.sessions.lock import lock
+from mainspring.sessions.lock import lock, taken_by
 from mainspring.sessions.places import checked_id, log_file, make_private_folder, remove_index, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
 from mainspring.sessions.turns import headline
@@ -189,10 +189,12 @@ class SqliteLog:
             return
         state = lock(handle)
         if state == "taken":
+            text = f"session {self._header.id} is open {taken_by(handle)}"
             os.close(handle)
             self.writable = False
-            text = f"session {self._header.id} is open in another process: what is said now is not saved; fork it to go on in a copy"
-            self.problems.append(Problem("locked", text))
+            self.problems.append(
+                Problem("locked", f"{text}: what is said now is not saved; fork it to go on in a copy")
+            )
             return
         if state == "unsupported":
             self.problems.append(

@@ -3,6 +3,9 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +31,7 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.places import project_name, resolved, user_folder
 from mainspring.testing import Reply
+from mainspring.tools import tool
 from tests.unit.sessions.stage import QUICK, agent, calling, encoded, stored, text_of, texts, types
 
 
@@ -162,7 +166,7 @@ async def test_a_second_opener_reads_and_is_told() -> None:
     second = Session.open(first.id, options=QUICK)
     assert not second.writable
     assert [p.kind for p in second.problems] == ["locked"]
-    assert f"process {os.getpid()} on " in str(second.problems[0])
+    assert "is open in this process too: what is said now is not saved" in str(second.problems[0])
     before = text_of(first)
     await agent(second, "not saved").run("more")
     second.close()
@@ -392,3 +396,77 @@ async def test_a_name_given_in_the_middle_of_a_long_session_is_in_the_list(store
     again.close()
     assert [info.title for info in store.list()] == ["the name"]
     assert sum(b'"label"' in row.data for row in store.open(session.id, write=False).rows()) <= 6
+
+
+async def test_a_run_in_a_session_that_was_closed_is_refused_before_the_model_is_asked(home: Path) -> None:
+    with Session.create(options=QUICK) as session:
+        talk = agent(session, "one", "two")
+        await talk.run("first")
+    for again in (talk, agent(session, "two")):
+        with pytest.raises(SessionError, match=rf"session {session.id} is closed.*Session.open\('{session.id}'\)"):
+            await again.run("second")
+    assert texts(talk.messages) == ["user: first", "assistant: one"]
+    async with talk.stream("second") as run:
+        assert [event async for event in run] == []
+    with pytest.raises(SessionError, match="is closed"):
+        await run.result()
+    with Session.open(session.id) as opened:
+        assert texts(opened.messages) == ["user: first", "assistant: one"]
+
+
+@pytest.mark.parametrize("store", [JsonlStore, SqliteStore, MemoryStore])
+def test_nothing_joins_a_closed_session_which_can_still_be_read(store: Any, tmp_path: Path) -> None:
+    with Session.create(home=store() if store is MemoryStore else store(tmp_path / "store")) as session:
+        asyncio.run(agent(session, "one").run("first"))
+    for change in (lambda: session.label("x"), lambda: session.custom("x"), session.save, lambda: session.branch(None)):
+        with pytest.raises(SessionError, match="closed"):
+            change()
+    assert texts(session.messages) == ["user: first", "assistant: one"]
+    session.close()  # again does no harm
+
+
+async def test_a_session_that_is_closed_under_a_run_says_that_the_rest_is_not_saved(home: Path) -> None:
+    session = Session.create(options=QUICK)
+
+    @tool
+    async def close(key: str) -> str:
+        """Close the session."""
+        session.close()
+        return "closed"
+
+    await agent(session, calling("c1", tool="close"), "done", tools=[close]).run("go")
+    assert [(p.kind, "is closed" in str(p)) for p in session.problems] == [("unsaved", True)]
+
+
+_HOLDER = """
+import asyncio, sys
+from mainspring.loop import CoreAgent
+from mainspring.sessions import Session
+from mainspring.testing import MemoryEnv, ScriptedModel
+session = Session.create(id="held")
+asyncio.run(CoreAgent(ScriptedModel("one"), env=MemoryEnv(), plugs=[session.plug()]).run("first"))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("mine", [False, True])
+def test_a_session_that_another_process_holds_names_it(mine: bool, home: Path) -> None:
+    command = [sys.executable, "-c", _HOLDER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        with Session.open("held", write=False) if mine else nullcontext():  # looking at it does not make it ours
+            assert f"in another process (process {other.pid} on " in str(Session.open("held").problems[0])
+        other.kill()
+
+
+@pytest.mark.parametrize("store", [JsonlStore, SqliteStore])
+def test_a_session_that_is_open_twice_in_one_process_says_so(store: Any, tmp_path: Path) -> None:
+    kept = store(tmp_path / "store")
+    with Session.create(home=kept, options=QUICK) as first:
+        asyncio.run(agent(first, "one").run("first"))
+        with Session.open(first.id, home=kept) as second:
+            assert "is open in this process too: what is said now is not saved" in str(second.problems[0])
+        with Session.open(first.id, home=kept, if_taken="fork") as third:
+            assert f"is open already: this goes on in a copy of it, {third.id}" in str(third.problems[0])
