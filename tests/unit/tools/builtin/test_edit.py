@@ -32,6 +32,16 @@ async def test_a_text_found_twice_needs_replace_all() -> None:
     assert result.text == "Edited file: 2 replacements at lines 2, 5 (+2 -2 lines)."
 
 
+@pytest.mark.covers("TOL-10")
+async def test_a_text_found_twice_with_the_line_endings_of_the_file_needs_replace_all_too() -> None:
+    twice = "x\r\ny\r\nx\r\ny\r\n"
+    result, after = await change(twice, "x\r\n", "z\r\n")
+    assert result.is_error
+    assert after == twice
+    assert "at 2 places, starting at lines 1, 3" in result.text
+    assert (await change(twice, "x\r\n", "z\r\n", replace_all=True))[1] == "z\r\ny\r\nz\r\ny\r\n"
+
+
 async def test_places_that_overlap_are_two() -> None:
     assert (await change("aaa", "aa", "b"))[0].is_error
     assert (await change("aaa", "aa", "b", replace_all=True))[1] == "ba"
