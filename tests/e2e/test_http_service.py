@@ -41,6 +41,15 @@ class Up:
             with error:
                 return error.code, json.load(error)
 
+    def ag_ui(self, run: str, messages: list[Any], **more: Any) -> list[Any]:
+        """The events of one run of a client of AG-UI."""
+        data = json.dumps({"threadId": "t", "runId": run, "messages": messages, **more}).encode()
+        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
+        request = urllib.request.Request(f"{self.url}v1/ag-ui", data, headers)
+        with urllib.request.urlopen(request, timeout=15) as answer:
+            lines = answer.read().decode().splitlines()
+        return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """Send a signal; exit code and what was said."""
         self.process.send_signal(number)
@@ -186,3 +195,42 @@ def test_runs_in_a_database_are_there_after_a_restart(command: Command):
         service.ask("POST", f"v1/runs/{run}/approve", {"call_id": waiting[0]["call_id"]})
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "It is made."
     assert len(command.server.requests) == 2  # no model call was made twice
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120)
+def test_a_client_of_ag_ui_answers_after_the_service_was_killed(command: Command):
+    """A sub-agent asks, the service is killed, another one is answered and goes on where that was."""
+    require_module("dbos", "DBOS")
+    command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
+    url = f"sqlite:///{command.folder}/runs.db"
+    command.server.script += [call("spawn", task="touch made"), call("shell", command="touch made"), "Below.", "Above."]
+    user = [{"id": "1", "role": "user", "content": "Make it"}]
+    with up(command, "--url", url, "--work") as service:
+        service.token = TOKEN
+        [asked] = service.ag_ui("r1", user)[-1]["outcome"]["interrupts"]
+        service.process.kill()
+    assert not (command.folder / "made").exists()
+    with up(command, "--url", url, "--work") as service:
+        service.token = TOKEN
+        run = asked["id"].partition("/")[0]
+        while not service.ask("GET", f"v1/runs/{run}")[1]["waiting"]:
+            pass
+        answer = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+        told = service.ag_ui("r2", user, resume=[answer])
+        assert (told[0]["runId"], told[-1]["result"]["text"]) == ("r2", "Above.")
+    assert (command.folder / "made").exists()
+    assert len(command.server.requests) == 4
+
+
+def test_a_second_service_on_the_same_place_says_so(command: Command):
+    with up(command) as service:
+        port = service.url.rstrip("/").rpartition(":")[2]
+        with command.start("serve", "--http", "--port", port, "--model", "openai:gpt-5-mini") as second:
+            out, err = second.communicate(timeout=15)
+        assert (second.returncode, out) == (2, "")
+        assert f"port {port}: Address already in use; take another --port" in err
+        assert service.ask("GET", "v1/runs")[0] == 200
+        with up(command) as other:  # on the same home, at another place
+            assert other.ask("GET", "v1/runs")[0] == 200
+            assert other.ask("GET", "v1/runs", token=service.token)[0] == 401
