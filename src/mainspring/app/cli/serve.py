@@ -16,6 +16,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.form != "rpc" and (options.session or options.session_id):
         raise UsageError("--session and --session-id are for --rpc; with the other forms the client names its sessions")
+    if options.form != "rpc" and options.schema:
+        raise UsageError("--schema is for --rpc; docs/openapi.json describes --http")
     if options.session and options.session_id:
         raise UsageError("--session and --session-id name two conversations; give one of them")
     return import_module(f"mainspring.app.server.{options.form}.start").run(options)

@@ -60,6 +60,7 @@ def _add_conversation(parser: Parser) -> None:
     group = parser.add_argument_group("conversation")
     group.add_argument("--session", metavar="NAME", help="--rpc: go on with this one: its id, title or file")
     group.add_argument("--session-id", metavar="ID", help="--rpc: begin one of this id, or go on with it")
+    group.add_argument("--schema", action="store_true", help="--rpc: print the JSON Schema of all lines, and end")
     group.add_argument("--no-session", action="store_true", help="save nothing")
     group.add_argument("--plan", action="store_true", help="look and plan only")
     group.add_argument(

@@ -7,11 +7,29 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
+
+import msgspec
+
+from mainspring.messages.codec import strip_surrogates
 
 MOST = 32 << 20
 """Bytes of a line: images come as base64."""
 
 _CHUNK = 1 << 16
+
+
+def encoded(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
+    """A value as a line of JSON, without its end. Half a surrogate pair, as a name of a file may hold, becomes U+FFFD.
+
+    Args:
+        value: The value.
+        other: Makes something that JSON has of what it has not.
+    """
+    try:
+        return msgspec.json.encode(value, enc_hook=other)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(strip_surrogates(msgspec.to_builtins(value, enc_hook=other)))
 
 
 class LineTooLongError(Exception):

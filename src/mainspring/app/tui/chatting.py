@@ -50,5 +50,6 @@ async def open_chat(
     seen(await asyncio.to_thread(load.load_settings, cwd, environ=os.environ))
     engine = await asyncio.to_thread(import_module, "mainspring.runtime.chat.engine")
     chat_options = import_module("mainspring.runtime.chat.options").ChatOptions
-    async with engine.Chat.open(chat_options(ask=ask_options(options))) as chat:
+    forms = import_module("mainspring.app.export.forms").FORMS
+    async with engine.Chat.open(chat_options(ask=ask_options(options), exporters=forms)) as chat:
         yield chat

@@ -11,11 +11,11 @@ from msgspec import Struct
 from mainspring.runtime.chat.words import Decision, Mode, ThinkingName, snake
 
 
-class Command(Struct, frozen=True, tag_field="type", tag=snake):
-    """Base of all commands."""
+class Command(Struct, frozen=True, tag_field="type", tag=snake, forbid_unknown_fields=True):
+    """Base of all commands. As JSON, a field that is not known is refused: what was asked for with it would not happen."""
 
 
-class Attachment(Struct, frozen=True, kw_only=True):
+class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What comes with a text: an image, or a text that stands apart from it.
 
     Attributes:

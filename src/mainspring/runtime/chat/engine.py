@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mainspring.messages import Message
 from mainspring.runtime.chat.commands import ChatCommand, Receipt
 from mainspring.runtime.chat.completion import Completion
 from mainspring.runtime.chat.events import ChatEvent, Refused
@@ -132,6 +133,11 @@ class Chat:
     def busy(self) -> bool:
         """Whether a run or a command goes on, or one is about to."""
         return self._room.running or self._taking.busy
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation as the model has it: prompts, answers, calls and results, from the last summary on."""
+        return tuple([m for m in self._room.conversation.agent.messages if isinstance(m, Message)])
 
     async def completions(self, line: str) -> tuple[Candidate, ...]:
         """Completions at the end of a line: names of commands, their arguments, and files after ``@``."""

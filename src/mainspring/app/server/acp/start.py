@@ -8,6 +8,7 @@ import logging
 from importlib import import_module
 
 from mainspring.app.cli.frame import asked
+from mainspring.app.export.forms import FORMS
 from mainspring.app.server.running import OpenChats, serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError
@@ -22,6 +23,8 @@ def run(options: argparse.Namespace) -> int:
     async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("acp") is None:
             raise ConfigError("--acp needs the package agent-client-protocol: pip install 'mainspring[acp]'")
-        await import_module("mainspring.app.server.acp.serve").serve_acp(wire, chats, ChatOptions(ask=asked(options)))
+        await import_module("mainspring.app.server.acp.serve").serve_acp(
+            wire, chats, ChatOptions(ask=asked(options), exporters=FORMS)
+        )
 
     return serve_stdio(options, serve)

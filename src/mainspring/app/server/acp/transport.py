@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.server.stdio import LineTooLongError, Wire
+from mainspring.app.server.stdio import LineTooLongError, Wire, encoded
 
 _NOT_JSON, _INVALID = -32700, -32600
 
@@ -80,7 +80,7 @@ class WireTransport:
         self._asked[task] = id
 
     async def _write(self, message: dict[str, Any]) -> None:
-        await self._wire.send(msgspec.json.encode(message, enc_hook=str))
+        await self._wire.send(encoded(message, str))
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; ``None`` at the end."""

@@ -9,7 +9,7 @@ import msgspec
 from mcp import types
 from mcp.shared.message import SessionMessage
 
-from mainspring.app.server.stdio import LineTooLongError, Wire
+from mainspring.app.server.stdio import LineTooLongError, Wire, encoded
 
 _NOT_JSON, _INVALID = -32700, -32600
 
@@ -88,5 +88,4 @@ class Outgoing(_Stream):
         Raises:
             BrokenPipeError: If nobody reads any more.
         """
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        await self._wire.send(text.encode("utf-8", "replace"))
+        await self._wire.send(encoded(item.message.model_dump(by_alias=True, exclude_unset=True), str))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.server.stdio import encoded
+from mainspring.messages import Message
 from mainspring.runtime.chat.commands import ChatCommand, Command
 from mainspring.runtime.chat.events import ChatEvent
 from mainspring.runtime.chat.shown import Candidate
@@ -34,15 +37,33 @@ class ListCommands(Command, frozen=True):
     """Tell what can be typed behind a slash."""
 
 
+class GetMessages(Command, frozen=True):
+    """Tell the conversation as the model has it: from the last summary on."""
+
+
+class ListModels(Command, frozen=True):
+    """Tell the models that can be chosen by `SetModel`, as far as providers say so."""
+
+
+class ListSessions(Command, frozen=True):
+    """Tell the sessions that `Resume` can go on with, last used first.
+
+    Attributes:
+        everywhere: Those of all folders, and not only of this one.
+    """
+
+    everywhere: bool = False
+
+
 class Close(Command, frozen=True):
     """End the conversation, as the end of the input does."""
 
 
-RpcCommand = ChatCommand | GetStatus | Complete | ListCommands | Close
-"""What a request may ask: every command of the chat engine, and four of the protocol."""
+RpcCommand = ChatCommand | GetStatus | GetMessages | Complete | ListCommands | ListModels | ListSessions | Close
+"""What a request may ask: every command of the chat engine, and those of the protocol."""
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
     """A line that comes in.
 
     Attributes:
@@ -72,6 +93,22 @@ class Hello(_Line, frozen=True):
     max_line: int
 
 
+class SavedSession(Struct, frozen=True):
+    """A session that is kept.
+
+    Attributes:
+        id: By which it is gone on with.
+        title: Its name for people, or how its first prompt begins.
+        cwd: The folder that it belongs to.
+        updated: When it was last written.
+    """
+
+    id: str
+    title: str
+    cwd: str
+    updated: datetime | None = None
+
+
 class Reply(_Line, frozen=True, omit_defaults=True):
     """The answer to a request: it was taken. What comes of it is told by events.
 
@@ -81,6 +118,9 @@ class Reply(_Line, frozen=True, omit_defaults=True):
         status: Of `GetStatus`.
         candidates: Of `Complete`.
         commands: Of `ListCommands`: names, each with a word about it.
+        messages: Of `GetMessages`.
+        models: Of `ListModels`: names, each with a word about it.
+        sessions: Of `ListSessions`.
     """
 
     id: Id | None
@@ -88,6 +128,9 @@ class Reply(_Line, frozen=True, omit_defaults=True):
     status: Status | None = None
     candidates: tuple[Candidate, ...] | None = None
     commands: dict[str, str] | None = None
+    messages: tuple[Message, ...] | None = None
+    models: dict[str, str] | None = None
+    sessions: tuple[SavedSession, ...] | None = None
 
 
 class Error(_Line, frozen=True, omit_defaults=True):
@@ -151,4 +194,4 @@ def _id_of(line: bytes) -> Id | None:
 
 def write_line(line: RpcLine) -> bytes:
     """A line that goes out, without its end."""
-    return msgspec.json.encode(line)
+    return encoded(line)

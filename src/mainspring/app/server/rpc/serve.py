@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from mainspring import __version__
 from mainspring.app.server.rpc.protocol import (
     PROTOCOL,
     Close,
     Complete,
     Error,
+    GetMessages,
     GetStatus,
     Hello,
     ListCommands,
+    ListModels,
+    ListSessions,
     Reply,
     Request,
     RpcLine,
+    SavedSession,
     Told,
     read_request,
     write_line,
@@ -24,6 +30,7 @@ from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import MOST, LineTooLongError, Wire
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import Chat, ChatOptions
+from mainspring.runtime.commands.sessions import saved_sessions
 
 _LAST_SECONDS = 1.0
 """How long the last events may take to be read, when the other side has ended its own."""
@@ -41,7 +48,7 @@ async def serve_rpc(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
     try:
         async with chats.open(options) as chat:
             telling = asyncio.ensure_future(_tell(wire, chat))
-            listening = asyncio.ensure_future(_listen(wire, chat))
+            listening = asyncio.ensure_future(_listen(wire, chat, options))
             try:
                 await asyncio.wait((telling, listening), return_when=asyncio.FIRST_COMPLETED)
                 await chat.stop()
@@ -65,7 +72,7 @@ async def _tell(wire: Wire, chat: Chat) -> None:
         await _send(wire, Told(count, event))
 
 
-async def _listen(wire: Wire, chat: Chat) -> None:
+async def _listen(wire: Wire, chat: Chat, options: ChatOptions) -> None:
     while True:
         try:
             line = await wire.line()
@@ -78,26 +85,53 @@ async def _listen(wire: Wire, chat: Chat) -> None:
         if isinstance(request, Error):
             await _send(wire, request)
             continue
-        await _send(wire, await _do(chat, request))
+        await _send(wire, await _do(chat, options, request))
         if isinstance(request.command, Close):
             return
 
 
-async def _do(chat: Chat, request: Request) -> RpcLine:
+async def _do(chat: Chat, options: ChatOptions, request: Request) -> RpcLine:
     match request.command:
-        case GetStatus():
-            return Reply(request.id, status=chat.status)
-        case Complete(line=line):
-            return Reply(request.id, candidates=await chat.completions(line))
-        case ListCommands():
-            return Reply(request.id, commands=dict(sorted(chat.command_names.items())))
-        case Close():
-            return Reply(request.id)
+        case GetStatus() | GetMessages() | Complete() | ListCommands() | ListModels() | ListSessions() | Close() as own:
+            try:
+                return replace(await _answer(chat, options, own), id=request.id)
+            except MainspringError as error:
+                return Error("refused", str(error), request.id)
         case command:
             receipt = await chat.send(command)
             if receipt.refused:
                 return Error("refused", receipt.refused, request.id)
             return Reply(request.id, receipt.id)
+
+
+async def _answer(
+    chat: Chat,
+    options: ChatOptions,
+    command: GetStatus | GetMessages | Complete | ListCommands | ListModels | ListSessions | Close,
+) -> Reply:
+    """What is answered at once; the id is to be added."""
+    match command:
+        case GetStatus():
+            return Reply(None, status=chat.status)
+        case GetMessages():
+            return Reply(None, messages=chat.messages)
+        case Complete(line=line):
+            return Reply(None, candidates=await chat.completions(line))
+        case ListCommands():
+            return Reply(None, commands=dict(sorted(chat.command_names.items())))
+        case ListModels():
+            found = await chat.completions("/model ")
+            return Reply(None, models={candidate.text: candidate.detail for candidate in found})
+        case ListSessions(everywhere=everywhere):
+            return Reply(None, sessions=await asyncio.to_thread(_sessions, options, everywhere))
+        case Close():
+            return Reply(None)
+
+
+def _sessions(options: ChatOptions, everywhere: bool) -> tuple[SavedSession, ...]:
+    """The saved sessions. Blocking."""
+    found = saved_sessions(options.ask.place, everywhere=everywhere, environ=options.environ)
+    return tuple([SavedSession(i.id, i.title or i.preview, i.cwd, i.updated) for i in found if not i.problem])
 
 
 async def _send(wire: Wire, line: RpcLine) -> None:
