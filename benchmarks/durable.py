@@ -4,24 +4,31 @@
 
 queues runs of three answers and four tool calls each (a model and tools that take no time), starts workers, and prints how long it
 took, what it cost the workers and the database in processor time and transactions, how often sessions were seen to wait for each
-other, and how much memory the workers had.
+other, how much memory the workers had, and how long it takes to delete the runs.
 
     python -m benchmarks.durable idle [WORKERS...]
 
 starts workers of one agent that have nothing to do, and prints what they ask of the database.
+
+    python -m benchmarks.durable claims [CLAIMERS...]
+
+has so many threads claim 3,000 runs that wait, eight at a time, as workers do, and prints how fast that goes and what goes wrong.
 """
 
 import asyncio
+import itertools
 import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from dbos import DBOS, DBOSClient
 
 from mainspring.durable import DurableRuns
 from mainspring.durable.dbos import DbosEngine
@@ -129,6 +136,9 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
             database = family_seconds(server.pid) - database
             await asyncio.sleep(1.5)
             after = database_facts(url)
+            began = time.monotonic()
+            deleted = await client.prune(0)
+            deleting = time.monotonic() - began
         finally:
             workers.close()
             await engine.aclose()
@@ -139,7 +149,7 @@ async def measure(server: Postgres, runs: int, count: int) -> str:
         f"a run costs workers {1000 * sum(used) / runs:.0f} ms and the database {1000 * database / runs:.0f} ms of processor "
         f"time, {each['transactions']:.0f} transactions, {each['inserted']:.0f} rows inserted, {each['updated']:.0f} updated, "
         f"{each['bytes'] / 1024:.1f} KiB; {waits}, {each['deadlocks'] * runs:.0f} deadlocks; {after['connections']:.0f} connections; memory of a worker "
-        f"{', '.join(f'{m:.0f}' for m in memory)} MiB; load average {os.getloadavg()[0]:.0f}"
+        f"{', '.join(f'{m:.0f}' for m in memory)} MiB; {deleted} runs deleted in {deleting:.1f} s; load average {os.getloadavg()[0]:.0f}"
     )
 
 
@@ -171,11 +181,49 @@ async def idle(server: Postgres, count: int, poll: float) -> str:
     )
 
 
+def claims(server: Postgres, count: int) -> str:
+    url = server.database()
+    DBOS.migrate(url)
+    client = DBOSClient(system_database_url=url, application_name="mainspring", system_database_pool_size=20)
+    queue = client.register_queue("mainspring.a", worker_concurrency=8, polling_interval_sec=0.2)
+    system: Any = vars(client)["_sys_db"]  # whose claims are measured; nothing public does only that
+
+    def wait(number: int) -> None:
+        client.enqueue(
+            {"workflow_name": "run", "queue_name": queue.name, "workflow_id": f"r{number}", "app_version": "1"}
+        )
+
+    def claim(name: int) -> tuple[list[str], int]:
+        mine: list[str] = []
+        for asked in itertools.count(1):
+            found, _ = system.start_queued_workflows(queue, f"w{name}", "1", None, 0, owner_xid=f"{name} {asked}")
+            if not found:
+                return mine, asked
+            mine += found
+        raise AssertionError
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(wait, range(3_000)))
+        began = time.monotonic()
+        done = list(threads.map(claim, range(count)))
+        seconds = time.monotonic() - began
+    client.destroy()
+    runs, asked = [run for mine, _ in done for run in mine], sum(asked for _, asked in done)
+    return (
+        f"{count} claimers: {len(runs)} runs in {asked} claims and {seconds:.1f} s, {len(runs) / seconds:.0f} runs/s, "
+        f"{asked / seconds:.0f} claims/s; {len(runs) - len(set(runs))} claimed twice; load average {os.getloadavg()[0]:.0f}"
+    )
+
+
 async def measured(server: Postgres, words: list[str]) -> AsyncIterator[str]:
     if words[:1] == ["idle"]:
         for count in map(int, words[1:] or ["1", "8"]):
             for poll in (0.2, 1.0):
                 yield await idle(server, count, poll)
+        return
+    if words[:1] == ["claims"]:
+        for count in map(int, words[1:] or ["1", "4", "16"]):
+            yield await asyncio.to_thread(claims, server, count)
         return
     runs, *counts = [int(word) for word in words] or [2_000]
     for count in counts or [1, 2]:
