@@ -5,10 +5,9 @@ Everything public is exported here and imported on first use, so that ``import m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mainspring.lazy import exports
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mainspring.errors import (
         AgentAbortedError as AgentAbortedError,

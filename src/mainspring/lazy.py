@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, AnyStr, cast
+
+TYPE_CHECKING = (
+    False  # the command is not to wait for `typing` before it hears a signal, nor a program that only needs a name
+)
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Mapping
+    from typing import Any, AnyStr
 
 
 def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
@@ -51,6 +56,8 @@ class LazyPattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
+        import re
+
         value = getattr(re.compile(self._text, self._flags), name)
         self.__dict__[name] = value
         return value
@@ -58,4 +65,5 @@ class LazyPattern:
 
 def lazy_re(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """`re.compile`, on first use. What it gives has the methods of a pattern; it is none for ``isinstance`` or functions of `re`."""
-    return cast("re.Pattern[AnyStr]", LazyPattern(text, flags))
+    pattern: Any = LazyPattern(text, flags)
+    return pattern

@@ -1,6 +1,7 @@
 """What the command loads before it does something: each step by itself, so that a heavy module shows where it comes in."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -56,11 +57,12 @@ def third_party(loaded: set[str]) -> set[str]:
 
 def test_version_and_help_load_next_to_nothing(command: Command) -> None:
     assert own(modules(command, "--version")) == [
-        "mainspring", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.main", "mainspring.lazy",
+        "mainspring", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.early", "mainspring.app.cli.main",
+        "mainspring.lazy",
     ]  # fmt: skip
     helping = modules(command, "--help")
     assert not third_party(helping)
-    assert len(own(helping)) <= 9
+    assert len(own(helping)) <= 10
 
 
 def test_a_run_loads_what_it_needs(command: Command) -> None:
@@ -83,3 +85,58 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
 @pytest.mark.parametrize("arguments", [("config", "show"), ("trust", "--list"), ("sessions",), ("completion", "bash")])
 def test_small_commands_load_no_http(command: Command, arguments: tuple[str, ...]) -> None:
     assert not {m.split(".")[0] for m in modules(command, *arguments)} & {"h11", *NEVER}
+
+
+def signalled_at(command: Command, number: int, signal_number: int) -> tuple[int, str, bool]:
+    """A run that gets a signal when it loads its ``number``-th module: exit code, stderr, and whether it came that far."""
+    code = (
+        "import os, sys\n"
+        "class Now:\n"
+        "    left = " + str(number) + "\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        self.left -= 1\n"
+        f"        if not self.left: os.write(1, b'now'); os.kill(os.getpid(), {signal_number})\n"
+        "from mainspring.app.cli.main import main\n"
+        "sys.meta_path.insert(0, Now())\n"
+        "sys.argv = ['mainspring', '-p', 'x']\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=command.folder,
+        env={**command.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return done.returncode, done.stderr, done.stdout.startswith("now")
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, *range(20, 581, 40)])
+def test_ctrl_c_while_the_command_is_loaded_ends_it_with_a_word(command: Command, number: int) -> None:
+    command.server.script.append("hi")
+
+    code, err, came = signalled_at(command, number, signal.SIGINT)
+
+    if came:
+        assert code == 130
+        assert err.splitlines()[-1].startswith("interrupted")
+        assert "Traceback" not in err
+    else:
+        assert code == 0
+
+
+@pytest.mark.parametrize("number", [1, 100, 200])
+def test_a_request_to_end_while_the_command_is_loaded_ends_it_without_a_word(command: Command, number: int) -> None:
+    code, err, came = signalled_at(command, number, signal.SIGTERM)
+
+    assert (code, err, came) == (-signal.SIGTERM, "", True)
+
+
+def test_next_to_nothing_is_loaded_before_ctrl_c_is_heard() -> None:
+    code = "import sys; before = {*sys.modules}; import mainspring.app.cli.main; print(*{*sys.modules} - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+
+    others = {m.partition(".")[0] for m in done.stdout.split()} - {"mainspring"}
+    assert others <= {"__future__", "importlib", "warnings", "gc"}

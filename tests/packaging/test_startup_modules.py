@@ -49,7 +49,7 @@ def test_what_only_tells_loads_nothing_of_others(flag: str) -> None:
     allowed = ("mainspring.app.cli.main",) if flag == "--version" else ("mainspring.app.cli",)
     assert not [
         name
-        for name in names - {"mainspring.app", "mainspring.app.cli", "mainspring.lazy"}
+        for name in names - {"mainspring.app", "mainspring.app.cli", "mainspring.app.cli.early", "mainspring.lazy"}
         if not name.startswith(allowed)
     ]
 
@@ -81,7 +81,7 @@ def test_the_first_prompt_is_drawn_with_next_to_nothing() -> None:
     names = loaded("import mainspring.app.tui.start")
     assert foreign(names) <= {"msgspec", "typing_extensions"}
     assert names <= {
-        "msgspec", "typing_extensions", "mainspring.lazy", "mainspring.app", "mainspring.app.tui", "mainspring.app.tui.start", "mainspring.app.tui.guard",
+        "msgspec", "typing_extensions", "mainspring.lazy", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.early", "mainspring.app.tui", "mainspring.app.tui.start", "mainspring.app.tui.guard",
         "mainspring.app.tui.look",
     }  # fmt: skip
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 
 from mainspring import __version__
+from mainspring.app.cli.early import INTERRUPTED, end_at_once, raise_again
 
-INTERRUPTED = 130
+TYPE_CHECKING = False  # `typing` itself would be most of what is loaded before Ctrl-C is heard
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LISTENS_ITSELF = "ask"
+"""The command that listens to signals by itself from where it can be left in good order."""
 
 _COLLECT_AFTER = 100_000
 """New objects between two looks for cycles: what is loaded at the start stays, and looking through it was a sixteenth of the start."""
@@ -24,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    if arguments is None:
+        end_at_once()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
         print(f"mainspring {__version__}")
@@ -37,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         if arguments is None:
+            end_at_once()
             gc.freeze()  # the interpreter looks for cycles in all there is once more when it ends, which nobody needs
 
 
@@ -53,8 +61,12 @@ def _run(given: list[str], *, owns_process: bool) -> int:
             return 0
         options.owns_process = owns_process
         if getattr(options, "worktree", None):
+            raise_again()
             import_module("mainspring.app.cli.worktrees").enter(options)
-        return import_module(f"mainspring.app.cli.{name}").run(options)
+        command = import_module(f"mainspring.app.cli.{name}")
+        if name != _LISTENS_ITSELF:
+            raise_again()
+        return command.run(options)
     except args.UsageError as error:
         return import_module("mainspring.app.cli.complain").complain(error, given)
 

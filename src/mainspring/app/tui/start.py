@@ -9,6 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mainspring.app.cli.early import end_at_once
 from mainspring.app.tui.guard import TerminalGuard
 from mainspring.app.tui.look import Look, locale_encoding, look_of
 
@@ -28,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
     if look.dumb:
         return import_module("mainspring.app.tui.line_mode").run(options, look)
     with TerminalGuard(sys.stdin.fileno()) as guard:
+        end_at_once(before=guard.restore)
         guard.quiet()
         guard.write(_FIRST_FRAME)
         framed = import_module("mainspring.app.cli.frame").framed

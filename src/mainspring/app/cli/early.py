@@ -1,0 +1,44 @@
+"""Ctrl-C while the command is still being loaded, or is on its way out: nothing is there to be put in order, so it ends at once.
+
+To have it raise an error there, as Python does by itself, shows a traceback at best; a module in C whose import it breaks off crashes.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERRUPTED = 130
+
+signal = import_module("_signal")  # what `signal` is made of: that one first loads `enum`, which takes longer than all of this
+
+_WORDS = b"interrupted\n"
+
+
+def end_at_once(before: Callable[[], object] | None = None) -> None:
+    """From now on Ctrl-C ends the process. Where it is ignored (``nohup``) it stays so.
+
+    Args:
+        before: Is called before.
+    """
+
+    def leave(number: int, frame: object) -> None:
+        try:
+            if before is not None:
+                before()
+            os.write(2, _WORDS)
+        finally:
+            os._exit(INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, leave)
+
+
+def raise_again() -> None:
+    """From now on Ctrl-C raises `KeyboardInterrupt`, as what runs now is used to."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
