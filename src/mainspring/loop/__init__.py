@@ -5,14 +5,13 @@ from mainspring.loop.agent import CoreAgent, Prompt
 from mainspring.loop.behavior import Behavior, Settled
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.plug import Admits, Plug, Prepares, Resets
+from mainspring.loop.plug import Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, AgentStats, RunResult
 from mainspring.loop.run import Approve, Deny, LoopConfig, LoopContext, Pending
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.tools import output_bytes
 
 __all__ = [
-    "Admits",
     "AgentRun",
     "AgentStats",
     "Approve",

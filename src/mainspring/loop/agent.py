@@ -28,7 +28,7 @@ from mainspring.events import (
 from mainspring.loop.behavior import Behavior
 from mainspring.loop.inbox import Inbox
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.plug import Admits, Plug, Prepares, Resets
+from mainspring.loop.plug import Plug, Prepares, Resets
 from mainspring.loop.result import AgentRun, RunResult
 from mainspring.loop.run import Approve, Convert, Deny, LoopConfig, LoopContext, Pending, Transform
 from mainspring.loop.steps import LiveSteps, Steps
@@ -53,6 +53,8 @@ class CoreAgent:
         steps: By which runs touch the outside.
         session_id: Set by whatever stores the conversation.
         extra: Handed to every tool.
+        before_run: Called before anything of a run is done; what one of them raises is the end of it. For plugs without which no
+            run may go.
         tool_aliases: By a tool's own name the one under which the model knows it; for everybody else it keeps its own.
     """
 
@@ -81,6 +83,7 @@ class CoreAgent:
         self.env = env
         self.behavior = behavior or Behavior()
         self.bus = HookBus(hooks)
+        self.before_run: list[Callable[[], None]] = []
         self.hooks = HookDoor(self.bus)
         self.steps = steps or LiveSteps()
         self.session_id = ""
@@ -92,7 +95,6 @@ class CoreAgent:
             tools=ToolRegistry(t for t in given if isinstance(t, Tool)),
         )
         self.plugs: tuple[Plug, ...] = tuple(plugs)
-        self._admitting = [p for p in self.plugs if isinstance(p, Admits)]
         self._lazy = [t for t in given if isinstance(t, LazyTool)]
         self._convert = convert
         self._transform = transform
@@ -181,7 +183,8 @@ class CoreAgent:
                 "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
             )
         self._result = None
-        self._admit()
+        for check in self.before_run:
+            check()
         prompts = as_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
             raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
@@ -234,11 +237,6 @@ class CoreAgent:
             self._current = self.context
             if detach:
                 detach()
-
-    def _admit(self) -> None:
-        """Let plugs refuse a run before anything of it is done."""
-        for plug in self._admitting:
-            plug.admit()
 
     # --- before the first run ---------------------------------------------------------------------------------------
 

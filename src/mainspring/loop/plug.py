@@ -34,15 +34,6 @@ class Prepares(Protocol):
 
 
 @runtime_checkable
-class Admits(Protocol):
-    """A plug without which no run may go: where it can no longer do its part, none begins."""
-
-    def admit(self) -> None:
-        """Raise what the caller should know; else nothing. Called before each run, before anything of it is done."""
-        ...
-
-
-@runtime_checkable
 class Resets(Protocol):
     """A plug that keeps something of the conversation."""
 

@@ -281,7 +281,8 @@ class Agent(CoreAgent):
         given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)]
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
-        self._admit()
+        for check in self.before_run:
+            check()
         if self._entrance.needed:
             entered = await self._enter(prompt, options)
             if entered.result is not None:

@@ -71,6 +71,7 @@ class SessionPlug(Plug):
             if pending is not None and not self._journal.saved:
                 self._elsewhere = pending.message
         self._journal.agents.add(agent)
+        agent.before_run.append(self._journal.check_open)  # such a run would be lost
         agent.on(SessionStart, self._begin, order=ORDER)
         agent.on(SessionTurns, self._join, order=ORDER)
         agent.on(ToolIntent, self._intend, order=ORDER)
@@ -84,14 +85,6 @@ class SessionPlug(Plug):
     def for_child(self) -> Plug | None:
         """Nothing: a sub-agent has a conversation of its own."""
         return None
-
-    def admit(self) -> None:
-        """Refuse a run in a session that was closed.
-
-        Raises:
-            SessionError: If it was: the run would be lost.
-        """
-        self._journal.check_open()
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
