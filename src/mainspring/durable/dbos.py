@@ -265,8 +265,12 @@ class DbosEngine:
         return True
 
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
-        await self._known(run_id)
+        info = await self._known(run_id)
         number = await self.ask(self.tables.send, run_id, topic, body, key)
+        if info.state in OVER and await self.info(run_id) is None:
+            # It was deleted just now. A letter that stayed behind would be for another run of the same name.
+            await self.ask(self.tables.drop_letters, run_id)
+            raise DurableError(f"there is no run {run_id}")
         self.letters.tell(run_id, number)
         return number > 0
 

@@ -151,6 +151,11 @@ class Tables:
         )
         return [Letter(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
 
+    def drop_letters(self, run_id: str) -> None:
+        """Delete the letters to a run."""
+        with self._database.begin() as connection:
+            connection.execute(self._letters.delete().where(self._letters.c.run_id == run_id))
+
     def last_letters(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """The number of the last letter to each of these runs."""
         return self._lasts(self._letters, run_ids)

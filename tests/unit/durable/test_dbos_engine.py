@@ -12,6 +12,7 @@ from mainspring import Agent
 from mainspring.durable import DurableAgents, DurableError, DurableRuns, DurableSteps
 from mainspring.durable.dbos import DbosEngine
 from mainspring.durable.feed import Attempt
+from mainspring.durable.old_runs import Old
 from mainspring.errors import ConfigError
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import tool
@@ -131,6 +132,26 @@ async def test_a_worker_that_leaves_has_not_died_of_its_runs(tmp_path: Path) -> 
         with pytest.raises(DurableError, match="2 workers died with this run.*none of its steps"):
             await run.result(timeout=15)
     await client.aclose()
+
+
+async def test_a_letter_that_comes_while_its_run_is_deleted_stays_not_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = DbosEngine(f"sqlite:///{tmp_path}/runs.db")
+    runs = DurableRuns(engine)
+    run = await runs.start("a", "Hi.", run_id="r")
+    await run.cancel()
+    send = engine.tables.send
+
+    def late(run_id: str, topic: str, body: bytes, key: str) -> int:
+        assert engine.tables.old.delete("r", Old(["CANCELLED"]))
+        return send(run_id, topic, body, key)
+
+    monkeypatch.setattr(engine.tables, "send", late)
+    with pytest.raises(DurableError, match="there is no run r"):
+        await run.steer("too late")
+    assert engine.tables.letters("r", 0) == []
+    await engine.aclose()
 
 
 async def test_tables_of_an_earlier_version_are_widened(tmp_path: Path) -> None:
