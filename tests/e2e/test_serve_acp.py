@@ -13,7 +13,8 @@ from acp.client.connection import ClientSideConnection
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.unit.app.server.acp.stage import Editor, client_can
+from tests.processes import ended
+from tests.unit.app.server.acp.stage import Editor, ask, client_can, tell
 
 __all__ = ["command"]
 
@@ -115,3 +116,47 @@ async def test_load_list_resume_and_fork_in_another_process(command: Command) ->
     said = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
     assert [s for s in said if "prompt" in json.dumps(s)] == said[-3:]
     assert command.server.requests[-1]["messages"][-2]["content"] == "The second."
+
+
+async def test_two_sessions_and_whatever_else_comes_on_the_line(command: Command) -> None:
+    """A command of each session runs in the editor at the same time; nonsense between the messages harms neither."""
+    wait = f"echo begun; exec {sys.executable} -c 'import time; time.sleep(300)'"
+    command.server.script = [call("shell", command=wait), call("shell", command=wait), "Again.", "And again."]
+    editor = Editor("session", "session")
+    async with driving(command, editor, terminal=True) as (connection, process):
+        assert process.stdin is not None
+        folder = str(command.folder)
+        sessions = [(await connection.new_session(cwd=folder)).session_id for _ in range(2)]
+        prompts = [
+            asyncio.create_task(connection.prompt(session_id=each, prompt=[text_block("go")])) for each in sessions
+        ]
+        await editor.until_shown("t1", "t2")
+        process.stdin.write(b'{nonsense\n[]\n\n{"id": 7}\n{"method": "session/cancel"}\n\xff\xfe\n')
+        process.stdin.write(b"x" * ((32 << 20) + 1) + b"\n")
+        await process.stdin.drain()
+        with pytest.raises(RequestError, match="Method not found"):
+            await ask(connection, "session/nonsense", sessionId=sessions[0])
+        with pytest.raises(RequestError, match="Method not found"):
+            await connection.ext_method("zed/buffers", {})
+        await connection.cancel(session_id=sessions[0])
+        assert (await prompts[0]).stop_reason == "cancelled"
+        assert not prompts[1].done()
+        await tell(connection, "$/cancel_request", requestId=request_of(editor, sessions[1]))
+        assert (await prompts[1]).stop_reason == "cancelled"
+        for terminal in editor.terminals.values():
+            assert await asyncio.to_thread(ended, terminal.process.pid)
+            assert terminal.released
+        for each in sessions:
+            assert (await connection.prompt(session_id=each, prompt=[text_block("on")])).stop_reason == "end_turn"
+    refused = [m["error"]["code"] for ours, m in editor.watch.messages if ours and "error" in m and m.get("id") is None]
+    assert sorted(refused) == [-32700, -32700, -32600, -32600]
+    assert {session for session, _ in editor.updates} == set(sessions)
+
+
+def request_of(editor: Editor, session: str) -> int:
+    """The id of the prompt that went to a session."""
+    return next(
+        m["id"]
+        for _, m in editor.watch.messages
+        if m.get("method") == "session/prompt" and m["params"]["sessionId"] == session
+    )

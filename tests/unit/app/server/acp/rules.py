@@ -127,7 +127,11 @@ class Watch:
         for ours, message in self.messages:
             assert message.get("jsonrpc") == "2.0", message
             if "method" not in message:
-                method, params = asked.pop((not ours, message["id"]))
+                known = asked.pop((not ours, message["id"]), None)
+                if known is None and "error" in message:
+                    continue  # the answer to a line that was no request
+                assert known is not None, message
+                method, params = known
                 side = "agent" if ours else "client"
                 if ours and "error" in message:
                     continue

@@ -98,8 +98,7 @@ class Editor:
         return schema.KillTerminalResponse()
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
-        embedded = [c.terminal_id for u in self.of("tool_call_update") for c in u.content or () if c.type == "terminal"]
-        self.terminals[terminal_id].released = terminal_id in embedded
+        self.terminals[terminal_id].released = terminal_id in self.embedded()
         self.terminals[terminal_id].kill()
         return schema.ReleaseTerminalResponse()
 
@@ -111,11 +110,18 @@ class Editor:
     def text(self, kind: str = "agent_message_chunk") -> str:
         return "".join(update.content.text for update in self.of(kind))
 
-    async def until_shown(self) -> None:
-        """Wait until the first terminal has printed something."""
+    async def until_shown(self, *names: str) -> None:
+        """Wait until terminals, or the first one, have printed something and belong to calls."""
+        wanted = names or ("t1",)
         async with self.seen:
-            await self.seen.wait_for(lambda: self.terminals)
-        await self.terminals["t1"].begun.wait()
+            await self.seen.wait_for(lambda: set(wanted) <= set(self.embedded()))
+        for name in wanted:
+            await self.terminals[name].begun.wait()
+
+    def embedded(self) -> list[str]:
+        """The terminals that belong to calls."""
+        updates = self.of("tool_call_update")
+        return [c.terminal_id for u in updates for c in u.content or () if c.type == "terminal"]
 
     async def until(self, kind: str) -> Any:
         async with self.seen:
