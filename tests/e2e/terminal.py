@@ -102,6 +102,11 @@ class Terminal:
         """The screen, once it shows something no more."""
         return self.wait(lambda screen: unwanted not in screen)
 
+    def answer(self, key: str) -> None:
+        """Press a key that answers a question, once keys do."""
+        self.wait_gone("keys go to the input")
+        self.keys(key)
+
     def resize(self, columns: int, rows: int) -> None:
         """Give the window another size."""
         self.run("resize-window", "-x", str(columns), "-y", str(rows))

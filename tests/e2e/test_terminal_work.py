@@ -76,12 +76,12 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     terminal.send("Do it")
     screen = terminal.wait("Shell: may it run?")
     assert "> y  yes, this time\n  s  yes, for this session\n  a  yes, always" in screen
-    terminal.keys("y")
+    terminal.answer("y")
     screen = terminal.wait(": may it write?")
     assert "... 4 more lines (Ctrl-O shows them)" in terminal.everything()
     for row in ("  1   line 0", "  2 - twice 1", "  2 + once 1", "  40 - twice 39", "  40 + once 39"):
         assert row in terminal.everything(), terminal.everything()
-    terminal.keys("h")
+    terminal.answer("h")
     terminal.wait("change 1 of 2: >[x] [x]")
     terminal.keys("n")
     terminal.wait("change 2 of 2: [ ] >[x]")
@@ -96,6 +96,22 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     terminal.keys("C-o")
     terminal.wait("row-1\n")
     chat.end()
+
+
+@pytest.mark.covers("BYD-04")
+def test_a_letter_that_meets_a_question_is_typed_and_approves_nothing(chat: Chatting) -> None:
+    questions = 6  # a machine that stands still for half a second needs another
+    terminal = chat.begin(script=[*[call("shell", command=f"touch ran-{i}") for i in range(questions)], "Done."])
+    terminal.send("Do it")
+    for _ in range(questions):
+        terminal.wait("may it run?")
+        terminal.keys("y")
+        screen = terminal.wait(lambda shown: "> y\n" in shown or "may it run?" not in shown)
+        if "> y\n" in screen:
+            break
+    assert "may it run?" in terminal.screen()
+    terminal.answer("Escape")
+    terminal.keys("C-u")
 
 
 @pytest.mark.covers("BYD-04", "CLI-02", "OPT-03")

@@ -46,6 +46,8 @@ _ESCAPE_SECONDS = 0.05
 _SEQUENCE_SECONDS = 0.1
 _QUIET_SECONDS = 0.7
 """Who has just typed does not mean to answer a question that has only now appeared."""
+_NOTICE_SECONDS = 0.5
+"""Nobody reads a question and answers it in less: a key that comes sooner was meant for the input."""
 
 
 class Shows(Protocol):
@@ -95,6 +97,7 @@ class Screen:
         self.dialog: Dialog | None = None
         self.last_key = 0.0
         self._typed_at = 0.0
+        self._asked_at = 0.0
         self.editing = ""
         """Id of the queued text that is being edited."""
         self._wanted: object = None
@@ -172,7 +175,10 @@ class Screen:
 
     def takes_keys(self) -> bool:
         """Whether keys go to the question that is shown, and not into the input."""
-        return self.dialog is not None and time.monotonic() - self._typed_at >= _QUIET_SECONDS
+        if self.dialog is None:
+            return False
+        now = time.monotonic()
+        return now - self._typed_at >= _QUIET_SECONDS and now - self._asked_at >= _NOTICE_SECONDS
 
     def key_came(self) -> None:
         """A key was pressed."""
@@ -188,8 +194,11 @@ class Screen:
 
     def ask(self, dialog: Dialog | None) -> None:
         """Show a question, or none."""
-        if dialog is not self.dialog and dialog is not None and not self.buffer.text:
-            self._typed_at = 0.0
+        if dialog is not self.dialog and dialog is not None:
+            # A list that a command gave was asked for by whoever typed the command.
+            self._asked_at = time.monotonic() if dialog.id else 0.0
+            if not self.buffer.text:
+                self._typed_at = 0.0
         self.dialog = dialog
         self.sync()
 

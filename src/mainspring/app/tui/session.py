@@ -38,6 +38,7 @@ _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 _CLOSING_SECONDS = 5.0
 _REPLAYED = 400
 _HELP = "Commands"
+_NOT_YET = "keys go to the input; after a short pause they answer"
 """Title of the list of all commands."""
 _QUEUE_ROWS = 4
 _ROOMY = 16
@@ -373,13 +374,19 @@ class Session:
         """What is going on, above the input."""
         self.transcript.columns, self.transcript.rows = columns, rows
         dialog = self.screen.dialog
-        below = dialog.rows(columns, most) if dialog is not None else []
+        below = self._asked(dialog, columns, most) if dialog is not None else []
         below = [*self._waiting(columns), *below][-most:] if most else []
         room = most - len(below) - 1
         above = self.transcript.live(time.monotonic(), room) if room > 0 else []
         if not above and not below and not self.transcript.ends_blank and rows >= _ROOMY:
             return [[]]
         return [*above, *below] if not (above and below) else [*above, [], *below]
+
+    def _asked(self, dialog: Dialog, columns: int, most: int) -> list[Row]:
+        """A question, and where keys go while they do not answer it."""
+        if dialog.wants is not None or self.screen.takes_keys():
+            return dialog.rows(columns, most)
+        return [*dialog.rows(columns, max(most - 1, 1)), row(("faint", one_row(_NOT_YET, columns - 1)))]
 
     def _waiting(self, columns: int) -> list[Row]:
         """What is queued."""

@@ -213,6 +213,7 @@ async def test_approvals(tmp_path: Path, keys: str, answer: Approve) -> None:
         one.chat.tell(told.ToolStarted("t1", "edit", "Edit", "a.py"), ASKED)
         await one.until(lambda: "Edit: may it write?" in one.drawn)
         await one.until(lambda: "- a" in one.written)
+        await one.until(one.session.screen.takes_keys)
         for key in keys.replace("\x1b[B", "D"):
             one.keys("\x1b[B" if key == "D" else key)
             await asyncio.sleep(0.01)
@@ -256,6 +257,34 @@ async def test_who_is_typing_does_not_answer_a_question_by_accident(tmp_path: Pa
         one.keys("n")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "yes but also y"
+
+
+@pytest.mark.covers("BYD-04")
+async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answer_it(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.chat.tell(ASKED)
+        await one.until(lambda: one.session.screen.dialog)
+        one.keys("y")  # the first letter of something, for nothing was typed before
+        await one.until(lambda: one.session.screen.buffer.text == "y")
+        await one.until(lambda: "keys go to the input" in one.drawn)
+        await one.until(one.session.screen.takes_keys)
+        assert not one.chat.commands
+        await one.until(lambda: "keys go to the input" not in one.drawn)
+        one.keys("n")
+        assert await one.command(Approve) == Approve("q1", "deny")
+        assert one.session.screen.buffer.text == "y"
+
+
+@pytest.mark.covers("BYD-04")
+async def test_a_key_that_is_pressed_twice_does_not_answer_the_question_behind(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.chat.tell(ASKED, msgspec.structs.replace(ASKED, id="q2"))
+        await one.until(one.session.screen.takes_keys)
+        one.keys("yy")
+        assert await one.command(Approve) == Approve("q1", "once")
+        await one.until(lambda: one.session.screen.buffer.text == "y")
+        await one.until(one.session.screen.takes_keys)
+        assert not one.chat.commands
 
 
 @pytest.mark.covers("BYD-04")
