@@ -18,6 +18,7 @@ from mainspring.mcp.expand import expanded
 from mainspring.mcp.explain import Endpoint, failure_of
 from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, provider
 from mainspring.mcp.port import McpFailure
+from mainspring.mcp.sdk import import_sdk
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
@@ -54,10 +55,11 @@ async def login_mcp(
         Whether the server wanted a login at all.
 
     Raises:
-        ConfigError: If the server is a program, or has a login of its own in its headers.
+        ConfigError: If the server is a program, or has a login of its own in its headers, or the SDK is not installed.
         McpFailure: If it cannot be reached, or nobody logged in.
     """
     _refuse(config)
+    await asyncio.to_thread(import_sdk)
     config = expanded(config, environ) if environ is not None else config
     file = LoginFile(tokens, config)
     kept = await asyncio.to_thread(file.read)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainspring import __version__
+from mainspring.errors import ConfigError
 from mainspring.mcp.callbacks import Callbacks
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.explain import Endpoint, failure_of
@@ -59,8 +60,12 @@ class SdkConnector:
         self._orphans = Orphans()
 
     async def ready(self) -> None:
-        """See `ReadyingConnector.ready`: half a second of work, in a thread."""
-        await asyncio.to_thread(_import_sdk)
+        """See `ReadyingConnector.ready`: half a second of work, in a thread.
+
+        Raises:
+            ConfigError: If the SDK is not installed.
+        """
+        await asyncio.to_thread(import_sdk)
 
     def connect(self, config: McpServerConfig, side: ClientSide) -> AbstractAsyncContextManager[McpConnection]:
         """See `McpConnector.connect`."""
@@ -92,9 +97,17 @@ class SdkConnector:
             raise await failure_of(error, end, stage) from error
 
 
-def _import_sdk() -> None:
-    for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
-        importlib.import_module(module)
+def import_sdk() -> None:
+    """Load the parts of the SDK that every connection needs.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
+    try:
+        for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
+            importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"MCP servers need the extra mcp: pip install 'mainspring[mcp]' ({error})") from error
 
 
 def _client(streams: _Streams, config: McpServerConfig, callbacks: Callbacks) -> Client:

@@ -269,6 +269,8 @@ class McpServer:
                 if self._watcher is not None:
                     await self._watcher.connected(self, self.seconds)
                 await self._keep(connection)
+        except ConfigError as error:  # nothing can be connected here, and that is no fault of the server's
+            return McpFailure(self.name, f"MCP server {self.name!r} was not connected: {error}", "connect")
         except Exception as error:  # a group, where the SDK's task groups are: of our own failure, or of a transport's
             found = leaf(error)
             text = redact(str(found) or type(found).__name__)[:500]

@@ -93,12 +93,14 @@ async def choose_model(
         ProviderConfigError: If the one asked for lacks a setting.
     """
     registry = registry_of(settings.config)
-    set_up = await _set(settings, registry, servers) or _named(settings.config, registry, environ)
+    set_up = await _set(settings, registry, servers)
     if set_up is not None:
         return set_up
+    named = _named(settings.config, registry, environ)
+    if named is not None:
+        return await _that_is_there(named, settings.config, registry)
     for server in await servers():
-        model = next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
-        if model:
+        if model := _for_chat(server):
             return Choice(_served(server, model, registry), f"{server.name} runs on this machine")
     if (has_engine or embedded.engine_installed)():
         why = "no key is set and no local server runs"
@@ -138,6 +140,23 @@ def _named(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, 
         if given and name in registry:
             return Choice(make(f"{name}:", config, registry), f"{given} is set")
     return None
+
+
+async def _that_is_there(choice: Choice, config: AppConfig, registry: ProviderRegistry) -> Choice:
+    """The same, with a model that the server has where only the address of a local one is set."""
+    if choice.name.provider != local.NAME or config.providers.get(local.NAME).model:
+        return choice
+    address = choice.model.profile.base_url if isinstance(choice.model, HttpModel) else ""
+    for server in await detect_local_servers([local.LocalServer("it", address)], timeout=DETECT_SECONDS):
+        model = _for_chat(server)
+        if model and choice.model.model not in server.models:
+            await choice.model.aclose()
+            return Choice(make(f"{local.NAME}:{model}", config, registry), f"{choice.why}; it is the first one there")
+    return choice
+
+
+def _for_chat(server: local.LocalServer) -> str | None:
+    return next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
 
 
 def _served(server: local.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:

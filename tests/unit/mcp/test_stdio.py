@@ -39,6 +39,15 @@ async def test_a_server_is_started_its_tools_listed_and_called(tmp_path: Path) -
         assert "OPENAI_API_KEY" not in env
 
 
+async def test_where_the_sdk_is_not_installed_that_is_said_and_no_server_is_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(McpFailure, match=r"'raw' was not connected: .* needs? .*pip install 'mainspring\[mcp\]'"):
+        async with connect_mcp(raw()):
+            pass
+
+
 @pytest.mark.covers("BYD-10")
 async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path: Path) -> None:
     async with connect_mcp(raw()) as server:

@@ -293,3 +293,22 @@ async def test_check_says_that_nothing_answers_where_nothing_runs(place: Place, 
 
     [item] = [i for i in report.items if i.name == "provider ollama"]
     assert (item.state, "nothing answers at http://" in item.text) == ("note", True)
+
+
+@pytest.mark.covers("MCP-01")
+async def test_check_says_what_mcp_servers_lack(
+    place: Place, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def told() -> tuple[str, str, str]:
+        report = await check(Place(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
+        item = next((i for i in report.items if i.name == "MCP servers"), None)
+        return (item.state, item.text, item.advice) if item else ("", "", "")
+
+    assert await told() == ("", "", "")
+    home = Path(environ["MAINSPRING_HOME"])
+    home.mkdir(exist_ok=True)
+    (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
+    assert (await told())[:2] == ("ok", "configured: mine")
+    monkeypatch.setattr("mainspring.runtime.commands.check.find_spec", lambda name: None)
+    lacking = "mine: the extra mcp is not installed", "pip install 'mainspring[mcp]'"
+    assert await told() == ("note", *lacking)

@@ -10,6 +10,7 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.providers.local import LocalServer
 from mainspring.runtime.model_choice import Choice, choose_model
 from mainspring.runtime.settings import AppConfig, Providers, ProviderSettings, Settings
+from tests.e2e.servers.chat import ChatServer
 
 OLLAMA = LocalServer("Ollama", "http://localhost:11434/v1", ("nomic-embed-text:latest", "qwen3:8b"))
 EMPTY = LocalServer("LM Studio", "http://localhost:1234/v1", ())
@@ -63,6 +64,25 @@ async def test_a_local_server_needs_a_model_that_can_answer() -> None:
     assert choice.why == "Ollama runs on this machine"
     assert isinstance(choice.model, HttpModel)
     assert choice.model.profile.base_url == OLLAMA.base_url
+
+
+@pytest.mark.covers("CFG-12")
+async def test_of_a_server_whose_address_is_set_a_model_is_taken_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer() as server:
+        server.models = ["text-embed", "first", "second"]
+        environ = {"MAINSPRING_LOCAL_BASE_URL": server.base_url}
+        monkeypatch.setenv(*next(iter(environ.items())))
+
+        choice = await choose(None, environ)
+        assert choice.name.spec == "local:first"
+        assert choice.why == "MAINSPRING_LOCAL_BASE_URL is set; it is the first one there"
+        assert isinstance(choice.model, HttpModel)
+        assert choice.model.profile.base_url == server.base_url
+
+        server.models = ["other", "llama3.3:latest"]
+        assert (await choose(None, environ)).name.spec == "local:llama3.3:latest", "the default, where it is there"
+        assert (await choose(AppConfig(model="local:asked"), environ)).name.spec == "local:asked"
+    assert (await choose(None, environ)).name.spec == "local:llama3.3:latest", "nobody answers any more"
 
 
 async def test_a_model_without_a_provider_may_be_that_of_a_local_server() -> None:

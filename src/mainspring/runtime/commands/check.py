@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from mainspring.runtime.build import load
 from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.probing import Reached, probe, probe_all
 from mainspring.runtime.home import Home
+from mainspring.runtime.mcp_servers import find_servers
 from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make, registry_of
 from mainspring.runtime.options import Place
 from mainspring.runtime.outcome import ModelName
@@ -73,6 +75,7 @@ async def check(place: Place, *, model: str | None = None, environ: Mapping[str,
     items = [_python(), *_places(cwd, settings), *_programs()]
     items.append(await _servers())
     items.append(await asyncio.to_thread(_engine))
+    items += await asyncio.to_thread(_mcp_servers, cwd, settings)
     items += await _providers(settings)
     try:
         choice = await choose_model(settings, environ)
@@ -138,6 +141,18 @@ def _engine() -> Item:
     here = [known.name for known in WEIGHTS.values() if present(known, models_dir())]
     fetched = f"fetched: {', '.join(here)}" if here else f"{DEFAULT} is fetched on first use"
     return Item(name="embedded model", state="ok", text=f"installed; {fetched}")
+
+
+def _mcp_servers(cwd: str, settings: Settings) -> list[Item]:
+    """What MCP servers that are configured still need; they are not connected."""
+    names = ", ".join(server.name for server in find_servers(cwd, settings).servers)
+    if not names:
+        return []
+    if find_spec("mcp") is None:
+        advice = "pip install 'mainspring[mcp]'"
+        return [Item(name="MCP servers", state="note", text=f"{names}: the extra mcp is not installed", advice=advice)]
+    advice = "mainspring mcp connects to them"
+    return [Item(name="MCP servers", state="ok", text=f"configured: {names}", advice=advice)]
 
 
 async def _providers(settings: Settings) -> list[Item]:
