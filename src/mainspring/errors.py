@@ -20,6 +20,8 @@ MainspringError
 ├── ToolError                     a tool failed in a way the model should read
 ├── PermissionDeniedError         a rule or a person refused
 └── SessionError                  a session cannot be opened, read or written
+
+ConfigWarning                     an option does nothing: told with Python's ``warnings``
 ```
 
 Messages say what happened, why and what to do, and never hold a secret.
@@ -31,6 +33,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mainspring.messages import Message
 
 ModelErrorCategory = Literal["auth", "rate_limit", "timeout", "api_error"]
@@ -186,6 +190,27 @@ def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 
+def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse keywords that do not exist and name the one that was meant. For whoever takes ``**options``: Python looks at none there.
+
+    Args:
+        owner: Who takes them, as in ``a run``.
+        given: The names that were given.
+        known: The names that there are.
+
+    Raises:
+        TypeError: For the first that there is not.
+    """
+    names = tuple(known)
+    for name in given:
+        if name not in names:
+            import difflib
+
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+            raise TypeError(f"{owner} has no option {name!r}; {hint}")
+
+
 class AgentError(MainspringError):
     """A run failed. ``outcome`` tells how far it got (a `mainspring.RunResult`), if it began at all."""
 
@@ -215,6 +240,10 @@ class AgentBusyError(AgentError):
 
 class ConfigError(MainspringError):
     """A setting, a file or an option is wrong; the text names it and its place."""
+
+
+class ConfigWarning(UserWarning):
+    """An option that can be what it is and does nothing, as far as can be seen: a rule about a tool that is not there, say."""
 
 
 class ToolError(MainspringError):

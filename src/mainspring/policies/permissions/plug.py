@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import difflib
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
@@ -12,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 from msgspec import structs
 from msgspec.structs import replace
 
-from mainspring.errors import ConfigError
-from mainspring.events import ToolPermit, ToolStart
+from mainspring.errors import ConfigError, ConfigWarning, refuse_unknown
+from mainspring.events import SessionStart, ToolPermit, ToolStart
 from mainspring.policies.permissions.decision import ACTIONS, Decision, PermissionRequest, Reply
 from mainspring.policies.permissions.engine import Call, Engine
 from mainspring.policies.permissions.pathjudge import Key, Mode
 from mainspring.policies.permissions.paths import Place, Resolver
-from mainspring.policies.permissions.rules import Rule, RuleSet
+from mainspring.policies.permissions.rules import Rule, RuleSet, rules_without_tool
 from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
 from mainspring.tools import Tool
+from mainspring.tools.builtin import BUILTIN_NAMES
 from mainspring.tools.builtin.files import Preview, preview
 
 if TYPE_CHECKING:
@@ -42,10 +45,14 @@ OnDeny = Literal["continue", "stop"]
 """After a denied call: the model is told and goes on, or the run ends."""
 
 
+Unattended = Literal["deny", "pause"]
+"""With nobody to ask: the call is denied, or the run stops until somebody can answer."""
+
+
 class PermissionOptions(TypedDict, total=False):
     """The rarer options of `Permissions`."""
 
-    unattended: Literal["deny", "pause"]
+    unattended: Unattended
     ask_timeout: float | None
     root: str | None
     home: str | None
@@ -53,6 +60,9 @@ class PermissionOptions(TypedDict, total=False):
     guarded: Iterable[str]
     reads_free: bool
     on_decision: Callable[[str, Decision], object]
+
+
+_OPTIONS = ("allow", "ask", "deny", "rules", "mode", "on_permission_request", "on_deny")
 
 
 class Permissions:
@@ -74,7 +84,8 @@ class Permissions:
             the id of the call; its outcome is what became of it, after somebody was asked.
 
     Raises:
-        ConfigError: If a rule is none, or there is no such mode.
+        ConfigError: If a rule is none, or an option has a value that it cannot have.
+        TypeError: If there is no such option.
     """
 
     def __init__(
@@ -89,20 +100,40 @@ class Permissions:
         on_deny: OnDeny = "continue",
         **options: Unpack[PermissionOptions],
     ) -> None:
-        for name, value, known in (("mode", mode, get_args(Mode)), ("on_deny", on_deny, get_args(OnDeny))):
-            if value not in known:
-                raise ConfigError(f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, known))}")
+        refuse_unknown("Permissions", options, (*_OPTIONS, *PermissionOptions.__optional_keys__) if options else ())
+        unattended = options.get("unattended", "deny")
+        for name, value, known in (
+            ("mode", mode, Mode),
+            ("on_deny", on_deny, OnDeny),
+            ("unattended", unattended, Unattended),
+        ):
+            if value not in get_args(known):
+                raise ConfigError(
+                    f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, get_args(known)))}"
+                )
+        for name, asked in (
+            ("on_permission_request", on_permission_request),
+            ("on_decision", options.get("on_decision")),
+        ):
+            if asked is not None and not callable(asked):
+                raise ConfigError(f"permissions: {name} is a function, not {asked!r:.80}")
+        for name in ("sensitive", "guarded"):
+            if isinstance(options.get(name, ()), str):  # of a text every letter would be a pattern
+                raise ConfigError(f'permissions: {name} is a list of patterns, as in {name}=["**/*.key"]')
         sensitive = SensitivePaths.standard(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
         given = RuleSet.build(allow=allow, ask=ask, deny=deny)
         free = options.get("reads_free", True)
         self.on_permission_request = on_permission_request
         self.on_deny: OnDeny = on_deny
-        self.unattended = options.get("unattended", "deny")
+        self.unattended: Unattended = unattended
         self.ask_timeout = options.get("ask_timeout")
         self.root = options.get("root")
         self.home = options.get("home")
         self.on_decision = options.get("on_decision")
         engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
+        self._given = given
+        self._tools = {*BUILTIN_NAMES}
+        self._told: set[str] = set()
         self._session = _Session(engine)
         self._place: tuple[Resolver, Place] | None = None
         self._agent = ""
@@ -110,8 +141,32 @@ class Permissions:
     def install(self, agent: CoreAgent) -> None:
         """Sit on `tool:permit` of an agent."""
         self._agent = agent.name
+        if any(rule.tool for rule in self._given):
+            agent.on(SessionStart, lambda _: self._warn(agent))
         agent.on(ToolPermit, self.permit)
         agent.on(ToolStart, self.still_as_shown, order=_LAST_LOOK)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Which of the rules that it was given fit no tool and so do nothing: no built-in one, and none that an agent with these
+        permissions had when a run began. Rules about tools of MCP servers are not looked at. When a run begins each is told once, as
+        a `ConfigWarning`; a tool that joins later ends the problem with the next run.
+        """
+        known = sorted(self._tools)
+        found: list[str] = []
+        for rule in rules_without_tool(self._given, known):
+            if not rule.tool.startswith("mcp__"):  # what servers have may not be known yet
+                near = difflib.get_close_matches(rule.tool, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                found.append(f"no tool fits the {rule.effect} rule {rule.text!r}, which so does nothing{hint}")
+        return tuple(found)
+
+    def _warn(self, agent: CoreAgent) -> None:
+        self._tools.update(t.name for t in agent.tools)
+        for text in self.problems:
+            if text not in self._told:
+                self._told.add(text)
+                warnings.warn(f"permissions: {text}", ConfigWarning, stacklevel=2)
 
     @property
     def engine(self) -> Engine:

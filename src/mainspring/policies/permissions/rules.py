@@ -114,6 +114,10 @@ class RuleSet(Struct, frozen=True):
         """
         origin = origin or Origin()
         lists: tuple[tuple[Effect, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
+        for effect, texts in lists:
+            given = cast("object", texts)
+            if isinstance(given, str) or not isinstance(given, Iterable):  # of a text every letter would be a rule
+                raise ConfigError(f'{effect} is {given!r:.80}; it is a list of rules: {effect}=["read_file(docs/**)"]')
         return cls(tuple(parse_rule(text, effect, origin) for effect, texts in lists for text in texts))
 
     @classmethod

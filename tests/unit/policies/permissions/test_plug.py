@@ -1,16 +1,18 @@
 """Permissions in a run: refusals, questions, grants, sub-agents, searches."""
 
 import asyncio
+import re
 import threading
 from typing import Any
 
 import pytest
 
+from mainspring.errors import ConfigError, ConfigWarning
 from mainspring.loop import CoreAgent, Plug
 from mainspring.messages import Message, ToolResultBlock
-from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.policies.permissions import PermissionRequest, Permissions, RuleSet
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
-from mainspring.tools import ToolErrorCode
+from mainspring.tools import LazyTool, Tool, ToolErrorCode, tool
 from tests.unit.policies.permissions.stage import TOOLS, project
 
 
@@ -315,3 +317,52 @@ def test_runs_one_after_the_other_may_have_their_own_loop() -> None:
 
     for _ in range(2):
         asyncio.run(both())
+
+
+# --- what was given is right, or is told --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"denny": ["shell(rm *)"], "mode": "allow"}, TypeError, "no option 'denny'; did you mean 'deny'"),
+        ({"ask_timout": 5}, TypeError, "did you mean 'ask_timeout'"),
+        ({"deny": "shell"}, ConfigError, "deny is 'shell'; it is a list of rules"),
+        ({"allow": 5}, ConfigError, "allow is 5; it is a list"),
+        ({"guarded": "**/*.key"}, ConfigError, "guarded is a list"),
+        ({"unattended": "wait"}, ConfigError, "unattended is 'wait'; it can be 'deny' or 'pause'"),
+        ({"on_permission_request": True}, ConfigError, "on_permission_request is a function"),
+        ({"on_decision": []}, ConfigError, "on_decision is a function"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        Permissions(**options)
+
+
+async def test_a_rule_that_fits_no_tool_is_told_once_when_a_run_begins() -> None:
+    permissions = Permissions(deny=["shel(rm *)", "mcp__files__*", "deploy", "grep"], allow=["write_*"])
+    made = agent(permissions, "one", "two")
+    with pytest.warns(ConfigWarning) as told:
+        await made.run("go")
+    await made.run("again")
+    about = ["no tool fits the deny rule 'shel(rm *)', which so does nothing; did you mean 'shell'?",
+             "no tool fits the deny rule 'deploy', which so does nothing"]  # fmt: skip
+    assert [str(w.message) for w in told] == [f"permissions: {text}" for text in about]
+    assert list(permissions.problems) == about
+
+
+async def test_a_rule_about_a_tool_that_joins_later_is_none_to_tell() -> None:
+    def deploy() -> str:
+        """Deploy."""
+        return ""
+
+    permissions = Permissions(deny=["late"])
+
+    async def prepared() -> Tool:
+        return tool(name="late")(deploy)
+
+    lazy = LazyTool("late", prepared)
+    await CoreAgent(ScriptedModel("done"), env=project(), tools=[lazy], plugs=[permissions]).run("go")
+    assert permissions.problems == ()
+    assert Permissions(rules=RuleSet.build(deny=["late"])).problems == ()  # the business of whoever read them
