@@ -9,7 +9,9 @@ import pytest
 from acp import RequestError, schema, text_block
 
 from mainspring.errors import AuthenticationError
+from mainspring.models import ModelInfo
 from mainspring.testing import Call, Reply, ScriptedModel
+from tests.unit.app.server.acp.rules import published
 from tests.unit.app.server.acp.stage import Editor, ask, driving, tell
 from tests.unit.runtime.chat.stage import Gate, WaitingModel
 
@@ -251,3 +253,34 @@ async def test_what_belongs_to_one_message_has_one_id(tmp_path: Path, home: Path
         await connection.load_session(cwd=str(tmp_path), session_id=session.session_id)
     again = {u.message_id for _, u in editor.updates if "chunk" in u.session_update}
     assert len(again) == 3 + 4, "told again under ids of its own, with the prompt"
+
+
+async def test_every_update_and_method_that_the_page_names(material: Path, tmp_path: Path, home: Path) -> None:
+    """All kinds of updates of the schema are sent, and its methods answered, but for what the page says is missing."""
+    (tmp_path / "a.txt").write_text("x")
+    calls = (Call("read_file", {"path": "a.txt"}), Call("todo_write", {"todos": [{"content": "look"}]}))
+    editor = Editor()
+    info = ModelInfo("scripted-1", "scripted", context_window=100_000)
+    model = ScriptedModel(Reply("I look.", calls, thinking="Hm."), "Seen it.", info=info)
+    async with driving(tmp_path, home, editor, model) as (connection, _):
+        await connection.authenticate(method_id="none")
+        session = await connection.new_session(cwd=str(tmp_path))
+        id = session.session_id
+        await connection.prompt(session_id=id, prompt=[text_block("go")])
+        await connection.prompt(session_id=id, prompt=[text_block("/name Looking")])
+        await connection.set_session_mode(session_id=id, mode_id="plan")
+        await connection.set_config_option(config_id="thinking", session_id=id, value="low")
+        await connection.list_sessions()
+        await connection.cancel(session_id=id)
+        await connection.load_session(cwd=str(tmp_path), session_id=id)
+        await connection.resume_session(cwd=str(tmp_path), session_id=id)
+        await connection.close_session(session_id=id)
+        await ask(connection, "session/delete", sessionId=id)
+    seen = editor.watch.check()
+    rules = published()
+    assert rules is not None
+    updates = {each["properties"]["sessionUpdate"]["const"] for each in rules.schema["$defs"]["SessionUpdate"]["oneOf"]}
+    assert updates <= set(seen)
+    taken = {m["method"] for ours, m in editor.watch.messages if not ours and "method" in m}
+    assert set(rules.methods["agentMethods"].values()) - taken == {"logout"}
+    assert (len(updates), len(rules.methods["agentMethods"])) == (11, 13), "docs/editors.md has these numbers"
