@@ -8,6 +8,7 @@ import pytest
 
 from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import (
+    Asked,
     Attempt,
     CallDone,
     FeedEvent,
@@ -16,6 +17,7 @@ from mainspring.durable.feed import (
     Text,
     Thinking,
     TurnBegan,
+    WaitingCall,
     decode_event,
     encode_event,
 )
@@ -112,3 +114,11 @@ async def test_one_look_serves_all_who_wait() -> None:
     await watch.aclose()
     await asyncio.wait([left])
     assert left.cancelled()
+
+
+async def test_what_one_sub_agent_asks_is_not_taken_for_what_another_one_asked() -> None:
+    """Which of two asks first is not the same in each attempt."""
+    call = WaitingCall(ToolUseBlock("c", "t", {}))
+    log = Log(2, [Attempt(1, "a"), Asked(1, (call,), "one-1")])
+    await tell(log, [Asked(1, (call,), "two-1"), Asked(1, (call,), "one-1")])
+    assert [e.agent for e in log.events if isinstance(e, Asked)] == ["one-1", "two-1"]

@@ -7,8 +7,18 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from mainspring.durable.feed import Asked, Attempt, MessageDone, RunEnded, Text, Thinking, TurnBegan, WaitingCall
-from mainspring.messages import Message, ToolUseBlock
+from mainspring.durable.feed import (
+    Asked,
+    Attempt,
+    CallDone,
+    MessageDone,
+    RunEnded,
+    Text,
+    Thinking,
+    TurnBegan,
+    WaitingCall,
+)
+from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 from mainspring.runtime.serving.ag_ui import AgUi
 from mainspring.testing import Call, Reply
 from tests.unit.app.server.http.ag_ui_client import Rules
@@ -86,3 +96,31 @@ def test_a_run_that_was_stopped_is_cancelled_and_not_a_success():
     translator = AgUi("ann.x")
     translator.of(Attempt(1))
     assert translator.of(RunEnded("aborted"))[-1]["outcome"] == {"type": "cancelled"}
+
+
+def test_what_is_told_while_a_sub_agent_waits_is_held_back_for_the_run_that_goes_on():
+    """Two sub-agents: one asks and the other ends meanwhile; then a third question comes while the first is open."""
+    spawns = [ToolUseBlock(name, "spawn", {"task": name}) for name in ("one", "two")]
+    below = WaitingCall(ToolUseBlock("one-1/c", "note", {"text": "x"}), "why", "one-1", 1)
+    other = WaitingCall(ToolUseBlock("two-1/c", "note", {"text": "y"}), "why", "two-1", 1)
+    told = [
+        *(Attempt(1), TurnBegan(1), MessageDone(1, Message.assistant(spawns))),
+        Asked(1, (below,), "one-1"),
+        CallDone(spawns[1], ToolResultBlock("two", "spawn", "two is done")),
+        *(Asked(1, (other,), "two-1"), Asked(1, (), "one-1"), Asked(1, (), "two-1")),
+        CallDone(spawns[0], ToolResultBlock("one", "spawn", "one is done")),
+        RunEnded("completed", "over"),
+    ]
+    translator, rules, made = AgUi("ann.x"), Rules(), list[list[dict[str, Any]]]()
+    for event in told:
+        made.append(list(translator.of(event)))
+        for each in made[-1]:
+            rules.see(each)
+    kinds = [[e["type"] for e in each] for each in made]
+    assert kinds[3] == ["STEP_FINISHED", "RUN_FINISHED"]
+    assert kinds[4] == [], "nothing comes outside of a run"
+    assert kinds[5] == ["RUN_STARTED", "RUN_FINISHED"]
+    assert [i["message"] for i in made[5][-1]["outcome"]["interrupts"]] == ["one-1: why", "two-1: why"]
+    assert kinds[6:8] == [[], ["RUN_STARTED", "TOOL_CALL_RESULT"]]
+    assert made[7][-1]["content"] == "two is done"
+    assert kinds[8:] == [["TOOL_CALL_RESULT"], ["RUN_FINISHED"]]
