@@ -6,7 +6,6 @@ import asyncio
 import difflib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.permissions import Origin, Permissions, PlanMode, RuleSet, rules_without_tool
-from mainspring.policies.permissions.rules import FILE_TOOLS
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.execution import environment, with_language_servers
@@ -39,6 +37,7 @@ from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
+from mainspring.runtime.small import allows_server, allows_skills, for_small
 from mainspring.runtime.trust import TrustStore, trust_notes
 from mainspring.sessions import Session, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
@@ -59,9 +58,6 @@ else:  # most runs have none
 
 MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""
-
-SMALL_TOOLS = ("read_file", "list_files", "grep")
-"""What a small model is offered; more only where a rule allows it or the user asks."""
 
 _CLOSE_SECONDS = 5.0
 
@@ -150,15 +146,16 @@ async def converse(
         offered = chosen(builtin_tools(every=True), names)
     choice = Choice(front.model, "given") if front.model else await choose_model(settings, environ)
     small = choice.model.info.tools == "union"
+    rules = permissions.engine.rules
     if small and options.tools is None:
-        offered = for_small(offered, permissions.engine.rules)
+        offered = for_small(offered, rules)
         missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
         if missing:
             report(
                 Notice(f"a model this small only reads; to let it do more: {' '.join(f'--allow {n}' for n in missing)}")
             )
     known = [*BUILTIN_NAMES, *NAMES_OF_SKILLS]
-    for rule in rules_without_tool(permissions.engine.rules, known):
+    for rule in rules_without_tool(rules, known):
         if not (rule.tool or "").startswith("mcp__"):  # what servers have is not known yet
             report(Notice(f"no tool fits the rule {rule}; it does nothing"))
     session = await asyncio.to_thread(open_session, options, cwd, settings.home)
@@ -182,10 +179,20 @@ async def converse(
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=works,
             permissions=permissions,
-            skills=None if bare else await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None),
-            mcp_servers=None
-            if bare
-            else await asyncio.to_thread(mcp_of, cwd, settings, report, front.ask is None, front.servers),
+            skills=await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None)
+            if not bare or (options.tools is None and allows_skills(rules))
+            else None,
+            mcp_servers=await asyncio.to_thread(
+                mcp_of,
+                cwd,
+                settings,
+                report,
+                front.ask is None,
+                front.servers,
+                (lambda key: allows_server(key, rules)) if bare else None,
+            )
+            if options.tools is None
+            else None,
             tool_disclosure=settings.config.mcp.disclosure,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[
@@ -278,16 +285,6 @@ def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigError(f"there is no tool {name!r}; {hint}")
     return list(ToolRegistry(tools).only(names))
-
-
-def for_small(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
-    """What a small model is offered: reading, and what a rule allows."""
-
-    def is_allowed(name: str) -> bool:
-        scope = FILE_TOOLS.get(name, "shell-run" if name == "shell" else None)
-        return any(r.scope == scope if r.scope else fnmatchcase(name, r.tool) for r in rules.effective("allow"))
-
-    return [t for t in tools if t.name in SMALL_TOOLS or is_allowed(t.name)]
 
 
 def behavior_of(config: AppConfig, compaction: Compaction | None = None) -> Behavior:

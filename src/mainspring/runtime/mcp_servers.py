@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,7 +71,14 @@ def find_servers(cwd: str, settings: Settings, given: Any = None) -> FoundServer
     return FoundServers(found.servers, (*notices, *found.problems, *found.warnings))
 
 
-def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False, given: Any = None) -> Mcp | None:
+def mcp_of(
+    cwd: str,
+    settings: Settings,
+    report: Reporter,
+    alone: bool = False,
+    given: Any = None,
+    only: Callable[[str], bool] | None = None,
+) -> Mcp | None:
     """The servers of the command's agent; ``None`` where there are none. Blocks.
 
     Args:
@@ -79,19 +87,27 @@ def mcp_of(cwd: str, settings: Settings, report: Reporter, alone: bool = False, 
         report: Is told what people should know.
         alone: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
         given: Further servers, as decoded JSON.
+        only: Says by the part of its tools' names that stands for a server whether it is offered, where the model is too
+            small for all of them.
     """
     if not settings.config.mcp.enabled:
         return None
     found = find_servers(cwd, settings, given)
     for notice in found.notices:
         report(Notice(notice))
-    if not any(s.enabled for s in found.servers):
+    keys = mcp.server_keys([s.name for s in found.servers])
+    servers = [s for s in found.servers if only is None or only(keys[s.name])]
+    left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
+    if left:
+        allow = " ".join(f"--allow mcp__{key}" for key in left)
+        report(Notice(f"a model this small is offered no MCP servers; to offer them all the same: {allow}"))
+    if not any(s.enabled for s in servers):
         return None
     given = settings.config.mcp.grace_seconds
     grace = given if given is not None else ALONE_SECONDS if alone else None
     options: dict[str, Any] = {} if grace is None else {"grace": grace}
     home = settings.home.root if settings.home else None
-    plug = mcp.Mcp(found.servers, home=home, **options)
+    plug = mcp.Mcp(servers, home=home, **options)
     plug.tell = lambda text: report(Notice(text))
     return plug
 

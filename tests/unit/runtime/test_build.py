@@ -1,33 +1,39 @@
 """Options and settings become an agent."""
 
+import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, SessionError
-from mainspring.models import RetryConfig
+from mainspring.mcp import Mcp
+from mainspring.models import ModelInfo, RetryConfig
 from mainspring.policies.permissions import RuleSet
 from mainspring.runtime.build import (
     Conversation,
     behavior_of,
     chosen,
     converse,
-    for_small,
     open_session,
     permissions_of,
     retry_of,
 )
 from mainspring.runtime.environ import env_bool, env_float, env_int, env_str
+from mainspring.runtime.front import Front
 from mainspring.runtime.home import working_folder
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Report
 from mainspring.runtime.prompt import system_prompt
 from mainspring.runtime.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.runtime.settings.load import RuleSource
+from mainspring.runtime.small import allows_server, allows_skills, for_small
 from mainspring.sessions import Session
+from mainspring.skills import Skills
+from mainspring.testing import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 
@@ -96,6 +102,61 @@ def test_a_small_model_is_offered_reading_and_what_is_allowed(rules: dict[str, A
     offered = {t.name for t in for_small(builtin_tools(), RuleSet.build(**rules))}
 
     assert offered == {"read_file", "list_files", "grep", *extra}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "server", "skills"),
+    [
+        ([], False, False),
+        (["mcp__mine"], True, False),
+        (["mcp__mine__add"], True, False),
+        (["mcp__*"], True, False),
+        (["mcp__mi"], False, False),
+        (["mcp__other", "skills_*"], False, True),
+        (["*"], False, False),
+    ],
+)
+def test_a_small_model_is_offered_servers_and_skills_that_are_allowed_by_name(
+    allowed: list[str], server: bool, skills: bool
+) -> None:
+    rules = RuleSet.build(allow=allowed)
+
+    assert allows_server("mine", rules) is server
+    assert allows_skills(rules) is skills
+
+
+class Small(ScriptedModel):
+    """Says that it is too small for all tools at once."""
+
+    @property
+    def info(self) -> ModelInfo:
+        return replace(super().info, tools="union")
+
+
+async def test_a_small_model_has_the_servers_and_skills_that_are_allowed_and_is_told_of_others(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    home = Path(environ["MAINSPRING_HOME"])
+    home.mkdir()
+    servers = {name: {"command": "serve"} for name in ("mine", "other")}
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    told: list[Report] = []
+
+    async def plugs(*allowed: str, **more: Any) -> list[Any]:
+        told.clear()
+        given = options(tmp_path, rules=Rules(allow=allowed), **more)
+        conversation = await converse(given, told.append, environ, Front(model=Small("x")))
+        await conversation.aclose()
+        return [p for p in conversation.agent.plugs if isinstance(p, (Mcp, Skills))]
+
+    assert await plugs() == []
+    assert "--allow mcp__mine --allow mcp__other" in str(told)
+    mcp, skills = sorted(await plugs("mcp__mine", "skills_activate"), key=lambda p: type(p).__name__)
+    assert isinstance(mcp, Mcp)
+    assert isinstance(skills, Skills)
+    assert [s.name for s in mcp.servers] == ["mine"]
+    assert "--allow mcp__other" in str(told)
+    assert await plugs("mcp__mine", tools=("read_file",)) == [], "who names tools has these"
 
 
 def test_tools_by_name_keep_their_order() -> None:
