@@ -174,7 +174,7 @@ async def test_a_walk_is_sorted_and_names_folders_first(env: ExecutionEnv) -> No
 
 async def test_a_walk_obeys_ignore_files(env: ExecutionEnv) -> None:
     await write(
-        env, "keep.py", "x.log", "keep.log", "out/a", "src/out/b", "src/gen.py", "src/a.py", ".git/config", "z/.svn/e"
+        env, "keep.py", "x.log", "keep.log", "out/a", "src/out/b", "src/gen.py", "src/a.py", ".git/HEAD", "z/.svn/e"
     )
     await env.write_bytes(".gitignore", b"*.log\n!keep.log\nout/\n# gone\n")
     await env.write_bytes("src/.gitignore", b"/gen.py\n!out/\n")
@@ -186,7 +186,7 @@ async def test_a_walk_obeys_ignore_files(env: ExecutionEnv) -> None:
 
 
 async def test_a_walk_can_take_everything_but_version_control(env: ExecutionEnv) -> None:
-    await write(env, "out/a", ".git/config")
+    await write(env, "out/a", ".git/HEAD")
     await env.write_bytes(".gitignore", b"out\n")
     walk = await env.walk(".", include_ignored=True)
     assert [e.path for e in walk.entries] == [".gitignore", "out", "out/a"]

@@ -213,9 +213,52 @@ async def test_what_runs_later_outside_is_guarded_where_the_layer_can(make: Make
     env = make()
     for script in ("echo x > .git/hooks/pre-commit", "echo x >> .git/config", "rm -rf .git/hooks"):
         assert await worked(env, script) != env.state().guards, script
-    for path in (".git/hooks/pre-commit", ".git/config"):
+    for path in (
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".git/commondir",
+        ".agent/settings.json",
+        ".claude/skills/x/SKILL.md",
+    ):
         with pytest.raises(PermissionError, match="runs later"):
             await env.write_bytes(path, b"x")
+
+
+async def test_what_is_guarded_or_hidden_stays_in_its_place_where_the_layer_can(make: Make, project: Path) -> None:
+    git_init(project)
+    (project / "deep" / "er").mkdir(parents=True)
+    (project / "deep" / "er" / "keys").write_text("secret")
+    env = make(hidden=["deep/er/keys"])
+    for script in ("mv deep d2; cat d2/er/keys", "mv deep/er deep/e2; cat deep/e2/keys"):
+        assert not await worked(env, script), script
+    assert "secret" not in await output(env, "cat deep/er/keys d2/er/keys deep/e2/keys")
+    if env.state().guards:
+        assert not await worked(env, "mv .git other")
+        assert not await worked(env, "cp -r .git other; mv other .git && echo x > .git/hooks/pre-commit")
+        assert await worked(env, "echo x > new && git add new")
+
+
+async def test_a_file_that_says_where_the_repository_is_is_guarded(make: Make, project: Path, place: Path) -> None:
+    git_init(place / "main")
+    (project / ".git").write_text(f"gitdir: {place}/main/.git")
+    env = make()
+    for script in ("rm .git", "echo gitdir: /tmp > .git", "mv .git x"):
+        assert await worked(env, script) != env.state().guards, script
+        (project / ".git").write_text(f"gitdir: {place}/main/.git")
+
+
+async def test_settings_of_the_kernel_cannot_be_changed(make: Make) -> None:
+    """Root may write there without any capability; the file is opened, and nothing is written to it."""
+    env = make()
+    for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/proc/sysrq-trigger"):
+        assert not await worked(env, f": >> {path}"), path
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_VSOCK"), reason="another system")
+async def test_no_sockets_to_the_machine_that_runs_this_one(make: Make) -> None:
+    env = make()
+    assert not await worked(env, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_VSOCK)'")
+    assert await worked(env, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)'")
 
 
 async def test_what_this_program_runs_from_is_sealed(

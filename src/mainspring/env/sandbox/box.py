@@ -49,7 +49,10 @@ SYSTEM_SECRETS = (
 )
 """The same of the system; who is not root cannot read them anyway."""
 
-GUARDED = (".git/hooks", ".git/config", ".agent", ".agentignore", ".husky", ".envrc")
+GUARDED = (
+    ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".agent", ".agents", ".agentignore", ".claude", ".cursor",
+    ".vscode", ".idea", ".mcp.json", ".husky", ".envrc",
+)  # fmt: skip
 """What in the project decides what runs later, outside of the sandbox: readable, not to be changed."""
 
 IGNORE_FILES = (".agentignore", *KINDS)
@@ -82,7 +85,7 @@ class Box(Struct, frozen=True, kw_only=True):
         writable: Folders and files that may be read and changed: the project's folder first.
         readable: Those that may be read.
         hidden: Those that may not be read, wherever they lie; they win over all others.
-        guarded: Those that may be read but not changed though they lie in a writable folder.
+        guarded: Those that may be read but not changed though they lie in a writable folder; some may not be there.
         sealed: Those of them that this program itself runs from; whoever changed them would be out of the box.
         tmp: The private folder for temporary files, which may be changed.
         home: The home folder; it is there, but nothing in it unless another line says so.
@@ -160,13 +163,20 @@ def make_box(
         writable=_outermost(changed, first=True),
         readable=read,
         hidden=_outermost(hiding),
-        guarded=(*_there(os.path.join(root, p) for root in changed for p in GUARDED), *sealed),
+        guarded=(*(path for root in changed for path in _guarded(root)), *sealed),
         sealed=sealed,
         tmp=tmp,
         home=home,
         links=tuple(dict.fromkeys(link for p in wanted for link in _links(p) if not _lies_in(link.path, read))),
         network=network,
     )
+
+
+def _guarded(root: str) -> Iterator[str]:
+    yield from (os.path.join(root, name) for name in GUARDED)
+    git = os.path.join(root, ".git")
+    if os.path.isfile(git):  # says where the repository is
+        yield git
 
 
 def _own_folders() -> tuple[str, ...]:

@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cache, cached_property
 
 from mainspring.env.paths import is_inside
+from mainspring.env.sandbox import kernel
 from mainspring.env.sandbox.box import Box
 from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
 from mainspring.env.sandbox.provider import SandboxState
@@ -72,7 +74,10 @@ class Bubblewrap:
     def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
         """See `SandboxProvider.wrap`."""
         network = () if box.network else ("--unshare-net",)
-        boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd, "--"]
+        boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd]
+        if not box.network and kernel.has_filter():
+            boxed = ["sh", "-c", _WITH_FILTER, "sh", _filter_file(box), *boxed, "--seccomp", "9"]
+        boxed.append("--")
         if self._can_set_signals:
             return ["env", "--ignore-signal=TERM", *boxed, "env", "--default-signal=TERM", *command]
         return [*boxed, *command]
@@ -89,10 +94,17 @@ _NAMESPACES = (
 )  # fmt: skip
 """All but the network. What runs has no rights beyond those of its user, even if that is root."""
 
+_FOLDERS_OF_SETTINGS = frozenset(("sys", "fs", "acpi", "scsi", "driver", "dynamic_debug"))
+"""Folders of ``/proc``. Bubblewrap closes what root cannot write to as a folder, though it can write to what lies in it."""
+
+_WITH_FILTER = 'exec 9<"$1"; shift; exec "$@"'
+
 
 def _mounts(box: Box) -> Iterator[str]:
     """The files of a box, outer folders before what lies in them."""
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp")
+    for path in _settings_of_kernel():
+        yield from ("--ro-bind-try", path, path)
     for link in box.links:
         yield from ("--symlink", link.target, link.path)
     places = dict.fromkeys(box.readable, "--ro-bind-try") | dict.fromkeys((*box.writable, box.tmp), "--bind")
@@ -100,6 +112,8 @@ def _mounts(box: Box) -> Iterator[str]:
     yield from ("--bind", box.tmp, "/tmp")
     for path in sorted(places):
         yield from (places[path], path, path)
+    for path in _held_in_place(box):
+        yield from ("--bind", path, path)
     for path in box.guarded:
         yield from ("--ro-bind-try", path, path)
     roots = tuple(places)
@@ -109,6 +123,44 @@ def _mounts(box: Box) -> Iterator[str]:
     if not any(is_inside(box.home, root) for root in roots):
         yield from ("--dir", box.home)
     yield from ("--remount-ro", "/")
+
+
+def _filter_file(box: Box) -> str:
+    """The filter that keeps programs from what is no part of a namespace of the network, such as the machine that a virtual one
+    runs on; beside the private folder, where no program can change it.
+    """
+    path = f"{box.tmp}.filter"
+    if not os.path.exists(path):
+        with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
+            file.write(kernel.filter_of_sockets((*kernel.LOCAL_FAMILIES, *kernel.INTERNET_FAMILIES)))
+    return path
+
+
+def _held_in_place(box: Box) -> list[str]:
+    """The folders, outermost first, that hold something guarded or hidden: as mounts they cannot be renamed, and another one put
+    in their place.
+    """
+    found: set[str] = set()
+    for path in (*box.guarded, *box.hidden):
+        above = os.path.dirname(path)
+        while any(above != root and is_inside(above, root) for root in box.writable):
+            found.add(above)
+            above = os.path.dirname(above)
+    return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path) and not box.hides(path))
+
+
+@cache
+def _settings_of_kernel() -> tuple[str, ...]:
+    """What root may write in ``/proc`` even without any capability, such as which program the kernel starts at a crash."""
+    if os.geteuid() != 0:
+        return ()
+    found: list[str] = []
+    with suppress(OSError), os.scandir("/proc") as entries:
+        for entry in entries:
+            changes = entry.is_file(follow_symlinks=False) and entry.stat().st_mode & 0o222
+            if entry.name in _FOLDERS_OF_SETTINGS or changes:
+                found.append(entry.path)
+    return tuple(sorted(found))
 
 
 def _cover(path: str) -> tuple[str, ...]:

@@ -49,8 +49,10 @@ _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 _IO_URING_SETUP = 425
 _FOREIGN_CALLS = 0x40000000
 """From here on the calls of x86-64 are those of another calling convention."""
-_LOCAL_FAMILIES = (1, 16)
+LOCAL_FAMILIES = (1, 16)
 """AF_UNIX and AF_NETLINK."""
+INTERNET_FAMILIES = (2, 10)
+"""AF_INET and AF_INET6."""
 
 
 def landlock_version() -> int:
@@ -100,13 +102,9 @@ def close_network() -> None:
     Raises:
         OSError: If the kernel refuses, or the machine is not known.
     """
-    machine = os.uname().machine
-    if machine not in _MACHINES:
-        raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
-    mark, socket = _MACHINES[machine]
     import ctypes
 
-    code = _filter(mark, socket)
+    code = filter_of_sockets(LOCAL_FAMILIES)
     held = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
     _no_new_rights()
@@ -126,8 +124,17 @@ def drop_capabilities() -> None:
         _fail()
 
 
-def _filter(mark: int, socket: int) -> bytes:
-    """A program of the kernel's packet filter that judges system calls."""
+def filter_of_sockets(families: tuple[int, ...]) -> bytes:
+    """A program of the kernel's packet filter that lets programs make sockets of some families only.
+
+    Raises:
+        OSError: If the machine is not known.
+    """
+    machine = os.uname().machine
+    if machine not in _MACHINES:
+        raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
+    mark, socket = _MACHINES[machine]
+    count = len(families)
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, refused, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
     steps = [
@@ -135,12 +142,11 @@ def _filter(mark: int, socket: int) -> bytes:
         (equal, 1, 0, mark),
         (end, 0, 0, refused),  # programs of another machine call by other numbers
         (load, 0, 0, 0),  # the call
-        (at_least, 7, 0, _FOREIGN_CALLS),
-        (equal, 5, 0, _IO_URING_SETUP),  # it can open sockets by itself
-        (equal, 0, 3, socket),
+        (at_least, 5 + count, 0, _FOREIGN_CALLS),
+        (equal, 3 + count, 0, _IO_URING_SETUP),  # it can open sockets by itself
+        (equal, 0, 1 + count, socket),
         (load, 0, 0, 16),  # its first argument
-        (equal, 1, 0, _LOCAL_FAMILIES[0]),
-        (equal, 0, 2, _LOCAL_FAMILIES[1]),
+        *((equal, count - 1 - n, 0 if n < count - 1 else 2, family) for n, family in enumerate(families)),
         (end, 0, 0, allowed),
         (end, 0, 0, missing),
         (end, 0, 0, refused),

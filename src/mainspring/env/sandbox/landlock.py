@@ -33,7 +33,7 @@ class Landlock:
                 "Landlock is not there: it needs Linux 6.2 or newer with landlock in the list "
                 f"/sys/kernel/security/lsm (its version here: {version or 'none'})"
             )
-        if not sys.executable:
+        if not sys.executable or getattr(sys, "frozen", False):  # frozen into one file, this program is no interpreter
             return "Landlock needs the Python interpreter as a program, and it is not known where that is"
         tried = try_out(_python("kernel.restrict([('read', '/')], network=False)"))
         return None if tried is None else f"Landlock does not work here: {tried}"

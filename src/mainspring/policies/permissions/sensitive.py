@@ -38,7 +38,8 @@ SECRET_PLACES = (
 """Places of the system that hold secrets."""
 
 GUARDED_NAMES = (
-    ".git/**", ".agent/**", ".agentignore", ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
+    ".git/**", ".agent/**", ".agents/**", ".claude/**", ".cursor/**", ".vscode/**", ".idea/**", ".mcp.json", ".agentignore",
+    ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
     ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".gitconfig", ".config/git/**", ".config/fish/**", ".config/autostart/**",
 )  # fmt: skip
 """What decides what runs later, or what is allowed: settings, hooks, start-up files. Changing them always asks."""
