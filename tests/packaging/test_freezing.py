@@ -1,0 +1,62 @@
+"""Programs that freeze the command into one file find what it loads by name (known problem B-03)."""
+
+import importlib.metadata
+import importlib.util
+import os
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mainspring.app.freezing import data_files, hook_dirs, modules
+from tests.e2e.servers.chat import ChatServer, call
+from tests.needs import needs
+
+
+def test_every_module_and_every_file_is_taken_along(repository: Path) -> None:
+    source = repository / "src"
+    files = {p for p in (source / "mainspring").rglob("*") if p.is_file() and p.suffix != ".pyc"}
+    code = {source.joinpath(*name.split(".")) for name in modules()}
+    taken = {p / "__init__.py" if p.is_dir() else p.with_suffix(".py") for p in code}
+    data = {Path(path): Path(folder) for path, folder in data_files()}
+
+    assert taken | data.keys() == files
+    assert taken & data.keys() == set()
+    assert all(source / folder == path.parent for path, folder in data.items())
+    assert {"mainspring.app.cli.ask", "mainspring.models.providers.ollama"} <= set(modules())
+
+
+def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [(name, value)] = project["entry-points"]["pyinstaller40"].items()
+    [folder] = importlib.metadata.EntryPoint(name, value, "pyinstaller40").load()()
+
+    hook = runpy.run_path(str(Path(folder) / "hook-mainspring.py"))
+
+    assert [folder] == hook_dirs()
+    assert (hook["hiddenimports"], hook["datas"]) == (modules(), data_files())
+
+
+@pytest.mark.soak
+@needs(importlib.util.find_spec("PyInstaller") is not None, "PyInstaller")
+def test_a_frozen_command_works(tmp_path: Path, home: Path) -> None:
+    start = tmp_path / "start.py"
+    start.write_text("import sys\nfrom mainspring.app.cli.main import main\nsys.exit(main())\n", encoding="utf-8")
+    build = [sys.executable, "-m", "PyInstaller", "--log-level", "ERROR", "--onedir", "--name", "ms", "start.py"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+
+    with ChatServer(call("shell", command="echo a"), "answered") as server:
+        environment = {
+            **os.environ,
+            "OPENAI_BASE_URL": server.base_url,
+            "OPENAI_API_KEY": "sk-test-0123456789abcdefghij",
+        }
+        command = [str(tmp_path / "dist" / "ms" / "ms"), "-p", "x", "--allow", "shell"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False
+        )
+
+    assert (done.returncode, done.stdout) == (0, "answered\n"), done.stderr
