@@ -230,7 +230,7 @@ def test_whatever_a_command_raises_becomes_a_line_and_a_code(
     assert len(told.err.splitlines()) == (0 if isinstance(error, BrokenPipeError) else 1)
 
 
-@pytest.mark.covers("ERR-04")
+@pytest.mark.covers("ERR-04", "OPT-03")
 def test_details_come_with_v(capsys: pytest.CaptureFixture[str]) -> None:
     def work(console: Console) -> int:
         raise ZeroDivisionError("x")

@@ -53,7 +53,7 @@ def found(result: ToolResult) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[1 : lines.index("</tool_search_results>")]]
 
 
-@pytest.mark.covers("DIS-05")
+@pytest.mark.covers("DIS-05", "BYD-11")
 @pytest.mark.parametrize(
     ("query", "first"),
     [
@@ -74,7 +74,7 @@ async def test_the_best_match_comes_first(query: str, first: str) -> None:
     assert found(result)[0]["name"] == unlocked[0]
 
 
-@pytest.mark.covers("DIS-05", "DIS-06")
+@pytest.mark.covers("DIS-05", "DIS-06", "BYD-11")
 async def test_names_are_found_exactly_in_their_order_and_others_told() -> None:
     result, unlocked = await search(
         names=["mcp__mail__send", "MCP__files__MOVE", "mcp__files__moev", "mcp__mail__send"]

@@ -87,6 +87,18 @@ async def test_a_link_of_the_project_leads_no_skill_out_of_it(tmp_path: Path) ->
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.covers("SKL-34")
+@pytest.mark.parametrize(("where", "folder"), [("user", "home/skills"), ("project", "p/.agent/skills")])
+async def test_it_is_written_where_it_is_meant_to_be(tmp_path: Path, where: str, folder: str) -> None:
+    use = Call("skills_use", {"name": "create-skill"})
+    agent, _ = agent_of(tmp_path, use, create(where=where), "ok", confirm=lambda _: True)
+
+    await agent.run("create a skill")
+
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("SKILL.md")] == [f"{folder}/release-notes/SKILL.md"]
+
+
+@pytest.mark.covers("SKL-34", "SKL-37")
 async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
     async def no(written: Written) -> bool:
         return False
@@ -109,6 +121,7 @@ async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
         ({"description": " "}, "needs 1 to 1024"),
         ({"description": "x" * 1025}, "needs 1 to 1024"),
         ({"instructions": "\n"}, "need 1 to"),
+        ({"instructions": "x" * 60_001}, "need 1 to 60000"),
         ({"instructions": "do \u202eit"}, "cannot see"),
         ({"instructions": "key: sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"}, "key or password"),
         ({"name": "there"}, "is there already"),

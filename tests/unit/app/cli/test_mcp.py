@@ -65,8 +65,13 @@ def test_servers_are_added_listed_with_their_cost_and_removed(command: Command, 
     assert found["search"] > 0
 
     shown = command.run("mcp")
-    assert "ready    little  3 tools, about" in shown.out
-    assert "together about" in shown.err
+    for each in (little, quiet):
+        cost = each["cost"]
+        told = f"3 tools, about {cost['eager']} tokens in each request ({cost['lazy']} if lazy); {each['disclosure']}"
+        assert f"ready    {each['name']:6}  {told}" in shown.out
+    now = little["cost"]["eager"] + quiet["cost"]["lazy"] + found["search"]
+    eager = little["cost"]["eager"] + quiet["cost"]["eager"]
+    assert f"together about {now} tokens in each request; all eager it would be {eager}" in shown.err
     assert command.run("mcp", "remove", "little").code == 0
     assert [s["name"] for s in json.loads(command.run("mcp", "list", "--no-connect", "--json").out)["servers"]] == [
         "quiet"

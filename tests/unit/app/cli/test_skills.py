@@ -250,7 +250,7 @@ def test_switching_and_removing(command: Command) -> None:
     assert json.loads((command.home / ".agent" / "skills" / ".registry.json").read_text())["skills"] == {}
 
 
-@pytest.mark.covers("OPT-06")
+@pytest.mark.covers("OPT-06", "SKL-38")
 def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
     source = skill(command.folder.parent / "source", "pdf")
     git(source, "init", "-q")

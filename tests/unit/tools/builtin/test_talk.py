@@ -52,10 +52,18 @@ async def test_a_question_reaches_the_user_and_the_answer_the_model(reply: Reply
 
 
 @pytest.mark.covers("TOL-22")
-@pytest.mark.parametrize("decision", ["approve", "revise", "reject"])
-async def test_a_plan_is_approved_changed_or_rejected(decision: Any) -> None:
+@pytest.mark.parametrize(
+    ("decision", "told"),
+    [
+        ("approve", "approved the plan"),
+        ("revise", "wants the plan changed"),
+        ("reject", "rejected the plan. Do not carry it out"),
+    ],
+)
+async def test_a_plan_is_approved_changed_or_rejected(decision: Any, told: str) -> None:
     ctx, person = with_person(Review(decision, "mind the tests"))
     result = await present_plan(ctx, plan="1. do it", title="T")
+    assert told in result.text
     assert result.text.endswith("\nThe user says: mind the tests")
     assert result.metadata["approved"] == (decision == "approve")
     assert person.asked == [Plan("1. do it", "T")]
