@@ -105,6 +105,12 @@ class AgUi:
                 self._told(made, event)
         return made
 
+    def begin(self) -> Sequence[Event]:
+        """The first event, where a client need not wait for a worker to take the run up."""
+        made: list[Event] = []
+        self._begin(made)
+        return made
+
     def resume(self) -> Sequence[Event]:
         """The first events of a run that goes on, as its client answered: what it did not answer is asked again."""
         made: list[Event] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -96,21 +97,18 @@ async def ag_ui(
 
 
 async def ag_ui_run(
-    started: AgUiRun, items: AsyncIterator[FeedItem], outcome: Callable[[], Awaitable[str]]
+    started: AgUiRun, items: AsyncGenerator[FeedItem, None], outcome: Callable[[], Awaitable[str]]
 ) -> AsyncGenerator[WireEvent, None]:
     """The events of one run of AG-UI, for the client that began it: from its start to its end.
 
     Args:
         started: The run.
-        items: What our run tells, from its first event.
+        items: What our run tells, from its first event; closed at the end.
         outcome: Says what became of a run that told nothing of its end.
     """
     translator = AgUi(started.id, started.names)
-    async for item in items:
-        made = translator.of(item.event)
-        if item.number <= started.after:
-            made = translator.resume() if item.number == started.after else ()
-        for event in made:
+    async with aclosing(_translated(translator, started, items)) as events:
+        async for event in events:
             ends = event["type"] in ("RUN_FINISHED", "RUN_ERROR")
             yield _wired("", event, last=ends)
             if ends:
@@ -120,6 +118,21 @@ async def ag_ui_run(
                     yield _wired("", warning(text))
     for event in translator.failed(await outcome()):
         yield _wired("", event, last=event["type"] == "RUN_ERROR")
+
+
+async def _translated(
+    translator: AgUi, started: AgUiRun, items: AsyncGenerator[FeedItem, None]
+) -> AsyncGenerator[dict[str, Any], None]:
+    if not started.after:
+        for event in translator.begin():
+            yield event
+    async with aclosing(items):
+        async for item in items:
+            made = translator.of(item.event)
+            if item.number <= started.after:  # told in an earlier run of the thread
+                made = translator.resume() if item.number == started.after else ()
+            for event in made:
+                yield event
 
 
 def _wired(id: str, event: dict[str, Any], *, last: bool = False) -> WireEvent:

@@ -199,11 +199,13 @@ class Service:
         async with self._starting.setdefault(tenant, asyncio.Lock()):
             if key and (found := await self.engine.info(run_id)) is not None:
                 return await self._view(found), False
-            going = len(await self._active(f"{tenant}."))
-            if going >= self.options.runs:
+            active = await self._active(f"{tenant}.")
+            if len(active) >= self.options.runs:
+                asking = sum([await self._asks(info) for info in active])
                 raise LimitError(
                     "too_many_runs",
-                    f"{going} runs go on, and no more may; end one, or wait until one ends",
+                    f"{len(active)} runs go on, of which {asking} wait for an answer to a call, and no more may; answer or "
+                    "end one, or wait until one ends",
                     retry_after=5.0,
                 )
             try:

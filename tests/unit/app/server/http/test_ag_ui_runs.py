@@ -11,7 +11,7 @@ from mainspring import Agent, Permissions, tool
 from mainspring.durable import DurableSteps
 from mainspring.errors import AuthenticationError
 from mainspring.messages import ImageBlock, Message
-from mainspring.runtime.serving.service import Factory
+from mainspring.runtime.serving.service import Factory, ServiceOptions
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import ToolContext
@@ -265,6 +265,30 @@ async def test_the_service_ends_while_a_client_waits_and_its_run_is_not_stopped_
         assert await until_state(stage, answer.headers["location"], "running", "done") == "running"
         gate.open.set()
         assert await until_state(stage, answer.headers["location"], "done")
+
+
+async def test_a_run_has_begun_for_its_client_before_anybody_works_at_it():
+    gate = Gate("never")
+    async with on_stage({"bot": scripted(gate)}, options=ServiceOptions(concurrency=1)) as stage:
+        await stage.ann.start()
+        await gate.asked.wait()
+        thread = Thread(stage.ann)
+        async for event in thread.stream(thread.input("hello")):
+            assert event["type"] == "RUN_STARTED"
+            assert (await stage.ann.get(thread.location[1:]))[1]["state"] == "waiting"
+            break
+        thread.rules.running = False
+
+
+async def test_interrupted_runs_that_nobody_answers_count_and_the_refusal_says_so():
+    model = ScriptedModel(Call("note", {"text": "x"}), loop=True)
+    async with on_stage({"bot": talking(model)}, options=ServiceOptions(runs=2)) as stage:
+        for name in ("one", "two"):
+            await Thread(stage.ann, id=name).ask("note")
+        third = Thread(stage.ann, id="three")
+        status, refused = await third.refused(third.input("note"))
+        assert (status, refused["code"]) == (429, "too_many_runs")
+        assert "2 wait for an answer" in refused["message"]
 
 
 USER = [{"id": "1", "role": "user", "content": "hi"}]
