@@ -66,6 +66,8 @@ def _name_of(host: str) -> str:
 class Guard:
     """Lets a request through, with its tenant in ``scope["tenant"]``, or answers it.
 
+    ``scope["holds"]`` says whether its token still is the tenant's, for what goes on for long.
+
     Args:
         app: What is behind it.
         tokens: Who may use it.
@@ -123,6 +125,7 @@ class Guard:
             self._metrics.add("limited")
             return busy(429, "too_many_requests", f"too many requests; the next one may come in {seconds} s", seconds)
         scope["tenant"] = tenant
+        scope["holds"] = lambda: self._tokens.tenant(token.strip()) == tenant
         return None
 
 

@@ -105,20 +105,23 @@ class EventStream:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             await put(f"retry: {int(self._patience.retry * 1000)}\n\n".encode())
             async with aclosing(self._events) as events:
-                await self._pump(events, put)
+                await self._pump(events, put, scope["holds"])
             self._told = True  # all of it, or a word that the service ends
             await put(b"", more=False)
         except TimeoutError:
             self._metrics.add("followers_cut")
             self._cut(scope)
 
-    async def _pump(self, events: AsyncGenerator[WireEvent, None], put: _Put) -> None:
+    async def _pump(self, events: AsyncGenerator[WireEvent, None], put: _Put, holds: Callable[[], bool]) -> None:
         closing = asyncio.ensure_future(self._closing.wait())
         coming: asyncio.Future[WireEvent | None] | None = None
         try:
             while True:
                 coming = coming or asyncio.ensure_future(anext(events, None))
                 await asyncio.wait({coming, closing}, timeout=self._patience.beat, return_when=asyncio.FIRST_COMPLETED)
+                if not holds():
+                    await put(b": this token is not known any more\n\n")
+                    return
                 if coming.done():
                     event, coming = coming.result(), None
                     if event is None:

@@ -165,6 +165,7 @@ class Stage:
     state: State
     service: Service
     engine: MemoryEngine
+    tokens: Tokens
 
     @property
     def ann(self) -> Client:
@@ -202,4 +203,4 @@ async def on_stage(
         serving(app, state, Place(port=0, drain=drain)) as url,
         aiohttp.ClientSession(connector=connector) as session,
     ):
-        yield Stage(url, session, state, service, engine)
+        yield Stage(url, session, state, service, engine, tokens)

@@ -254,6 +254,22 @@ async def test_a_token_that_is_taken_out_of_the_file_is_refused(tmp_path: Path):
         keeping.cancel()
 
 
+async def test_a_stream_ends_where_its_token_is_taken_away():
+    gate = Gate("the secret")
+    async with on_stage({"bot": scripted(gate)}) as stage:
+        run = await stage.ann.start()
+        ann, ben = stage.ann.follow(run), Thread(stage.ben)
+        await anext(ann)
+        async with ben.post(ben.input("hello")) as answer:
+            stage.tokens.renew({BEN: "ben", "another-0123456789abcdef": "ann"})
+            gate.open.set()
+            assert [e.data async for e in ann if e.name == "message" and "secret" in str(e.data)] == []
+            assert b"RUN_FINISHED" in await answer.content.read()
+        assert (await stage.ann.get(f"v1/runs/{run}"))[0] == 401
+        other = Client(stage.url, stage.session, "another-0123456789abcdef")
+        assert (await other.ended(run))["text"] == "the secret"
+
+
 async def test_a_body_over_the_limit_is_not_read_to_its_end():
     async with on_stage({"bot": scripted("a")}, limits=Limits(body=1_000, requests=1_000_000)) as stage:
         async with connected(stage) as (reader, writer):
