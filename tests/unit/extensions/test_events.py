@@ -150,7 +150,7 @@ async def test_a_system_prompt_of_the_run_is_what_before_agent_start_sees() -> N
     assert requests(agent)[0].system == "B"
 
 
-@pytest.mark.covers("EXT-05")
+@pytest.mark.covers("EXT-05", "EXT-15")
 async def test_input_continues_transforms_or_is_handled() -> None:
     def extension(api: ExtensionAPI) -> None:
         @api.on("input")

@@ -232,6 +232,7 @@ async def test_glob_goes_no_deeper_than_its_pattern(
     assert depths == expected
 
 
+@pytest.mark.covers("TOL-16")
 async def test_glob_comes_in_pages(both: tuple[ToolContext, ToolContext]) -> None:
     first = await same(both, glob, pattern="*", limit=2)
     assert first.text == "-dash\n.github/w.yml\n(files 1-2 of 21; continue with offset=2)"
