@@ -60,13 +60,15 @@ class Questions:
         self.log = log
         self._tell = tell
         self._open: dict[str, Asked] = {}
+        self._publishing = asyncio.Lock()
 
     async def ask(self, asked: Asked) -> None:
         """Say what a sub-agent, or the run itself, waits for now; with no calls it goes on."""
         self._open[asked.agent] = asked
-        calls = [call for each in self._open.values() for call in each.calls]
-        own = self._open.get("")
-        await self.log.publish("pending", encode(Asked(own.number if own else 0, tuple(calls))))
+        async with self._publishing:  # what two publish at once would arrive in any order
+            calls = [call for each in self._open.values() for call in each.calls]
+            own = self._open.get("")
+            await self.log.publish("pending", encode(Asked(own.number if own else 0, tuple(calls))))
         if self._tell is not None:
             self._tell(asked)
 
