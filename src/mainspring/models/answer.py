@@ -11,6 +11,8 @@ from mainspring.models.wire.sse import SseParser
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
 """How a stream of events begins; anything else is one body."""
+MOST = 1 << 28
+"""Bytes of an answer. A host that goes on and on would take all memory, and no limit of a run looks at what is not an event yet."""
 
 
 class AnswerReader:
@@ -29,7 +31,7 @@ class AnswerReader:
         error: What is wrong with the answer, once that shows. Raise it when the events before it have been used.
     """
 
-    __slots__ = ("_body", "_frames", "_whole", "decoder", "error")
+    __slots__ = ("_body", "_frames", "_left", "_whole", "decoder", "error")
 
     def __init__(self, decoder: WireDecoder) -> None:
         self.decoder = decoder
@@ -37,10 +39,15 @@ class AnswerReader:
         self._frames: SseParser | LineParser | None = LineParser() if getattr(decoder, "lines", False) else None
         self._whole = False
         self._body: list[bytes] = []
+        self._left = MOST
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take more bytes; returns the events they complete."""
         out: list[StreamEvent] = []
+        self._left -= len(data)
+        if self._left < 0:
+            self.error = self.error or self._unreadable(f"The answer is longer than {MOST >> 20} MB", "too_long")
+            return out
         if self._frames is None:
             if not self._is_stream(data):
                 return out
@@ -70,9 +77,11 @@ class AnswerReader:
         """The error; what is nested without end may break any step of the reading."""
         if isinstance(error, ModelError):
             return error
+        return self._unreadable("The answer is nested too deep to be read", "not_json")
+
+    def _unreadable(self, text: str, reason: str) -> InvalidResponseError:
         draft = self.decoder.draft
-        partial = draft.message() if len(draft) else None
-        return InvalidResponseError("The answer is nested too deep to be read", reason="not_json", partial=partial)
+        return InvalidResponseError(text, reason=reason, partial=draft.message() if len(draft) else None)
 
     def _finish(self, out: list[StreamEvent]) -> None:
         decoder = self.decoder

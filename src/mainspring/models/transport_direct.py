@@ -312,6 +312,7 @@ async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> Asyn
         raise lost_error(url, error, begun=True) from error
 
 
+_UNPACKED = 1 << 18
 _PACKINGS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
@@ -321,8 +322,10 @@ async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> As
     async with aclosing(chunks):
         try:
             async for chunk in chunks:
-                if data := unpacker.decompress(chunk):
+                while data := unpacker.decompress(chunk, _UNPACKED):  # a little may be packed that is enormous
                     yield data
+                    chunk = unpacker.unconsumed_tail
+                    await asyncio.sleep(0)
             if data := unpacker.flush():
                 yield data
         except zlib.error as error:

@@ -18,6 +18,7 @@ from mainspring.errors import (
 )
 from mainspring.events import StreamEvent
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.models import answer
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider, ModelRequest, Scratch
 from mainspring.models.profile import Profile
@@ -309,3 +310,16 @@ async def test_models_share_connections_unless_told_otherwise() -> None:
 
 def test_its_name_says_what_it_is_and_holds_no_key() -> None:
     assert repr(model(MemoryResponse(GOOD))) == "<HttpModel host:m1 at http://host/v1>"
+
+
+@pytest.mark.parametrize(
+    "begin", [b"data: ", b": alive\n\n", b"{", sse(chunk({"content": "Hel"})).partition(b"data: [DONE]")[0] + b"data: "]
+)
+async def test_an_answer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
+    monkeypatch.setattr(answer, "MOST", 10_000)
+
+    with pytest.raises(InvalidResponseError, match="longer than") as caught:
+        await model(MemoryResponse([begin, *[b"y" * 1000] * 20])).complete(ModelRequest(HI))
+
+    assert caught.value.reason == "too_long"
+    assert (caught.value.partial is not None) == (b"Hel" in begin)

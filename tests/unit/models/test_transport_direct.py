@@ -75,6 +75,16 @@ async def test_what_a_host_packs_although_nobody_asked_is_unpacked(
             await ask(transport, server.url)
 
 
+async def test_a_little_that_is_enormous_unpacked_comes_in_pieces(transport: DirectTransport) -> None:
+    packed = gzip.compress(bytes(30_000_000))
+    async with serve(chunked(packed, content_encoding="gzip")) as server:
+        async with transport.open("GET", server.url, {}, b"", SOON) as response:
+            sizes = [len(chunk) async for chunk in response.chunks()]
+
+    assert sum(sizes) == 30_000_000
+    assert max(sizes) <= 1 << 18
+
+
 async def test_a_body_may_end_with_its_connection(transport: DirectTransport) -> None:
     async with serve([head() + b"all ", 0.02, b"of it", "close"]) as server:
         assert await ask(transport, server.url) == (200, b"all of it")
