@@ -34,7 +34,7 @@ def test_flags_reach_the_chat() -> None:
     assert not ask_options(parse(["--no-session"])[1]).save
 
 
-@pytest.mark.covers("OPT-03")
+@pytest.mark.covers("OPT-03", "CLI-07")
 async def test_settings_reach_the_screen(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
