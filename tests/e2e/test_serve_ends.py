@@ -100,7 +100,7 @@ def test_no_program_stays(command: Command, begin: Callable[[Server, Path], None
             process.send_signal(signal.SIGTERM if how == "two signals" else signal.Signals[how])
             if how == "two signals":
                 process.send_signal(signal.SIGINT)
-        code = process.wait(8)
+        code = process.wait(30)
         assert ended(script)
         assert process.stderr is not None
         assert process.stderr.read() == ""

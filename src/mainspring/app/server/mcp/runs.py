@@ -79,6 +79,8 @@ class Run:
                     await self._left.wait()
                 await chat.stop()
         except Exception as error:
+            if self._opened.cancelled():
+                return  # the call was cancelled meanwhile: nobody is to be told
             if self._opened.done():
                 raise
             self._opened.set_exception(error)

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +181,8 @@ class Shown:
 
     def kill(self) -> None:
         if self.process.returncode is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(self.process.pid, signal.SIGKILL)
 
 
 async def ask(connection: ClientSideConnection, method: str, **params: Any) -> Any:

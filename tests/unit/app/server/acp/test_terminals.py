@@ -11,7 +11,7 @@ from acp import text_block
 
 from mainspring.testing import Call
 from tests.processes import ended
-from tests.sandboxes import layer as layer_or_skip
+from tests.sandboxes import layer as sandbox_layer
 from tests.unit.app.server.acp.stage import Editor, driving
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -109,7 +109,7 @@ async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path
     editor = Editor("once")
     editor.no_terminals = why == "not opened"
     if why == "in a sandbox":
-        layer_or_skip("bubblewrap")
+        sandbox_layer("bubblewrap")
     if why in ("limited", "in a sandbox"):
         settings = home / ".agent" / "settings.json"
         settings.parent.mkdir(parents=True)
@@ -131,3 +131,23 @@ async def test_without_the_capability_nobody_asks_for_terminals(tmp_path: Path, 
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.terminals == {}
     assert "here" in editor.of("tool_call_update")[-1].content[0].content.text
+
+
+@pytest.mark.parametrize("how", ["the session is closed", "the editor has gone"])
+async def test_the_end_in_the_middle_of_a_command(tmp_path: Path, home: Path, how: str) -> None:
+    wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
+    editor = Editor("once")
+    async with driving(tmp_path, home, editor, shell(wait), "ok", terminal=True) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
+        await editor.until_shown()
+        (terminal,) = editor.terminals.values()
+        if how == "the session is closed":
+            await connection.close_session(session_id=session.session_id)
+            assert (await prompting).stop_reason == "cancelled"
+            assert terminal.released
+    # where the editor has gone, its terminals are its own; the block above ends only when ours has ended
+    terminal.kill()
+    prompting.cancel()
+    await asyncio.wait((prompting,))
+    assert await asyncio.to_thread(ended, terminal.process.pid)
