@@ -169,6 +169,7 @@ async def test_what_failed_is_said_on_the_page(command: Command, tmp_path: Path)
             await page.until("document.querySelector('.end.bad')")
             assert "the key was refused" in await page.js("document.querySelector('.end.bad').textContent")
             assert await page.js("document.querySelector('#state').textContent") == "error"
+            await page.until("document.querySelector('#runs .when').textContent.startsWith('done')")
             await picture(page, "http-error.png")
 
 

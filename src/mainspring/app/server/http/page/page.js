@@ -125,12 +125,12 @@ function open(run) {
     talk.tell(event);
     if (event.type === "asked" || event.type === "end") showAsked();
     show();
-    if (event.type === "end" || event.type === "asked") refresh().catch(fail);
+    if (event.type === "asked") refresh().catch(fail);
     if (event.type === "end") get(`/v1/runs/${run.id}/result?wait=5`).then((result) => {
       if (signal.aborted || !result.total_tokens) return;
       talk.total(result);
       show();
-    }).catch(() => {});
+    }).catch(() => {}).then(refresh).catch(fail); // by then the service knows that it is over
   };
   const state = (text) => { $("service").textContent = text; };
   follow(run.id, tell, state, signal).then(async () => {
