@@ -6,27 +6,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from mainspring.errors import ConfigError
+from mainspring.policies.permissions.text import visible
 from mainspring.runtime.home import FOLDER, SETTINGS
 from mainspring.runtime.settings.jsonc import JsonError, parse
-from mainspring.runtime.settings.load import parse_settings
 from mainspring.skills.skill import LAYOUTS
 
 SERVERS = "mcp.json"
 SHARED_SERVERS = ".mcp.json"
 MOST_FOLDERS = 20_000
 
-_TELLS_ONLY = frozenset(("model", "agent", "retry", "compaction", "instructions", "ui"))
+_TELLS_ONLY = frozenset(("$schema", "model", "agent", "retry", "compaction", "instructions", "ui"))
 _TIGHTENS = frozenset((("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden"), ("skills", "disabled")))
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
-_LONGEST = 300
 
 
 class Act(Struct, frozen=True):
@@ -84,16 +82,24 @@ def _mark(data: bytes) -> str:
 
 
 def _settings(file: Path, data: bytes) -> Act | None:
-    """The settings that do more than tell or tighten."""
+    """The settings that do more than tell or tighten, as they stand there."""
     try:
-        values = parse_settings(data.decode("utf-8-sig"), str(file)).values
-    except (ConfigError, UnicodeDecodeError):
+        tree: Any = parse(data.decode("utf-8-sig")).plain()
+    except (JsonError, UnicodeDecodeError):
         return Act(file, _mark(data), ("settings that cannot be read",))
-    acting = {path: value for path, value in values.items() if path[0] not in _TELLS_ONLY and path not in _TIGHTENS}
-    if not acting:
-        return None
-    lines = tuple(sorted(f"{'.'.join(path)}: {msgspec.json.encode(value).decode()}" for path, value in acting.items()))
-    return Act(file, _mark("\n".join(lines).encode()), tuple(map(_short, lines)))
+    sections = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"settings": tree}
+    lines: list[str] = []
+    for name, section in sections.items():
+        if name in _TELLS_ONLY:
+            continue
+        kept = (
+            {k: v for k, v in cast("dict[str, Any]", section).items() if (name, k) not in _TIGHTENS}
+            if isinstance(section, dict)
+            else section
+        )
+        if kept not in ({}, None):
+            lines.append(f"{name}: {msgspec.json.encode(kept).decode()}")
+    return Act(file, _mark("\n".join(sorted(lines)).encode()), _shown(sorted(lines))) if lines else None
 
 
 def _servers(file: Path, data: bytes) -> Act:
@@ -105,8 +111,9 @@ def _servers(file: Path, data: bytes) -> Act:
     found = whole.get("mcpServers", whole.get("servers", whole))
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"of a list": found}
     lines = (f"server {name}: {msgspec.json.encode(entry).decode()}" for name, entry in named.items())
-    return Act(file, _mark(data), tuple(map(_short, lines)))
+    return Act(file, _mark(data), _shown(lines))
 
 
-def _short(line: str) -> str:
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} … ({len(line)} characters)"
+def _shown(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines in which nothing is hidden from whoever looks at them before they trust it."""
+    return tuple(map(visible, lines))
