@@ -201,7 +201,7 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> No
     Raises:
         TypeError: For the first that there is not.
     """
-    names = tuple(known)
+    names = sorted(known)
     for name in given:
         if name not in names:
             import difflib

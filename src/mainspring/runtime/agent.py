@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from msgspec.structs import asdict, replace
 
@@ -16,12 +16,13 @@ from mainspring.events import ContextCompacted
 from mainspring.extensions.loaded import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import later
-from mainspring.loop import Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
+from mainspring.loop import AgentRun, Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.foreign import as_model
 from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionReport, compact_now
+from mainspring.runtime.agent_options import AgentOptions, RunOptions, StreamOptions, check_agent, check_run, tools_of
 from mainspring.runtime.assist import Assistance
 from mainspring.runtime.behavior_checks import check_behavior
 from mainspring.runtime.children import AgentHost, SubagentsOption, as_plug
@@ -32,23 +33,20 @@ from mainspring.runtime.policies import RunPolicies
 from mainspring.runtime.skill_option import holder_of, skills_plugs
 from mainspring.runtime.token_notices import TokenNotices
 from mainspring.subagents import Child, Inherited, Subagents
-from mainspring.tools import LazyTool, Tool, tool
+from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
     from mainspring.mcp import McpConnector
     from mainspring.memory import Memory
     from mainspring.policies.permissions import Permissions
     from mainspring.policies.structured import StructuredOutput
+    from mainspring.runtime.agent_options import McpServersOption
     from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug
     from mainspring.runtime.skill_option import SkillsOption
     from mainspring.sessions import Session
 else:
     CallbacksPlug = later("mainspring.runtime.callbacks", "CallbacksPlug")
     StructuredOutput = later("mainspring.policies.structured", "StructuredOutput")
-
-
-_OPTIONS = ("system", "hooks", "signal")
-_RUN_OPTIONS = ("model", "thinking", "behavior", "tools", *_OPTIONS, "raise_errors")
 
 
 class Agent(CoreAgent):
@@ -87,13 +85,14 @@ class Agent(CoreAgent):
         messages: A history to start from.
         steps: By which runs touch the outside; for durable engines, recording and tests.
         ledger: Where what this agent spends is entered too: the `ledger` of the agent whose run started it.
-        **options: Further options of `CoreAgent`. ``tool_aliases``: by a tool's own name the one under which the model knows it.
-            ``eager``: whether what the first run would get ready is begun now, in the background; see `warmup`. ``convert``,
+        **options: Further options, see `AgentOptions`. ``tool_aliases``: by a tool's own name the one under which the model knows
+            it. ``eager``: whether what the first run would get ready is begun now, in the background; see `warmup`. ``convert``,
             ``transform``: what of the history goes into a request. ``extra``: handed to every tool.
 
     Raises:
-        ConfigError: If no model is named, a tool name is taken, a hook is unknown, or an option of ``behavior`` has a value that
-            it cannot have.
+        ConfigError: If no model is named, a tool name is taken, a hook is unknown, there is no such folder, or an option has a value
+            that it cannot have.
+        TypeError: If there is no option of a name, or a function cannot be a tool.
     """
 
     def __init__(
@@ -105,12 +104,12 @@ class Agent(CoreAgent):
         system: str = "",
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] = (),
         behavior: Behavior | None = None,
-        execution: ExecutionEnv | str | None = None,
+        execution: ExecutionEnv | str | os.PathLike[str] | None = None,
         session: Session | None = None,
         permissions: Permissions | None = None,
         memory: Memory | None = None,
         skills: SkillsOption | None = None,
-        mcp_servers: Any = None,
+        mcp_servers: McpServersOption | None = None,
         mcp_connector: McpConnector | None = None,
         tool_disclosure: DisclosureOption | None = None,
         subagents: SubagentsOption | None = None,
@@ -121,8 +120,14 @@ class Agent(CoreAgent):
         messages: str | Iterable[AgentMessage] = (),
         steps: Steps | None = None,
         ledger: Ledger | None = None,
-        **options: Any,
+        **options: Unpack[AgentOptions],
     ) -> None:
+        model, provider = as_model(model), as_model(provider)
+        check_agent(
+            _NAMES, options, model=model, provider=provider, name=name, system=system, tools=tools, execution=execution,
+            subagents=subagents, extensions=extensions, callbacks=callbacks, plugs=plugs, hooks=hooks, messages=messages,
+            steps=steps, ledger=ledger,
+        )  # fmt: skip
         check_behavior(behavior)
         installed: list[Plug] = []
         if permissions is not None:
@@ -155,10 +160,12 @@ class Agent(CoreAgent):
         self._entrance = Entrance(self, self.extensions)
         super().__init__(
             _model(model, provider),
-            env=LocalEnv(execution or ".") if isinstance(execution, str) or execution is None else execution,
+            env=LocalEnv(execution or ".")
+            if execution is None or isinstance(execution, str | os.PathLike)
+            else execution,
             name=name,
             system=system,
-            tools=_tools(tools),
+            tools=tools_of(tools),
             behavior=behavior,
             plugs=installed,
             hooks=hooks,
@@ -247,7 +254,16 @@ class Agent(CoreAgent):
         await self.bus.emit(ContextCompacted(before, self.messages, "asked"))
         return made[1]
 
-    def run_sync(self, prompt: Prompt = "", **options: Any) -> RunResult:
+    async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
+        """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""
+        return await super().run(prompt, **options)
+
+    def stream(self, prompt: Prompt = "", **options: Unpack[StreamOptions]) -> AgentRun:
+        """Run, and get the events meanwhile; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
+        check_run(options)  # at once, and not only when somebody waits for the result
+        return super().stream(prompt, **options)
+
+    def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end and block meanwhile; options as in `run`.
 
         Raises:
@@ -271,14 +287,14 @@ class Agent(CoreAgent):
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
         **options: Any,
     ) -> RunResult:
-        if unknown := options.keys() - _OPTIONS:
-            raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; there are {', '.join(_RUN_OPTIONS)}")
+        model = as_model(model)
+        check_run({"model": model, "tools": tools, **options})
         check_behavior(behavior)
         if thinking is not None:
             check_behavior(Behavior(thinking=thinking))
             behavior = Behavior(thinking=thinking).over(behavior or Behavior())
         asked = self.model if model is None else _model(model)
-        given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in _tools(tools)]
+        given = None if tools is None else [await t.load() if isinstance(t, LazyTool) else t for t in tools_of(tools)]
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
         for check in self.before_run:
@@ -336,7 +352,7 @@ class Agent(CoreAgent):
             behavior=Behavior(**asdict(self._config.behavior)) if self._config else self.behavior,
         )
 
-    async def _run_and_close(self, prompt: Prompt, options: Mapping[str, Any]) -> RunResult:
+    async def _run_and_close(self, prompt: Prompt, options: RunOptions) -> RunResult:
         try:
             return await self.run(prompt, **options)
         finally:
@@ -344,9 +360,10 @@ class Agent(CoreAgent):
             await self.model.aclose()
 
 
-def create_agent(model: ModelProvider | str | None = None, **options: Any) -> Agent:
-    """The same as `Agent`."""
-    return Agent(model, **options)
+create_agent = Agent
+"""The same as `Agent`."""
+
+_NAMES = ("model", *(Agent.__init__.__kwdefaults__ or ()))
 
 
 def _plug(value: Any, wanted: str) -> Plug:
@@ -355,12 +372,7 @@ def _plug(value: Any, wanted: str) -> Plug:
     return value
 
 
-def _tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
-    return [t if isinstance(t, Tool | LazyTool) else tool(t) for t in given]
-
-
 def _model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
-    model, provider = as_model(model), as_model(provider)
     if provider is not None and not isinstance(provider, str):
         if model is not None:
             raise ConfigError("give either model or a ModelProvider as provider, not both")

@@ -20,7 +20,9 @@ def services(home: Home | None) -> dict[str, Any]:
 
 
 class _OwnFiles(LocalEnv):
-    """The user's folder: what is written there only its owner may read."""
+    """The user's folder: what is written there only its owner may read. Made with the first that is."""
+
+    must_exist = False
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         target = Path(await self.realpath(path))

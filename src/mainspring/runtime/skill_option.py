@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import mainspring.skills as package
 from mainspring.errors import AgentError, ConfigError
@@ -44,7 +44,7 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
     """The plug that an option stands for; none for none.
 
     Raises:
-        ConfigError: If it is no such option.
+        ConfigError: If it is no such option, or names a folder that is not there.
     """
     if option is None:
         return []
@@ -52,11 +52,16 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
         return [option]
     if isinstance(option, package.SkillsConfig):
         return [package.Skills(option)]
-    given = [option] if isinstance(option, str | os.PathLike) else list(option)
+    if isinstance(option, str | os.PathLike):
+        option = [option]
+    given: list[Any] = list(option) if isinstance(cast("object", option), Iterable) else [option]
     folders = tuple([os.path.expanduser(each) for each in given if isinstance(each, str | os.PathLike)])
     inline = tuple([each for each in given if isinstance(each, package.Skill)])
     if len(folders) + len(inline) != len(given):
         raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise ConfigError(f"skills: there is no folder {folder}; a SkillsConfig takes folders that may come later")
     return [package.Skills(package.SkillsConfig(user=folders, inline=inline))]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 from mainspring.errors import AgentError, ConfigError, ToolError
 from mainspring.events import RunStatus, SessionStart, SpawnBefore, SpawnComplete, SpawnError
@@ -58,6 +58,10 @@ class Subagents(Plug):
         if concurrency < 1 or limit < 1 or max_characters < 1:
             raise ConfigError("sub-agents: concurrency, limit and max_characters must be at least 1")
         self.definitions: dict[str, AgentDefinition] = {}
+        definitions = list(definitions)
+        for each in definitions:
+            if not isinstance(cast("object", each), AgentDefinition):
+                raise ConfigError(f"sub-agents are AgentDefinition(...), not {each!r:.80}")
         for each in sorted(definitions, key=lambda d: d.name):
             if each.name in self.definitions:
                 raise ConfigError(f"two kinds of sub-agents are named {each.name!r}; rename one")

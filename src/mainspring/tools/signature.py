@@ -22,6 +22,8 @@ from mainspring.tools.validate import compile_validator
 
 _EMPTY = inspect.Parameter.empty
 _CONTEXT_NAME = "ToolContext"
+_CONTEXT_NAMES = ("ctx", "context", "tool_context")
+"""What a parameter for the context is called, by people who forget to annotate it."""
 _PLAIN_DEFAULTS = (bool, int, float, str)
 
 Decode = Callable[[dict[str, Any]], dict[str, Any]]
@@ -154,7 +156,8 @@ def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], st
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise TypeError(f"{where} is positional-only, and tools are called by name; remove the '/'")
-        found.append(_Parameter(parameter.name, _annotated(kind, parameter.default, where), parameter.default))
+        kind = _annotated(kind, parameter.name, parameter.default, where)
+        found.append(_Parameter(parameter.name, kind, parameter.default))
     return found, context
 
 
@@ -202,12 +205,15 @@ def _is_context(kind: Any) -> bool:
     return any(getattr(each, "__tool_context__", False) for each in typing.get_args(kind))
 
 
-def _annotated(kind: Any, default: Any, where: str) -> Any:
+def _annotated(kind: Any, name: str, default: Any, where: str) -> Any:
     if kind is not _EMPTY:
         return kind
     if type(default) in _PLAIN_DEFAULTS:
         return cast("Any", type(default))
-    raise TypeError(f"{where} has no annotation, so a model cannot be told what it takes; write for example `: str`")
+    advice = "write for example `: str`"
+    if name in _CONTEXT_NAMES:
+        advice = f"write `{name}: ToolContext` if it is to get the context of the call; else {advice}"
+    raise TypeError(f"{where} has no annotation, so a model cannot be told what it takes; {advice}")
 
 
 def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:

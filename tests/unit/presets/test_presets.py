@@ -47,7 +47,8 @@ def test_a_preset_holds_what_can_be_shared_and_nothing_else() -> None:
 async def test_a_preset_unpacks_into_an_agent_and_plain_merging_overrides_it() -> None:
     model = ScriptedModel("hi")
     preset = Preset(name="one", system="Be brief.", tools=[look], behavior=Behavior(max_turns=3))
-    agent = Agent(model, execution=MemoryEnv({}), **{**preset, "system": "Be long."})
+    merged: dict[str, Any] = {**preset, "system": "Be long."}
+    agent = Agent(model, execution=MemoryEnv({}), **merged)
 
     await agent.run("go")
 

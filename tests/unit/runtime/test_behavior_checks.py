@@ -80,9 +80,9 @@ def test_what_is_no_behavior_or_no_option_is_told() -> None:
         Agent(ScriptedModel(), behavior=cast("Any", {"max_turns": 1}))
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
     with pytest.raises(ConfigError, match="thinking is 'a lot'"):
-        agent.run_sync("go", thinking="a lot")
-    with pytest.raises(TypeError, match="a run has no option max_turns; there are model, thinking"):
-        agent.run_sync("go", max_turns=3)
+        agent.run_sync("go", thinking=cast("Any", "a lot"))
+    with pytest.raises(TypeError, match="a run has no option 'max_turns'; there are behavior, hooks, model"):
+        agent.run_sync("go", **cast("Any", {"max_turns": 3}))
     assert agent.run_sync("go").text == "ok"
 
 
