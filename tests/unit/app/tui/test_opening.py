@@ -1,12 +1,19 @@
 """What the command line and the settings say reaches the chat and its screen."""
 
+import asyncio
+import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from mainspring.app.cli.args import parse
 from mainspring.app.cli.frame import ask_options
+from mainspring.app.tui.chatting import open_chat
 from mainspring.app.tui.opening import follow_settings
+from mainspring.runtime.chat import Chat, command_of
+from mainspring.runtime.chat.events import CommandDone, StatusChanged
+from mainspring.runtime.settings import Settings
 from mainspring.runtime.settings.load import load_settings
 from tests.unit.app.tui.desk import desk
 
@@ -51,3 +58,31 @@ async def test_settings_reach_the_screen(tmp_path: Path) -> None:
         await one.until(lambda: "ui.keys.fly: there is no such action" in one.written)
         one.keys("\x1bOQ")  # F2
         await one.until(lambda: "nothing is folded" in one.written)
+
+
+@pytest.mark.covers("CLI-07", "CLI-11")
+async def test_the_entry_loads_the_settings_and_opens_the_engine_with_what_the_command_line_says(
+    tmp_path: Path, home: Path
+) -> None:
+    (home / ".agent").mkdir()
+    provider = {"compatible": {"baseUrl": "http://127.0.0.1:9/v1"}}
+    values = {"model": "compatible:one", "providers": provider, "ui": {"theme": "light"}}
+    (home / ".agent" / "settings.json").write_text(json.dumps(values))
+    seen: list[Settings] = []
+
+    _, options = parse(["--no-session", "--model", "compatible:two"])
+    async with open_chat(options, str(tmp_path), seen.append) as chat, asyncio.timeout(20):
+        assert isinstance(chat, Chat)
+        assert (await chat.send(command_of("/help", known=("help",)))).refused == ""
+        told = [event async for event in _until_done(chat)]
+
+    assert [s.config.ui.theme for s in seen] == ["light"]
+    assert "/help" in str(told[-1])
+    assert [e.status.model for e in told if isinstance(e, StatusChanged)][-1] == "compatible:two"
+
+
+async def _until_done(chat: Chat) -> AsyncGenerator[object]:
+    async for event in chat.events():
+        yield event
+        if isinstance(event, CommandDone):
+            return
