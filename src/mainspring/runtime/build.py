@@ -37,7 +37,6 @@ from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
-from mainspring.runtime.small import allows_server, allows_skills, for_small
 from mainspring.runtime.trust import TrustStore, trust_notes
 from mainspring.sessions import Session, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
@@ -48,11 +47,15 @@ from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import BUILTIN_NAMES, CLASSIC_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
+    from mainspring.runtime.small import allows_server, allows_skills, for_small
     from mainspring.runtime.tracing import telemetry_of, tracing_of
     from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry
 else:  # most runs have none
     find_session = later("mainspring.sessions", "find_session")
+    allows_server = later("mainspring.runtime.small", "allows_server")
+    allows_skills = later("mainspring.runtime.small", "allows_skills")
+    for_small = later("mainspring.runtime.small", "for_small")
     telemetry_of = later("mainspring.runtime.tracing", "telemetry_of")
     tracing_of = later("mainspring.runtime.tracing", "tracing_of")
 
