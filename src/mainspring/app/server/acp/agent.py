@@ -81,6 +81,7 @@ class AcpAgent:
                     fork=schema.SessionForkCapabilities(),
                     resume=schema.SessionResumeCapabilities(),
                     close=schema.SessionCloseCapabilities(),
+                    additional_directories=schema.SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
         )
@@ -95,7 +96,8 @@ class AcpAgent:
         self, cwd: str, additional_directories: Folders | None = None, mcp_servers: Servers | None = None, **kwargs: Any
     ) -> schema.NewSessionResponse:
         """Begin a session."""
-        made = await self._open(self._with_place(cwd), mcp_servers, cwd)
+        further = _folders(additional_directories)
+        made = await self._open(self._with_place(cwd, further), mcp_servers, cwd, further)
         status = made.chat.status
         return schema.NewSessionResponse(
             session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
@@ -110,7 +112,7 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Go on with a session, and tell all that was said in it before."""
-        made = await self._again(cwd, session_id, mcp_servers, replay=True)
+        made = await self._again(cwd, session_id, mcp_servers, _folders(additional_directories), replay=True)
         status = made.chat.status
         return schema.LoadSessionResponse(modes=made.choices.modes(status), config_options=made.choices.options(status))
 
@@ -123,7 +125,7 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Go on with a session that the client shows already."""
-        made = await self._again(cwd, session_id, mcp_servers, replay=False)
+        made = await self._again(cwd, session_id, mcp_servers, _folders(additional_directories), replay=False)
         status = made.chat.status
         return schema.ResumeSessionResponse(
             modes=made.choices.modes(status), config_options=made.choices.options(status)
@@ -138,8 +140,9 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.ForkSessionResponse:
         """Begin a session with a copy of another."""
-        ask = self._with_place(cwd, session=await self._place_of(session_id), fork=True)
-        made = await self._open(ask, mcp_servers, cwd, replay=False)
+        further = _folders(additional_directories)
+        ask = self._with_place(cwd, further, session=await self._place_of(session_id), fork=True)
+        made = await self._open(ask, mcp_servers, cwd, further, replay=False)
         status = made.chat.status
         return schema.ForkSessionResponse(
             session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
@@ -240,18 +243,21 @@ class AcpAgent:
             raise RequestError(-32002, f"there is no open session {id[:200]!r}; begin or load it first")
         return found
 
-    def _with_place(self, cwd: str, *, session: str | None = None, fork: bool = False) -> AskOptions:
+    def _with_place(self, cwd: str, further: Folders, *, session: str | None = None, fork: bool = False) -> AskOptions:
         _check_folder(cwd)
         place = Place(cwd=cwd, offline=self._ask.place.offline)
-        return replace(self._ask, place=place, session=session, fork=fork)
+        rules = self._ask.rules  # what lies in a further folder may be read as what lies in the project
+        allowed = [f"scope:fs-read({folder}/**)" for folder in further if not {"*", "?"} & set(folder)]
+        rules = replace(rules, allow=(*rules.allow, *allowed))
+        return replace(self._ask, place=place, rules=rules, session=session, fork=fork)
 
-    async def _again(self, cwd: str, id: str, servers: Servers | None, *, replay: bool) -> AcpSession:
+    async def _again(self, cwd: str, id: str, servers: Servers | None, further: Folders, *, replay: bool) -> AcpSession:
         _check_folder(cwd)
         open_one = self._sessions.get(id)
         if open_one is not None:
             await self._close(open_one)
-        ask = self._with_place(cwd, session=await self._place_of(id))
-        return await self._open(ask, servers, cwd, id=id, replay=replay)
+        ask = self._with_place(cwd, further, session=await self._place_of(id))
+        return await self._open(ask, servers, cwd, further, id=id, replay=replay)
 
     async def _place_of(self, id: str) -> str:
         place = await self._kept(id)
@@ -270,11 +276,20 @@ class AcpAgent:
         return next((info.place for info in found if info.id == id), None)
 
     async def _open(
-        self, ask: AskOptions, servers: Servers | None, cwd: str, *, id: str = "", replay: bool = True
+        self,
+        ask: AskOptions,
+        servers: Servers | None,
+        cwd: str,
+        further: Folders,
+        *,
+        id: str = "",
+        replay: bool = True,
     ) -> AcpSession:
         assert self._client is not None
         hold = None if id else self._transport.hold
-        session = AcpSession(self._client, self._offered, cwd, id=id, hold=hold, take_back=self._transport.take_back)
+        session = AcpSession(
+            self._client, self._offered, cwd, further, id=id, hold=hold, take_back=self._transport.take_back
+        )
         options = replace(
             self._options,
             ask=ask,
@@ -305,11 +320,22 @@ def _refuse(error: MainspringError) -> NoReturn:
     raise RequestError.invalid_params({"details": str(error)}) from error
 
 
-def _check_folder(cwd: str) -> None:
+def _check_folder(cwd: str, name: str = "cwd") -> None:
     if not os.path.isabs(cwd) or "\0" in cwd:
-        raise RequestError.invalid_params({"details": f"cwd must be an absolute path, not {cwd[:200]!r}"})
+        raise RequestError.invalid_params({"details": f"{name} must be an absolute path, not {cwd[:200]!r}"})
     if not os.path.isdir(cwd):
-        raise RequestError.invalid_params({"details": f"cwd: there is no folder {cwd[:200]!r}"})
+        raise RequestError.invalid_params({"details": f"{name}: there is no folder {cwd[:200]!r}"})
+
+
+def _folders(given: Folders | None) -> Folders:
+    """The further folders of a workspace, as they are on disk.
+
+    Raises:
+        RequestError: If one is none.
+    """
+    for folder in given or ():
+        _check_folder(folder, "additionalDirectories")
+    return [os.path.realpath(folder) for folder in given or ()]
 
 
 def _servers(given: Servers) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from acp import Client, RequestError, schema
+from msgspec.structs import replace
 
 from mainspring.app.server.acp.asking import Asking
 from mainspring.app.server.acp.buffers import ClientBuffers
@@ -19,7 +20,7 @@ from mainspring.app.server.acp.updates import Updates, agent_says
 from mainspring.app.server.running import OpenChats
 from mainspring.errors import MainspringError
 from mainspring.runtime.chat import Chat, ChatOptions, command_of
-from mainspring.runtime.chat.commands import Abort, ChatCommand, Prompt, RemoveQueued, Shell
+from mainspring.runtime.chat.commands import Abort, Attachment, ChatCommand, Prompt, RemoveQueued, Shell
 from mainspring.runtime.chat.events import (
     ApprovalAsked,
     ApprovalSettled,
@@ -41,6 +42,7 @@ class AcpSession:
         client: The editor.
         offered: What the editor can do.
         cwd: The folder.
+        further: Further folders of the workspace; the model is told of them with the first prompt.
         id: What the client knows it by; by default the id of the conversation, as soon as there is one.
         hold: Called with the id before anything is told, where the client does not know the id yet.
         take_back: Called where an answer is no longer waited for, by the task that has asked the editor.
@@ -57,6 +59,7 @@ class AcpSession:
         client: Client,
         offered: schema.ClientCapabilities,
         cwd: str,
+        further: Sequence[str] = (),
         *,
         id: str = "",
         hold: Callable[[str], None] | None = None,
@@ -68,6 +71,7 @@ class AcpSession:
         self.buffers.session = id
         self.terminals = ClientTerminals(client) if offered.terminal else None
         self.choices = Choices()
+        self._further = tuple(further)
         self._client = client
         self._asking = Asking(client, take_back, forms=bool(offered.elicitation and offered.elicitation.form), cwd=cwd)
         self._updates = Updates(cwd, self.choices, self.terminals)
@@ -168,6 +172,8 @@ class AcpSession:
         command = command_of(text, attachments, known=self.chat.command_names)
         if isinstance(command, Shell) or attachments:  # an editor has terminals of its own
             command = Prompt(text, attachments)
+        if isinstance(command, Prompt) and self._further:
+            command, self._further = _with_folders(command, self._further), ()
         receipt = await self.chat.send(command)
         if receipt.refused and isinstance(command, Prompt):
             raise RequestError.invalid_params({"details": receipt.refused})
@@ -239,3 +245,11 @@ class AcpSession:
             await self.chat.send(await self._asking.approval(self.id, event))
         else:
             await self.chat.send(await self._asking.question(self.id, event))
+
+
+def _with_folders(prompt: Prompt, further: Sequence[str]) -> Prompt:
+    """A prompt that says which folders there are beside the project's."""
+    listed = "\n".join(further)
+    text = f"The workspace has further folders, whose files may be read by absolute paths:\n{listed}"
+    note = Attachment(media_type="text/plain", text=text, name="workspace folders")
+    return replace(prompt, attachments=(note, *prompt.attachments))

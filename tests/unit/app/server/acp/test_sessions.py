@@ -284,3 +284,31 @@ async def test_every_update_and_method_that_the_page_names(material: Path, tmp_p
     taken = {m["method"] for ours, m in editor.watch.messages if not ours and "method" in m}
     assert set(rules.methods["agentMethods"].values()) - taken == {"logout"}
     assert (len(updates), len(rules.methods["agentMethods"])) == (11, 13), "docs/editors.md has these numbers"
+
+
+async def test_further_folders_of_a_workspace(tmp_path: Path, home: Path) -> None:
+    """The model knows them and reads there as in the project; writing, and what is secret, is asked about; other places are, too."""
+    further, other = tmp_path.parent / "library", tmp_path.parent / "elsewhere"
+    for folder in (further, other):
+        folder.mkdir()
+        (folder / "a.txt").write_text(f"in {folder.name}")
+        (folder / ".env").write_text("SECRET=1")
+    calls = [
+        *[Call("read_file", {"path": str(path)}) for path in (further / "a.txt", further / ".env", other / "a.txt")],
+        Call("write_file", {"path": str(further / "b.txt"), "content": "x"}),
+    ]
+    editor = Editor("deny", "deny", "deny")
+    async with driving(tmp_path, home, editor, *calls, "ok") as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path), additional_directories=[str(further)])
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("/cost")])
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("look")])
+        assert str(further) in repr(model.requests[0].messages)
+        assert "in library" in repr(model.requests[1].messages)
+        assert [asked.locations[0].path for asked in editor.asked] == [
+            str(further / ".env"),
+            str(other / "a.txt"),
+            str(further / "b.txt"),
+        ]
+        for wrong in ("relative", str(tmp_path / "none")):
+            with pytest.raises(RequestError, match="Invalid params"):
+                await connection.new_session(cwd=str(tmp_path), additional_directories=[wrong])
