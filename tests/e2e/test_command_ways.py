@@ -82,6 +82,7 @@ def test_an_answer_by_schema(command: Command) -> None:
         Reply(calls=[("list_files", {})]),
         Reply(calls=[("__output__", {"n": "many"})]),
         Reply(calls=[("__output__", {"n": 3})]),
+        Reply(calls=[("__output__", {"n": "four"})]),
         Reply(calls=[("__output__", {"n": 4})]),
         "no idea", "none", "no", "no",
     ]  # fmt: skip
@@ -93,6 +94,8 @@ def test_an_answer_by_schema(command: Command) -> None:
     assert (done.code, done.result["output"], json.loads(done.result["text"])) == (0, {"n": 3}, {"n": 3})
     assert "list_files" in tools(command.server.requests[0])
     assert (text.code, json.loads(text.out)) == (0, {"n": 4})
+    assert "__output__" not in text.err
+    assert "the answer does not fit the schema yet; the model is told why" in text.err.splitlines()
     assert (failed.code, failed.result["exit_code"], failed.result["output"]) == (1, 1, None)
     assert failed.result["output_error"]
     assert [line["type"] for line in failed.lines].count("result") == 1

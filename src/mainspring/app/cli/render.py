@@ -10,6 +10,7 @@ from mainspring.app.cli.exit_codes import code_of
 from mainspring.app.cli.failures import in_full, in_words
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
+from mainspring.runtime.commands.schema import OUTPUT_TOOL
 from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
 from mainspring.runtime.redaction import redact
 
@@ -60,6 +61,8 @@ class TextRenderer:
                     console.answer(text)
             case TurnStart():
                 self._shown = 0
+            case ToolExecutionStart(call=call) if call.name == OUTPUT_TOOL:
+                console.detail("the answer is being checked against the schema")
             case ToolExecutionStart(call=call):
                 console.say(f"> {call.name} {told(call)}".rstrip())
             case ToolExecutionEnd():
@@ -79,7 +82,10 @@ class TextRenderer:
 
     def _tool_end(self, end: ToolExecutionEnd) -> None:
         text = end.result.text
-        if end.result.is_error:
+        if end.call.name == OUTPUT_TOOL:
+            if end.result.is_error:
+                self._console.say("the answer does not fit the schema yet; the model is told why")
+        elif end.result.is_error:
             self._console.say(f"  failed: {one_line(redact(text), 1000)}")
         else:
             self._console.detail(f"  {one_line(end.title or text)} ({end.seconds:.1f} s)")

@@ -12,6 +12,7 @@ from prompt_toolkit.keys import Keys
 
 from mainspring.app.tui.bursts import Bursts
 from mainspring.app.tui.dialog import Dialog
+from mainspring.app.tui.keyboard import BURST
 from mainspring.app.tui.screen import Screen
 
 _DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")
@@ -123,6 +124,7 @@ def bindings_of(screen: Screen, does: Does, sequences: Sequences) -> KeyBindings
     bind("image", lambda _: does.paste_image(), ~asked)
     bind("suspend", lambda _: does.suspend())
     bind("redraw", lambda _: screen.app.renderer.clear())
+    _on(keys, (BURST,), lambda event: _burst(screen, bursts, event))
     _on(keys, (Keys.BracketedPaste,), lambda event: does.paste(event.data))
     _on(keys, ("escape", "[", "I"), lambda _: does.focus(True))
     _on(keys, ("escape", "[", "O"), lambda _: does.focus(False))
@@ -194,6 +196,14 @@ def _answered(screen: Screen, event: KeyPressEvent) -> None:
     if dialog is not None:
         dialog.take(event.current_buffer.text)
         screen.sync()
+
+
+def _burst(screen: Screen, bursts: Bursts, event: KeyPressEvent) -> None:
+    """Much came at once. It answers no question: it goes into the text that is being written."""
+    bursts.text(event.data)
+    dialog = screen.dialog
+    asked = dialog is not None and dialog.wants is None
+    (screen.buffer if asked else event.current_buffer).insert_text(event.data)
 
 
 def _tab(screen: Screen, does: Does, event: KeyPressEvent) -> None:

@@ -21,6 +21,11 @@ class Bursts:
         self._last = now
         self._keys += 1
 
+    def text(self, text: str) -> None:
+        """A text came as one key, of which `key` was told."""
+        self._keys += len(text) - 1
+        self._lines += text.count("\n")
+
     def is_pasted(self, waiting: int, now: float) -> bool:
         """Whether an Enter that came just now stands in a pasted text.
 

@@ -30,6 +30,7 @@ from mainspring.app.tui.dialog import Dialog
 from mainspring.app.tui.entry import Complete, PasteSigns, input_buffer
 from mainspring.app.tui.fragments import Row, clipped, lines_of, row
 from mainspring.app.tui.history import HistoryFile
+from mainspring.app.tui.keyboard import Keyboard
 from mainspring.app.tui.look import Look
 from mainspring.app.tui.output import FrameOutput
 from mainspring.app.tui.pastes import Pastes
@@ -119,7 +120,7 @@ class Screen:
             terminal_size_polling_interval=None,
             enable_page_navigation_bindings=False,
             include_default_pygments_style=False,
-            input=keyboard,
+            input=Keyboard(keyboard),
             output=self.output,
         )
         app.frame = self.output

