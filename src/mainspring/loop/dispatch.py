@@ -289,6 +289,8 @@ async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
         text = f"Permission denied: {'; '.join(permit.denied)}"
         entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
         answers.denied = answers.denied or permit.stops
+    elif permit.obstacle:
+        entry.result = error_result(f"Not run: {permit.obstacle}", ToolErrorCode.UNKNOWN)
     elif permit.paused:
         entry.pause = permit.paused
 
@@ -340,7 +342,8 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     config, call, tool, signal = run.config, entry.call, entry.tool, run.signal
     assert tool is not None
     if config.bus.has(ToolStart):
-        start = await run.emit(ToolStart(call, run.turn_id, entry.arguments, tool.idempotent))
+        arguments = copy.deepcopy(entry.arguments)  # what was permitted is what runs, whatever handlers do to what they get
+        start = await run.emit(ToolStart(call, run.turn_id, arguments, tool.idempotent))
         if start.block:
             return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
     context = ToolContext(

@@ -15,6 +15,7 @@ from mainspring.events import SessionStart, SystemTransform
 from mainspring.memory.files import Located, MemoryFile, locate
 from mainspring.memory.notes import MAX_SHOWN, SECTIONS, Section, add_note, checked_note, prompt_part
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -200,8 +201,8 @@ class Memory:
         if inspect.iscoroutinefunction(self.confirm):
             answer = self.confirm(note)
         else:
-            answer = await asyncio.to_thread(self.confirm, note)
-        return bool(await answer if inspect.isawaitable(answer) else answer)
+            answer = await in_thread(self.confirm, note)
+        return (await answer if inspect.isawaitable(answer) else answer) is True
 
     async def _begin(self, hook: SessionStart) -> None:
         if self._part is None or not hook.resumed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from msgspec import Struct
 from mainspring.events import ToolPermit
 from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.talk.seam import INTERACTION, Interaction, Option, Question
+from mainspring.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -132,7 +132,7 @@ class Guardrails:
         if self._confirm is not None:
             if inspect.iscoroutinefunction(self._confirm):
                 return await self._confirm(danger) is True
-            answer = await asyncio.to_thread(self._confirm, danger)
+            answer = await in_thread(self._confirm, danger)
             return (await answer if inspect.isawaitable(answer) else answer) is True
         somebody: Interaction | None = self._agent.extra.get(INTERACTION) if self._agent is not None else None
         if somebody is None:

@@ -17,6 +17,7 @@ from mainspring.lazy import lazy_re
 from mainspring.redact import redact
 from mainspring.skills.envelope import clean
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mainspring.skills.plug import Skills
@@ -162,7 +163,7 @@ class CreateSkill:
         confirm = self._skills.confirm
         if confirm is None:
             return False
-        answer = confirm(written) if inspect.iscoroutinefunction(confirm) else await asyncio.to_thread(confirm, written)
+        answer = confirm(written) if inspect.iscoroutinefunction(confirm) else await in_thread(confirm, written)
         return (await answer if inspect.isawaitable(answer) else answer) is True
 
     def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:

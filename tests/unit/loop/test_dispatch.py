@@ -54,6 +54,15 @@ async def test_the_steps_of_a_call_come_in_order() -> None:
     ]  # fmt: skip
 
 
+async def test_who_is_told_of_the_start_cannot_change_what_was_permitted() -> None:
+    def change(ctx: Any) -> None:
+        ctx.input["a"] = 9
+
+    (result,), _ = await dispatch(call("add", a=1), hooks={"tool:start": change})
+
+    assert result.content == "2"
+
+
 @pytest.mark.covers("HOK-22", "TEX-12", "TEX-14")
 async def test_a_block_beats_a_result_and_does_not_count() -> None:
     seen: list[str] = []

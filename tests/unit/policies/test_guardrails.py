@@ -105,9 +105,12 @@ async def test_the_front_end_is_asked(answer: tuple[str, ...], happens: bool) ->
     assert "deletes a database" in dialog.asked[0].text
 
 
-async def test_a_confirmation_that_fails_is_none() -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no terminal"), StopIteration()]
+)  # the latter is what next() raises at the end
+async def test_a_confirmation_that_fails_is_none(error: Exception) -> None:
     def confirm(danger: Danger) -> bool:
-        raise RuntimeError("no terminal")
+        raise error
 
     assert not await ran(Call("shell", {"command": "rm -rf /"}), rails=Guardrails(confirm=confirm))
 
