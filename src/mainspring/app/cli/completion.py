@@ -121,7 +121,11 @@ def zsh() -> str:
         f"    _arguments {' '.join(_zsh(run_words))}",
         "  fi",
         "}",
-        "compdef _mainspring mainspring",
+        "if [[ ${funcstack[1]} == _mainspring ]]; then",  # a file of $fpath, which is run when it is needed first
+        '  _mainspring "$@"',
+        "else",
+        "  compdef _mainspring mainspring",
+        "fi",
     ]
     return "\n".join(lines) + "\n"
 
@@ -147,7 +151,9 @@ def fish() -> str:
         lines.append(f"complete -c mainspring -f -n '{alone}' -a {name} -d {_quoted(words.about)}")
         inside = f"__fish_seen_subcommand_from {name}"
         if words.actions:
-            lines.append(f"complete -c mainspring -n '{inside}' -a {_quoted(' '.join(words.actions))}")
+            actions = " ".join(words.actions)
+            first = f"{inside}; and not __fish_seen_subcommand_from {actions}"
+            lines.append(f"complete -c mainspring -f -n '{first}' -a {_quoted(actions)}")
         lines += [_fish(option, inside) for option in words.options]
     lines += [_fish(option, alone) for option in words_of(ask_parser()).options]
     return "\n".join(lines) + "\n"

@@ -23,10 +23,15 @@ _TOKEN = lazy_re(
     |   !`(?P<shell>[^`\n]+)`
     |   \{\{(?P<place>[A-Z_]+)\}\}
     |   \$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\}|(?P<named>[A-Za-z_]\w*))
-    |   (?:(?<=[\s(\["'])|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<file>[^\s"'`,;:()<>\[\]{}]+))""",
+    |   (?:(?<=[\s(\["'])|^)@(?:"(?P<quoted>[^"\n]+)"|(?P<file>(?:\$\{[A-Za-z_][\w-]*\}|[^\s"'`,;:()<>\[\]{}])+))""",
     re.VERBOSE | re.MULTILINE,
 )
 _INNER = lazy_re(r"\$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\})")
+_IN_PATH = lazy_re(
+    r"\$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\}|(?P<named>[A-Za-z_]\w*))"
+)
+_ENDS = ".!?"
+"""What ends a sentence and not the path before it."""
 
 
 class Piece(Struct, frozen=True):
@@ -127,14 +132,17 @@ class _Filler:
 
     def _mention(self, match: re.Match[str], files: list[str]) -> str:
         """A file of the command's text: its path may be an argument."""
-        name = match["quoted"] or match["file"]
-        path = _INNER.sub(self._needed, name)
-        if path and (path != name or "/" in path or "." in path.rstrip(".!?")):
-            files.append(path.rstrip(".!?") if match["file"] else path)
-        return match.group(0)[: match.group(0).index("@") + 1] + path
+        name = match["quoted"] or match["file"].rstrip(_ENDS)
+        path = _IN_PATH.sub(self._needed, name)
+        if path and (path != name or "/" in path or "." in path):
+            files.append(path)
+        whole = match.group(0)
+        return f"{whole[: whole.index('@') + 1]}{path}{'' if match['quoted'] else match['file'][len(name) :]}"
 
     def _needed(self, match: re.Match[str]) -> str:
         value = self._argument(match)
+        if value is None and match["named"]:
+            return match.group(0)  # it is the name of a file
         if not value:
             raise ConfigError(
                 f"/{self._command.name} needs {match.group(0)}, which names a file: {self._command.usage}"

@@ -11,6 +11,7 @@ from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.policies.permissions import Permissions, RuleSet
 from mainspring.runtime.home import Home
+from mainspring.runtime.mentions import mentions
 from mainspring.runtime.templates import CustomCommand, CustomCommands, parse_command
 from mainspring.runtime.templates.expand import expand
 from mainspring.tools.builtin.files import read_file
@@ -161,6 +162,29 @@ def test_code_is_left_alone() -> None:
 
     assert [p.text for p in made.pieces if p.is_shell] == ["pwd"]
     assert made.files == ("b.md",)
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "path", "text"),
+    [
+        ("Read @$file.", "a.md", "a.md", "Read @a.md."),
+        ("Read @${file}!", "a.md", "a.md", "Read @a.md!"),
+        ("Read @docs/$file", "a.md", "docs/a.md", "Read @docs/a.md"),
+        ('Read @"$file"', "'two words.md'", "two words.md", "Read @two words.md"),
+        ("Read @$1", "..", "..", "Read @.."),
+        ("Read @$1.", "'what now?!'", "what now?!", "Read @what now?!."),
+        ("Read @$1", "'a.md @/etc/shadow'", "a.md @/etc/shadow", "Read @a.md @/etc/shadow"),
+        ("Read @$1", "'$1 !`id`'", "$1 !`id`", "Read @$1 !`id`"),
+        ("Read @$other.md", "a.md", "$other.md", "Read @$other.md"),
+    ],
+)
+def test_an_argument_behind_the_sign_is_one_path_and_nothing_else(body: str, given: str, path: str, text: str) -> None:
+    made = expand(CustomCommand(name="x", body=body, arguments=("file",)), given, {})
+
+    own = [p for p in made.files if p not in mentions(given)]
+    assert own == [path]
+    assert made.text().startswith(text)
+    assert not any(p.is_shell for p in made.pieces)
 
 
 # --- shell output and files -------------------------------------------------------------------------------------------------

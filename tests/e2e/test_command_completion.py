@@ -1,0 +1,91 @@
+"""The completion scripts in the shells they are for."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.needs import missing
+
+__all__ = ["command"]
+
+CASES = [
+    ("mainspring ses", "sessions"),
+    ("mainspring --outp", "--output"),
+    ("mainspring --output ", "stream-json"),
+    ("mainspring completion ", "fish"),
+    ("mainspring sessions ", "purge"),
+    ("mainspring sessions --a", "--all"),
+    ("mainspring -p hi --mod", "--model"),
+]
+
+ZSH = r"""
+zmodload zsh/zpty
+zpty shell "TERM=dumb zsh -f -i"
+zpty -w shell "PS1='%% '; fpath=($PWD/functions \$fpath); autoload -Uz compinit; compinit -u -d $PWD/dump; $LOAD; print RE''ADY"
+zpty -r -m shell out '*READY*'
+while IFS='|' read -r line wanted; do
+    zpty -w -n shell "$line"$'\t'
+    zpty -r -m shell out "*$wanted*" && print -r -- "$line|$wanted"
+    zpty -w -n shell $'\x15'"print CLE''AR"$'\n'
+    zpty -r -m shell out '*CLEAR*'
+done
+zpty -d shell
+"""
+
+
+def script(command: Command, shell: str) -> str:
+    done = command.run("completion", shell)
+    assert done.code == 0
+    return done.out
+
+
+@pytest.fixture
+def fish() -> str:
+    return shutil.which("fish") or missing("fish")
+
+
+@pytest.fixture
+def zsh() -> str:
+    return shutil.which("zsh") or missing("zsh")
+
+
+def test_fish(command: Command, fish: str) -> None:
+    (command.folder / "m.fish").write_text(script(command, "fish"), encoding="utf-8")
+    (command.folder / "a-file.txt").touch()
+
+    def offered(line: str) -> list[str]:
+        code = f"source m.fish; complete -C '{line}'"
+        done = subprocess.run(
+            [fish, "--no-config", "-c", code], cwd=command.folder, capture_output=True, encoding="utf-8", check=True
+        )
+        assert done.stderr == ""
+        return [row.split("\t")[0] for row in done.stdout.splitlines()]
+
+    for line, wanted in CASES:
+        assert wanted in offered(line), line
+    assert "a-file.txt" not in offered("mainspring sessions ")
+    assert "a-file.txt" in offered("mainspring --schema ")
+
+
+@pytest.mark.parametrize("load", ["source", "fpath"])
+def test_zsh(command: Command, zsh: str, load: str) -> None:
+    functions = command.folder / "functions"
+    functions.mkdir()
+    place = functions / "_mainspring" if load == "fpath" else command.folder / "mainspring.zsh"
+    place.write_text(script(command, "zsh"), encoding="utf-8")
+
+    done = subprocess.run(
+        [zsh, "-f", "-c", ZSH],
+        cwd=command.folder,
+        env={**command.environment, "LOAD": ":" if load == "fpath" else f"source {Path(place)}"},
+        input="".join(f"{line}|{wanted}\n" for line, wanted in CASES),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=35,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == [f"{line}|{wanted}" for line, wanted in CASES]
