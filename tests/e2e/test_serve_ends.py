@@ -107,3 +107,11 @@ def test_no_program_stays(command: Command, begin: Callable[[Server, Path], None
     wanted = {"SIGTERM": (143,), "SIGINT": (130,), "SIGHUP": (129,), "two signals": (143, 130)}
     assert code in wanted.get(how, (0,))
     assert "go" in command.run("sessions", "list").out
+
+
+@pytest.mark.parametrize("mode", ["acp", "rpc", "mcp"])
+def test_without_any_input_it_ends_at_once(command: Command, mode: str) -> None:
+    with command.start("serve", f"--{mode}", "--model", "openai:test-model", stdin=subprocess.DEVNULL) as process:
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
