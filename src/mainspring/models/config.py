@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -79,6 +79,33 @@ class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
 
 _FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}
 _FIELDS.update(zip(ProviderConfig.__struct_encode_fields__, ProviderConfig.__struct_fields__, strict=True))
+
+
+OWN_SETTINGS = frozenset(
+    "anthropicVersion api apiVersion auth cacheTtl class clientId contextManagement deployment deploymentNameMap endpoint "
+    "extraBetas issuer keepAlive loginPort mode modelAlias modelDeployment numCtx options org projectEndpoint resourceName "
+    "secretName temperature tokenFile useVertexai vaultUrl".split()
+)
+"""Settings that only one or two providers know; see the page of models for what they mean."""
+
+
+def refuse_misspelt(settings: Iterable[str]) -> None:
+    """Refuse a setting that is none and looks like one of `ProviderConfig`. Any other name may be known to a provider.
+
+    Raises:
+        TypeError: With the one that was meant.
+    """
+    for name in settings:
+        first, *rest = name.split("_")
+        if name in _FIELDS or "".join([first, *map(str.capitalize, rest)]) in OWN_SETTINGS:
+            continue
+        import difflib
+
+        near = difflib.get_close_matches(name, ProviderConfig.__struct_fields__, 1, 0.7)
+        if near:
+            raise TypeError(
+                f"a model has no setting {name!r}; did you mean {near[0]!r}? What only your own provider knows goes into extra={{...}}"
+            )
 
 
 def as_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") -> ProviderConfig:

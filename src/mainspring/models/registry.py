@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
-from mainspring.models.config import ProviderConfig, as_config
+from mainspring.models.config import ProviderConfig, as_config, refuse_misspelt
 from mainspring.models.foreign import as_model
 from mainspring.models.port import ModelProvider
 
@@ -176,12 +176,15 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
         spec: ``provider:model``, or a model of the default provider. Only the name of a registered provider counts as one,
             so ``llama3.3:latest`` is a model.
         registry: Where to look; the built-in providers by default.
-        settings: Fields of `ProviderConfig`: ``base_url``, ``api_key``, ``max_output_tokens``, ...
+        settings: Fields of `ProviderConfig`: ``base_url``, ``api_key``, ``max_output_tokens``, ...; and what only this provider
+            knows.
 
     Raises:
+        TypeError: If one looks like a misspelt field; what a provider of your own calls so goes in ``extra={...}``.
         ProviderConfigError: If the provider is unknown or lacks a setting.
     """
     registry = registry or default_registry()
+    refuse_misspelt(settings)
     name, model = registry.split(spec)
     config = as_config({**settings, "provider": name, **({"model": model} if model else {})})
     try:

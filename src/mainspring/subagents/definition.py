@@ -30,7 +30,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         source: Where it was defined: a file, or empty.
 
     Raises:
-        ConfigError: If the name is none.
+        ConfigError: If the name is none, or ``tools`` is a text.
     """
 
     name: str
@@ -47,3 +47,5 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
                 f"the name of a sub-agent is 1 to 64 letters, digits, '_' or '-', not {self.name[:80]!r}"
                 + (f" ({self.source})" if self.source else "")
             )
+        if isinstance(self.tools, str):  # of a text every letter would be a tool's name
+            raise ConfigError(f'tools of the sub-agent {self.name!r} are names in a tuple, as in tools=("read_file",)')

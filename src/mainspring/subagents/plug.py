@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Unpack, cast
 
-from mainspring.errors import AgentError, ConfigError, ToolError
+from mainspring.errors import AgentError, ConfigError, ToolError, refuse_unknown
 from mainspring.events import RunStatus, SessionStart, SpawnBefore, SpawnComplete, SpawnError
 from mainspring.loop import Behavior, Plug, RunResult
 from mainspring.subagents.bubble import connect
@@ -159,6 +159,7 @@ class Subagents(Plug):
     def _request(self, task: str, name: str, options: SpawnOptions) -> tuple[Child, ChildRequest]:
         """What to make, and its handle."""
         assert self._host is not None
+        refuse_unknown("spawn", options, SpawnOptions.__optional_keys__)
         if not task.strip():
             raise ToolError("the task is empty; say all that the sub-agent needs to know")
         definition = self.definitions.get(name) if name else _PLAIN

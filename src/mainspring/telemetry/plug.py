@@ -264,7 +264,10 @@ def install_tracing(agent: CoreAgent, telemetry: Telemetry | None = None, **opti
 
     Raises:
         ConfigError: If the agent is traced already, or runs.
+        TypeError: If there is no option of a name, or some are given beside ``telemetry``.
     """
+    if telemetry is not None and options:
+        raise TypeError(f"install_tracing takes a Telemetry or its options ({', '.join(options)}), not both")
     if any(isinstance(p, Tracing) for p in agent.plugs):
         raise ConfigError("this agent is traced already")
     if agent.running:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from mainspring.errors import refuse_unknown
 from mainspring.telemetry.helpers import TelemetryHelpers
 from mainspring.telemetry.nothing import Nothing
 from mainspring.telemetry.options import TelemetryOptions
@@ -33,6 +34,9 @@ class Telemetry:
         environ: The environment. Default: that of the process.
         **given: Fields of `TelemetryOptions`.
 
+    Raises:
+        TypeError: If there is no option of a name, or some are given beside ``options``.
+
     Attributes:
         options: What was chosen.
         problem: Why nothing is sent; empty if something is.
@@ -47,6 +51,9 @@ class Telemetry:
         environ: Mapping[str, str] | None = None,
         **given: Any,
     ) -> None:
+        refuse_unknown("Telemetry", given, TelemetryOptions.__struct_fields__)
+        if options is not None and given:
+            raise TypeError(f"Telemetry takes options=... or single options ({', '.join(given)}), not both")
         self.options = options or TelemetryOptions(**given)
         self.problem = ""
         self.signals: Signals | None = None

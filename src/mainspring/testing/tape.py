@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +30,7 @@ VERSION = 1
 """Of the form of tapes."""
 
 TapeMode = Literal["replay", "once", "record"]
+TapeTools = Literal["recorded", "live"]
 
 
 class Tape:
@@ -58,6 +59,7 @@ class Tape:
         steps: For ``Agent(steps=...)``.
 
     Raises:
+        ConfigError: If there is no such mode.
         ReplayError: If there is no tape to play, or it is none; at the end of the block, if the run asked a tool for something
             that was never recorded, or did not ask for all that was; when recording, if a call of a tool was stopped half-way.
     """
@@ -67,9 +69,12 @@ class Tape:
         path: str | os.PathLike[str],
         mode: TapeMode = "replay",
         *,
-        tools: Literal["recorded", "live"] = "recorded",
+        tools: TapeTools = "recorded",
         secrets: Sequence[str] = (),
     ) -> None:
+        for name, value, known in (("mode", mode, get_args(TapeMode)), ("tools", tools, get_args(TapeTools))):
+            if value not in known:
+                raise ConfigError(f"{name} of a tape is {value!r}; it can be {' or '.join(map(repr, known))}")
         self.path = Path(path)
         self.recording = mode == "record" or (mode == "once" and not self.path.exists())
         self._masking = Masking(secrets)

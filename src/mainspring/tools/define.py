@@ -8,6 +8,8 @@ from typing import Any, Protocol, cast, overload
 
 from msgspec import Struct
 
+from mainspring.errors import refuse_unknown
+from mainspring.tools.registry import check_name
 from mainspring.tools.signature import FunctionSchema, schema_from_mapping, schema_from_signature, schema_from_type
 from mainspring.tools.threads import in_thread
 from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput, ToolResult
@@ -18,6 +20,10 @@ class LazyTool(Struct, frozen=True, eq=False):
 
     name: str
     load: Callable[[], Awaitable[Tool]]
+
+
+_FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute"}
+"""What the decorator may be given: the rest is the function itself."""
 
 
 class _Decorator(Protocol):
@@ -50,6 +56,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Dec
 
     Raises:
         TypeError: If a parameter has no type that JSON Schema can express; the text names it.
+        ConfigError: If it cannot be the name of a tool.
     """
     if fn is not None:
         return _from_function(fn, options)
@@ -63,6 +70,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Dec
 def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     if isinstance(fn, Tool):
         raise TypeError(f"{fn.name} is a tool already")
+    refuse_unknown("@tool", options, _FIELDS)
     schema = schema_from_signature(fn)
     fields: dict[str, Any] = {
         "name": schema.name,
@@ -70,6 +78,7 @@ def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
         "input_schema": schema.input_schema,
     }
     fields |= {k: v for k, v in options.items() if v is not None}
+    check_name(fields["name"])
     return Tool(execute=_executor(fn, schema), **fields)
 
 
@@ -126,7 +135,9 @@ def define_tool(
 
     Raises:
         TypeError: If a part is missing or unknown.
+        ConfigError: If it cannot be the name of a tool.
     """
+    check_name(id)
     if definition is None or isinstance(definition, Mapping):
         return _from_parts(id, {**(definition or {}), **fields})
 

@@ -14,6 +14,16 @@ NAME = lazy_re(r"[A-Za-z0-9_-]{1,128}")
 """What every provider accepts in a tool's name; providers with tighter limits shorten it on their wire."""
 
 
+def check_name(name: object) -> None:
+    """Whether a tool can have this name.
+
+    Raises:
+        ConfigError: If not: it has characters that no provider accepts.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(f"tool name {name!r:.150} must be 1 to 128 letters, digits, '_' or '-'")
+
+
 class ToolRegistry:
     """Tools by canonical name, in the order in which they were added.
 
@@ -36,8 +46,7 @@ class ToolRegistry:
         Raises:
             ConfigError: If the name is taken or has characters that no provider accepts.
         """
-        if not NAME.fullmatch(tool.name):
-            raise ConfigError(f"tool name {tool.name!r} must be 1 to 128 letters, digits, '_' or '-'")
+        check_name(tool.name)
         taken = self._tools.get(tool.name)
         if taken is not None:
             raise ConfigError(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.models.config import OWN_SETTINGS as OWN_SETTINGS
 from mainspring.models.config import ModelFacts
 from mainspring.redact import masked_repr
 from mainspring.runtime.settings.sections import (
@@ -22,14 +23,6 @@ from mainspring.runtime.settings.sections import (
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
-
-
-OWN_SETTINGS = frozenset(
-    "anthropicVersion api apiVersion auth cacheTtl class clientId contextManagement deployment deploymentNameMap endpoint "
-    "extraBetas issuer keepAlive loginPort mode modelAlias modelDeployment numCtx options org projectEndpoint resourceName "
-    "secretName temperature tokenFile useVertexai vaultUrl".split()
-)
-"""Settings that only one or two providers know; see the page of models for what they mean."""
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
