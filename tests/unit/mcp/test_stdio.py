@@ -161,6 +161,7 @@ async def test_lists_that_are_none_are_empty() -> None:
     assert set(map(str, found.values())) == {"[]"}
 
 
+@pytest.mark.covers("BYD-10")
 async def test_progress_is_told_and_keeps_a_call_alive() -> None:
     async with connect_mcp(raw(timeout=0.4)) as server:
         told: list[tuple[float, float | None, str | None]] = []

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
+from mainspring.mcp import create_tool_search  # the public place: hosts make one of their own
 from mainspring.mcp.ranking import ToolIndex
-from mainspring.mcp.tool_search import LIMIT, MOST, create_tool_search
+from mainspring.mcp.tool_search import LIMIT, MOST
 from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
 
 TOOLS = {
