@@ -28,7 +28,8 @@ _FIELDS = r"""(?ix)
       | client[_-]?secret | private[_-]?key ) ["']? \s* [:=] \s* ["']? )
     (?!\[redacted) ( [^\s"',;&}\]]{6,} )"""
 _QUERY = r"(?i)([?&](?:key|api[_-]?key|access_token|token|sig|signature|code)=)[^&\s\"']+"
-_USERINFO = r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@"
+_USERINFO = r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/]+@"
+_PRIVATE = r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 
 _ALL = (
     (_KEYS, MASK),
@@ -37,6 +38,7 @@ _ALL = (
     (_FIELDS, rf"\g<1>{MASK}"),
     (_QUERY, rf"\g<1>{MASK}"),
     (_USERINFO, rf"\g<1>{MASK}@"),
+    (_PRIVATE, MASK),
 )
 
 _SURE = r"""(?x)

@@ -30,6 +30,10 @@ X = "[redacted]"
         ('"client_secret": "s3cr3t-value"', f'"client_secret": "{X}"'),
         ("https://h/v1?key=abc123&x=1", f"https://h/v1?key={X}&x=1"),
         ("https://user:pass@h/v1", f"https://{X}@h/v1"),
+        ("https://user:p@ss@h/v1?a=b@c", f"https://{X}@h/v1?a=b@c"),
+        ("redis://:hunter2@cache:6379/0", f"redis://{X}@cache:6379/0"),
+        ("a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b", f"a {X} b"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE", X),
     ],
 )
 def test_what_looks_like_a_secret_is_masked(text: str, clean: str) -> None:
@@ -44,6 +48,7 @@ def test_what_looks_like_a_secret_is_masked(text: str, clean: str) -> None:
         "set the environment variable OPENAI_API_KEY, or the setting providers.openai.apiKey",
         "the key is missing",
         "https://host:8080/v1?model=x",
+        "http://[::1]:8080/a@b and http://h:1 me@host",
         "see https://platform.openai.com/account/api-keys.",
         "a password is needed",
         "",

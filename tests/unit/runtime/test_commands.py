@@ -107,12 +107,14 @@ async def test_an_unknown_tool(place: Place, environ: dict[str, str]) -> None:
 @pytest.mark.covers("CFG-06")
 def test_settings_are_changed_and_shown_with_their_origin(place: Place, environ: dict[str, str]) -> None:
     file = change_config("providers.openai.apiKey", "sk-secret", environ)
+    change_config("providers.openai.baseUrl", "https://me:hunter2@host/v1", environ)
     change_config("agent.max_tokens", "100", environ)
     change_config("permissions.deny", "shell\nedit(.github/**)", environ)
 
     shown = {s.key: s for s in show_config(place, {**environ, "AGENT_MODEL": "a:b"}).settings}
 
     assert shown["providers.openai.apiKey"].value == "[redacted]"
+    assert shown["providers.openai.baseUrl"].value == "https://[redacted]@host/v1"
     assert (shown["agent.maxTokens"].value, shown["agent.maxTokens"].origin) == (100, str(file))
     assert shown["permissions.deny"].value == ("shell", "edit(.github/**)")
     assert (shown["model"].value, shown["model"].origin) == ("a:b", "environment")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, cast, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.redact import MASK
+from mainspring.redact import MASK, redact
 from mainspring.runtime.build import load, permissions_of
 from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home, working_folder
 from mainspring.runtime.mcp_servers import without_secrets
@@ -89,7 +89,19 @@ def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every:
 def _masked(key: str, value: Any) -> Any:
     if key == "mcp.servers":
         return without_secrets(value)
-    return MASK if key.endswith(_SECRET) else value
+    return MASK if key.endswith(_SECRET) else _without_keys(value)
+
+
+def _without_keys(value: Any) -> Any:
+    """A value as it is, but for keys and passwords in its texts: in a URL, say."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _without_keys(inner) for name, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        inner = [_without_keys(one) for one in cast("list[Any]", value)]
+        return tuple(inner) if isinstance(value, tuple) else inner
+    return value
 
 
 def _default(config: AppConfig, path: Key) -> Any:
