@@ -46,6 +46,20 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 
 _KINDS: dict[str, type] = {"retry": RetryConfig, "session_budget": Budget, "compaction": Compaction}
 
+_PARTS: dict[type, dict[str, tuple[float, float | None]]] = {
+    RetryConfig: {
+        "max_retries": (0, None),
+        "base_delay_ms": (0, None),
+        "max_delay_ms": (0, None),
+        "jitter": (0, 1),
+        "max_retry_after": (0, None),
+    },
+    Budget: {"max_cost": (0, None), "max_total_tokens": (0, None), "max_turns": (0, None), "max_seconds": (0, None)},
+    Compaction: {"reserve": (0, None), "keep_recent": (0, None), "threshold": (0, None), "keep_important": (0, None)},
+    ToolBudget: {"max": (0, None)},
+}
+"""Numbers within the values of options, each with the least and the most that it can be; ``None`` is none, where it may be left out."""
+
 _DEFAULTS = Settled()
 
 
@@ -86,7 +100,24 @@ def _problem(name: str, value: Any) -> str:
         wanted = f"a {_KINDS[name].__name__}"
     else:
         good, wanted = _shape(name, value)
-    return "" if good else f"{name} is {value!r:.80}; it can be {wanted}"
+    return _within(name, value) if good else f"{name} is {value!r:.80}; it can be {wanted}"
+
+
+def _within(name: str, value: Any) -> str:
+    """What is wrong within the value of an option that is made of others."""
+    if name == "tool_budgets":
+        return next((p for tool, each in value.items() if (p := _within(f"{name}[{tool!r}]", each))), "")
+    for part, (low, high) in _PARTS.get(type(value), {}).items():
+        given = getattr(value, part)
+        if given is None and (type(value) is Budget or part == "threshold"):
+            continue
+        number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+        if not low <= number <= (float("inf") if high is None else high):
+            wanted = f"a number from {low} to {high}" if high is not None else f"a number from {low} on"
+            return f"{name}: {part} is {given!r:.80}; it can be {wanted}"
+    if type(value) is ToolBudget and value.on_exceed not in ("block", "steer") and not callable(value.on_exceed):
+        return f"{name}: on_exceed is {value.on_exceed!r:.80}; it can be 'block' or 'steer', or a function"
+    return ""
 
 
 def _shape(name: str, value: Any) -> tuple[bool, str]:

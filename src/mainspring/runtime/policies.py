@@ -19,6 +19,7 @@ from mainspring.events import (
     ContextTransform,
     ModelErrorHook,
     RunStatus,
+    SessionStart,
     ToolAfter,
     ToolGate,
     ToolIntent,
@@ -30,6 +31,7 @@ from mainspring.events import (
     TurnBefore,
     UsageUpdate,
 )
+from mainspring.lazy import later
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider
 from mainspring.models.profile import Profile
@@ -54,6 +56,9 @@ from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent, Hooks, Settled
+    from mainspring.runtime.tool_names import tell_unknown
+else:
+    tell_unknown = later("mainspring.runtime.tool_names", "tell_unknown")
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
 FIRST = -300  # a history that is summed up is what all others see
@@ -77,6 +82,8 @@ class RunPolicies:
 
     def __init__(self, agent: CoreAgent, above: Ledger | None = None) -> None:
         self._agent = agent
+        self._above = above
+        self._told: set[str] = set()
         self._session = Ledger(above)
         self._session.add_history(agent.messages)
         self._run: Ledger | None = None
@@ -105,6 +112,7 @@ class RunPolicies:
         if self._conversation.messages is not self._agent.context.messages:
             self._conversation = _Conversation(self._agent)
         handlers = [
+            *self._names(options),
             *self._spending(options, self._run),
             *_gates(options, self._agent),
             *_requests(options, self._conversation, model),
@@ -117,6 +125,19 @@ class RunPolicies:
             for remove in removers:
                 remove()
             self._run = self._limits = None
+
+    def _names(self, options: Settled) -> Iterator[tuple[int, Hooks]]:
+        """Whether limits name tools that there are: of a misspelt one nobody would notice that it is not limited."""
+        named = {
+            "tool_budgets": options.tool_budgets,
+            "dedup_tools": options.dedup_tools,
+            "persist_exclude_tools": options.persist_exclude_tools,
+            "tool_aliases": self._agent.tool_aliases,
+        }
+        if self._above is None and any(
+            named.values()
+        ):  # a sub-agent has limits of its parent, and not all of its tools
+            yield GUARD, {SessionStart: lambda _: tell_unknown(named, self._agent.tools, self._told)}
 
     def _spending(self, options: Settled, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
         run = Budget(
@@ -229,7 +250,8 @@ def _results(
     names_files = any(isinstance(t, LazyTool) or t.path_params for t in tools)
     if options.require_read_before_edit:
         guard = ReadBeforeEdit(conversation.reads, history, env)
-        yield GUARD, {ToolPermit: guard.permit, ToolStart: guard.start, ToolTransform: guard.transform}
+        yield FIRST, {ToolPermit: guard.permit}  # before a person is asked about a call that would not run
+        yield GUARD, {ToolStart: guard.start, ToolTransform: guard.transform}
     if options.dedup_reads and names_files and not _host_clears(model):
         dedup = DedupReads(conversation.reads, history, env.cwd)
         yield READS, {TurnBefore: dedup.before, ToolTransform: dedup.transform}

@@ -1,6 +1,7 @@
 """Options that mean nothing are told when they are given, all at once, and nothing of them is done."""
 
 import math
+import re
 from typing import Any, cast
 
 import pytest
@@ -8,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, ConfigError, Subagents
+from mainspring.errors import ConfigWarning
 from mainspring.loop import Settled
-from mainspring.policies.budgets import ToolBudget
+from mainspring.models import RetryConfig
+from mainspring.policies.budgets import Budget, ToolBudget
+from mainspring.policies.compaction import Compaction
 from mainspring.runtime.behavior_checks import check_behavior
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 
@@ -86,6 +90,28 @@ def test_what_is_no_behavior_or_no_option_is_told() -> None:
     assert agent.run_sync("go").text == "ok"
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"tool_budgets": {"act": ToolBudget(2, on_exceed=cast("Any", "stear"))}},
+            "['act']: on_exceed is 'stear'; it can be 'block' or",
+        ),
+        ({"tool_budgets": {"act": ToolBudget(-1)}}, "['act']: max is -1"),
+        (
+            {"retry": RetryConfig(max_retries=cast("Any", "x"))},
+            "retry: max_retries is 'x'; it can be a number from 0 on",
+        ),
+        ({"retry": RetryConfig(jitter=2)}, "retry: jitter is 2; it can be a number from 0 to 1"),
+        ({"session_budget": Budget(max_cost=-1)}, "session_budget: max_cost is -1"),
+        ({"compaction": Compaction(keep_recent=cast("Any", "x"))}, "compaction: keep_recent is 'x'"),
+    ],
+)
+def test_what_an_option_is_made_of_is_checked_too(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        Agent(ScriptedModel(), execution=MemoryEnv(), behavior=Behavior(**options))
+
+
 @pytest.mark.parametrize("option", ["permissions", "session", "memory", "plugs"])
 @pytest.mark.parametrize("junk", ["deny", True, 3, Subagents])
 def test_what_is_no_plug_is_told(option: str, junk: Any) -> None:
@@ -110,3 +136,22 @@ def test_what_passes_runs_to_an_end_that_is_told(name: str, value: Any) -> None:
         return
     result = agent.run_sync("go", raise_errors=False)
     assert result.status in ("completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "error")
+
+
+async def test_a_limit_of_a_tool_that_is_not_there_is_told_once() -> None:
+    async def add() -> str:
+        """Add."""
+        return ""
+
+    behavior = Behavior(tool_budgets={"adds": 1, "add": 1, "shell": 1, "mcp__files__read": 1}, dedup_tools={"ad": repr})
+    agent = Agent(
+        ScriptedModel("one", "two"), execution=MemoryEnv(), tools=[add], behavior=behavior, tool_aliases={"zzz": "z"}
+    )
+    with pytest.warns(ConfigWarning) as told:
+        await agent.run("go")
+    await agent.run("again")
+    assert [str(w.message) for w in told] == [
+        "tool_budgets names 'adds', and there is no such tool; did you mean 'add'?",
+        "dedup_tools names 'ad', and there is no such tool; did you mean 'add'?",
+        "tool_aliases names 'zzz', and there is no such tool",
+    ]
