@@ -107,7 +107,7 @@ def _within(name: str, value: Any) -> str:
     """What is wrong within the value of an option that is made of others."""
     if name == "tool_budgets":
         return next((p for tool, each in value.items() if (p := _within(f"{name}[{tool!r}]", each))), "")
-    for part, (low, high) in _PARTS.get(type(value), {}).items():
+    for part, (low, high) in _PARTS.get(cast("type", type(value)), {}).items():
         given = getattr(value, part)
         if given is None and (type(value) is Budget or part == "threshold"):
             continue
