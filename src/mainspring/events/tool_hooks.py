@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mainspring.events.checked import checked, text
@@ -172,7 +172,7 @@ class ToolPermit(CallHook):
     event = "tool:permit"
     when = "Right before the call runs, on the final arguments."
     gate = True
-    __slots__ = ("_denied", "_paths", "_paused", "_stop", "approved", "env", "original", "tool")
+    __slots__ = ("_checks", "_denied", "_obstacle", "_paths", "_paused", "_stop", "approved", "env", "original", "tool")
 
     def __init__(
         self,
@@ -194,10 +194,12 @@ class ToolPermit(CallHook):
         self._paths: dict[str, str] = {}
         self._paused = ""
         self._stop = False
+        self._checks: list[Callable[[], Awaitable[str]]] = []
+        self._obstacle = ""
 
     @property
     def settled(self) -> bool:
-        return bool(self._denied or self._paused)
+        return bool(self._denied or self._paused or self._obstacle)
 
     @property
     def denied(self) -> tuple[str, ...]:
@@ -223,6 +225,21 @@ class ToolPermit(CallHook):
         """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
         self._denied.append(reason)
         self._stop = self._stop or stop
+
+    def before_asking(self, check: Callable[[], Awaitable[str]]) -> None:
+        """Have something looked at before anybody is asked: ``check`` gives why the call would not run whatever was answered."""
+        self._checks.append(check)
+
+    async def is_in_vain(self) -> bool:
+        """Whether the call would not run whatever was answered, so that nobody need be asked; then it does not run."""
+        for check in self._checks:
+            self._obstacle = self._obstacle or await check()
+        return bool(self._obstacle)
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the call from running without being a refusal; empty if nothing does."""
+        return self._obstacle
 
     def pause(self, reason: str) -> None:
         """Somebody must answer first: the run ends as ``paused`` and can be taken up later, elsewhere."""

@@ -342,7 +342,9 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
     config, call, tool, signal = run.config, entry.call, entry.tool, run.signal
     assert tool is not None
     if config.bus.has(ToolStart):
-        arguments = copy.deepcopy(entry.arguments)  # what was permitted is what runs, whatever handlers do to what they get
+        arguments = copy.deepcopy(
+            entry.arguments
+        )  # what was permitted is what runs, whatever handlers do to what they get
         start = await run.emit(ToolStart(call, run.turn_id, arguments, tool.idempotent))
         if start.block:
             return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 
 import msgspec
 
@@ -57,8 +58,9 @@ def _told(found: Explanation) -> str:
     for part in found.parts:
         lines.append(f"  {part.outcome:5}  {part.scope:9}  {part.resource}")
         lines.append(f"         {part.reason}" + (f"; {_rule(part.rule)}" if part.rule is not None else ""))
-        if part.outcome == "ask" and part.allow:
-            lines.append(f"         would be allowed by: {' or '.join(part.allow)}")
+    lines += [
+        f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}" for each in found.advice
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -49,6 +49,8 @@ class Decision(Struct, frozen=True):
         rule: The rule that decided; ``None`` if none did.
         verdicts: Each thing that the call touches, in order.
         paths: For each path as spelled in the call, the real one that was judged; the tool must use that.
+        advice: Where it asks and this was wanted: sets of rules each of which is enough for the whole call, and of which no rule can be left out;
+            the narrowest set first. Empty if no rules would do.
     """
 
     tool: str
@@ -57,6 +59,7 @@ class Decision(Struct, frozen=True):
     rule: Rule | None
     verdicts: tuple[Verdict, ...] = ()
     paths: dict[str, str] = field(default_factory=dict[str, str])
+    advice: tuple[tuple[str, ...], ...] = ()
 
     @property
     def asked(self) -> tuple[Verdict, ...]:
@@ -118,7 +121,8 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         input: The call's arguments (a copy), as they will be used.
         reason: Why it is asked.
         verdicts: Everything in the call that needs an answer; one answer is for all of it.
-        suggestions: Rules that would allow it from now on, one for each simple command or path.
+        suggestions: Rules that would allow it from now on: as few and as narrow as will do. Empty if none would.
+        wider: Rules that would allow more of the kind, too; those of ``suggestions`` where there are no wider ones.
         call_id: Id of the call.
         agent: Name of the agent that makes it; a sub-agent's own.
         preview: What the call would do to files, to the byte; ``None`` where that cannot be told.
@@ -132,6 +136,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     reason: str = ""
     verdicts: tuple[Verdict, ...] = ()
     suggestions: tuple[str, ...] = ()
+    wider: tuple[str, ...] = ()
     call_id: str = ""
     agent: str = ""
     preview: Preview | None = None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mainspring.env import explain
 from mainspring.lazy import later
@@ -17,7 +17,7 @@ from mainspring.policies.permissions.judge import Judge
 from mainspring.policies.permissions.pathjudge import Key, Mode, PathJudge
 from mainspring.policies.permissions.pathpattern import components
 from mainspring.policies.permissions.paths import Place, Resolver, Target, look
-from mainspring.policies.permissions.rules import RuleSet
+from mainspring.policies.permissions.rules import RuleSet, parse_rule
 from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
 from mainspring.policies.permissions.visible import paths_in
@@ -30,6 +30,9 @@ else:  # all that is known of commands takes as long to load as the rest
     CommandJudge = later("mainspring.policies.permissions.commandjudge", "CommandJudge")
     analyse = later("mainspring.policies.permissions.units", "analyse")
     host_verdict = later("mainspring.policies.permissions.commandjudge", "host_verdict")
+
+MAX_TRIED = 20
+"""Of how many rules it is tried whether a call needs them, before they are named to a person."""
 
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
 """Arguments that say in which folder a command runs."""
@@ -89,6 +92,42 @@ class Engine(Struct, frozen=True):
         if accesses(first) is None and call.definition is not None and call.definition.access is not None:
             return decision  # it says nothing in that form; what runs was judged
         return stricter(decision, await _Case(self, first, env, place, grants, final=False).decide())
+
+    async def advice(
+        self,
+        decision: Decision,
+        call: Call,
+        env: Resolver,
+        place: Place,
+        *,
+        original: Mapping[str, Any] | None = None,
+        grants: Collection[Key] = (),
+    ) -> tuple[tuple[str, ...], ...]:
+        """The rules that would allow a call which asks, found by trying; the other arguments are those of the decision.
+
+        Returns:
+            Sets of rules each of which is enough for the whole call, and of which none can be left out; the narrowest set first.
+            None if no rules would do.
+        """
+
+        async def enough(texts: tuple[str, ...]) -> bool:
+            more = RuleSet(tuple([parse_rule(text, "allow") for text in texts]))
+            engine = structs.replace(self, rules=self.rules + more)
+            return (await engine.decide(call, env, place, original=original, grants=grants)).outcome == "allow"
+
+        offered = [v.allow for v in decision.asked if v.allow]
+        found: list[tuple[str, ...]] = []
+        for end in (0, -1):
+            rules = tuple(dict.fromkeys(each[end] for each in offered))
+            if not rules or not await enough(rules):
+                continue
+            for rule in reversed(rules[:MAX_TRIED]) if len(rules) > 1 else ():  # a command comes before what it touches
+                fewer = tuple([r for r in rules if r != rule])
+                if fewer and await enough(fewer):
+                    rules = fewer
+            if rules not in found:
+                found.append(rules)
+        return tuple(found)
 
     async def hides(self, path: str, place: Place) -> bool:
         """Whether an ignore file or a rule keeps every tool from reading a path; what only asks does not count.

@@ -26,6 +26,7 @@ from mainspring.policies.permissions.text import visible
 from mainspring.tools import Tool
 from mainspring.tools.builtin import BUILTIN_NAMES
 from mainspring.tools.builtin.files import Preview, preview
+from mainspring.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -205,6 +206,7 @@ class Permissions:
         env: Resolver,
         definition: Any = None,
         original: Mapping[str, Any] | None = None,
+        advise: bool = False,
     ) -> Decision:
         """What would be decided about a call, without asking anybody.
 
@@ -214,10 +216,16 @@ class Permissions:
             env: Where the tool will work.
             definition: The tool itself, if there is one.
             original: The arguments as the model gave them.
+            advise: Whether to find, where it asks, the rules that would allow the call; the call is decided on a few times for it.
         """
         call = Call(tool, arguments, definition)
         place = await self._find_place(env)
-        return await self.engine.decide(call, env, place, original=original, grants=self._session.grants)
+        grants = frozenset(self._session.grants)
+        decision = await self.engine.decide(call, env, place, original=original, grants=grants)
+        if not advise or decision.outcome != "ask":
+            return decision
+        found = await self.engine.advice(decision, call, env, place, original=original, grants=grants)
+        return replace(decision, advice=found)
 
     async def hidden_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
         """What in the project no tool may read, by ignore files and rules that deny: for a sandbox, which can keep it from
@@ -245,15 +253,17 @@ class Permissions:
     async def permit(self, context: ToolPermit) -> None:
         """Decide about a call that is about to run. The handler of `tool:permit`."""
         decision = await self._permit(context)
-        if self.on_decision is not None and not context.paused:
+        if self.on_decision is not None and not context.paused and not context.obstacle:
             self.on_decision(context.call_id, replace(decision, outcome="deny" if context.denied else "allow"))
 
     async def _permit(self, context: ToolPermit) -> Decision:
         decision = await self._decide(context)
         if decision.outcome == "ask":
             async with self._session.queue():  # one question after the other; a grant serves the call behind it
-                decision = await self._decide(context)
-                if decision.outcome == "ask" and not await self._answered(decision, context):
+                decision = await self._decide(context, advise=True)
+                if decision.outcome == "ask" and (
+                    await context.is_in_vain() or not await self._answered(decision, context)
+                ):
                     return decision
         if decision.outcome == "deny":
             context.deny(denial(decision), stop=self.on_deny == "stop")
@@ -263,9 +273,14 @@ class Permissions:
             context.allow_path(spelled, real)
         return decision
 
-    async def _decide(self, context: ToolPermit) -> Decision:
+    async def _decide(self, context: ToolPermit, *, advise: bool = False) -> Decision:
         return await self.decide(
-            context.name, context.input, env=context.env, definition=context.tool, original=context.original
+            context.name,
+            context.input,
+            env=context.env,
+            definition=context.tool,
+            original=context.original,
+            advise=advise,
         )
 
     async def _answered(self, decision: Decision, context: ToolPermit) -> bool:
@@ -382,7 +397,7 @@ async def _ask(callback: Ask, request: PermissionRequest) -> Answer:
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):
         answer = callback(request)
     else:
-        answer = await asyncio.to_thread(callback, request)
+        answer = await in_thread(callback, request)
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -401,7 +416,8 @@ def request_for(decision: Decision, arguments: Mapping[str, Any]) -> PermissionR
         input=copy.deepcopy(dict(arguments)),
         reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in asked)),
         verdicts=asked,
-        suggestions=tuple(dict.fromkeys(v.allow[0] for v in asked if v.allow)),
+        suggestions=decision.advice[0] if decision.advice else (),
+        wider=decision.advice[-1] if decision.advice else (),
     )
 
 
@@ -425,14 +441,12 @@ def question(decision: Decision) -> str:
 
 def how_to_allow(decision: Decision) -> str:
     """How the user can allow what was asked about, with flags and in the settings."""
-    asked = decision.asked
-    if any(not v.allow for v in asked):
-        hopeless = next(v for v in asked if not v.allow)
-        if hopeless.rule is not None:
-            return f"No rule can allow it while {hopeless.rule.text!r} ({hopeless.rule.origin}) stands."
+    if not decision.advice:
+        standing = next((v.rule for v in decision.asked if v.rule is not None and not v.allow), None)
+        if standing is not None:
+            return f"No rule can allow it while {standing.text!r} ({standing.origin}) stands."
         return "No rule can allow it in this form; write it as plain, separate steps."
-    narrow = list(dict.fromkeys(v.allow[0] for v in asked))
-    wide = list(dict.fromkeys(v.allow[-1] for v in asked))
+    narrow, wide = decision.advice[0], decision.advice[-1]
     text = f"The user can allow it with {_flags(narrow)}"
     if wide != narrow:
         text += f", or more widely with {_flags(wide)}"
@@ -440,7 +454,7 @@ def how_to_allow(decision: Decision) -> str:
     return f'{text}; or in settings.json: "permissions": {{"allow": [{listed}]}}.'
 
 
-def _flags(rules: list[str]) -> str:
+def _flags(rules: Iterable[str]) -> str:
     return " ".join(f"--allow {_shell_quoted(rule)}" for rule in rules)
 
 

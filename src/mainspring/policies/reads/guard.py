@@ -36,13 +36,32 @@ class ReadBeforeEdit:
         self._history = history
         self._env = env
         self._written: dict[str, list[str]] = {}
+        self._coming: tuple[str, tuple[str, ...]] = ("", ())
 
     def permit(self, hook: ToolPermit) -> None:
-        """The handler of `tool:permit`: notes what the call writes to."""
-        if hook.tool.access is not None:
-            paths = [a.resource for a in hook.tool.access(hook.input) if a.scope == "fs-write"]
-            if paths:
-                self._written[hook.call_id] = paths
+        """The handler of `tool:permit`: notes what the call writes to. Nobody is asked about a call that would not run."""
+        if hook.tool.access is None:
+            return
+        access = tuple(hook.tool.access(hook.input))
+        paths = [a.resource for a in access if a.scope == "fs-write"]
+        if paths:
+            self._written[hook.call_id] = paths
+        earlier = self._coming[1] if self._coming[0] == hook.turn_id else ()
+        touched = [a.resource for a in access if a.scope in ("fs-read", "fs-write")]
+        self._coming = (hook.turn_id, (*earlier, *touched))
+
+        async def refusal() -> str:
+            known = {await self._place(path) for path in earlier}
+            for path in paths:
+                # What an earlier call of the same answer is about to read or write is known when this one's turn comes.
+                text = "" if await self._place(path) in known else await self._refusal(path)
+                if text:
+                    self._written.pop(hook.call_id, None)
+                    return text
+            return ""
+
+        if paths:
+            hook.before_asking(refusal)
 
     async def start(self, hook: ToolStart) -> None:
         """The handler of `tool:start`."""
@@ -60,6 +79,12 @@ class ReadBeforeEdit:
         path = facts.get("path")
         if isinstance(path, str) and "hash" not in facts and not hook.result.is_error:  # an image, or binary
             self._state.note(hook.call_id, Version(path, FileRead(None), is_read=True))
+
+    async def _place(self, path: str) -> str:
+        try:
+            return await self._env.realpath(path)
+        except (OSError, ValueError):
+            return path
 
     async def _refusal(self, path: str) -> str:
         try:

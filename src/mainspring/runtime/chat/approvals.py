@@ -116,8 +116,8 @@ class Approvals:
             arguments=request.input,
             diffs=diffs,
             choose_hunks=request.preview is not None and len(request.preview.steps) > 1,
-            suggestions=request.suggestions if all(v.allow for v in request.verdicts) else (),
-            wider=tuple(dict.fromkeys([v.allow[-1] for v in request.verdicts if v.allow])),
+            suggestions=request.suggestions,
+            wider=request.wider,
             child=child,
         )
 

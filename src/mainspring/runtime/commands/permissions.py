@@ -54,6 +54,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
         reason: Why: that of the deciding part.
         rule: The rule that decided; ``None`` if none did.
         parts: Each thing that the call touches, with its own decision; for a shell line each simple command of it.
+        advice: Where it asks: sets of rules that are each enough for the whole call, the narrowest first.
     """
 
     tool: str
@@ -61,6 +62,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     reason: str
     rule: RuleView | None
     parts: tuple[VerdictView, ...]
+    advice: tuple[tuple[str, ...], ...] = ()
 
 
 def rules_in_force(place: Place, rules: Rules, environ: Mapping[str, str] = os.environ) -> list[RuleView]:
@@ -98,7 +100,9 @@ async def explain(
     given = _arguments(definition, arguments)
     env = LocalEnv(cwd)
     try:
-        decision = await permissions_of(settings, rules, cwd).decide(name, given, env=env, definition=definition)
+        decision = await permissions_of(settings, rules, cwd).decide(
+            name, given, env=env, definition=definition, advise=True
+        )
     finally:
         await env.aclose()
     return _explanation(decision)
@@ -126,6 +130,7 @@ def _explanation(decision: Decision) -> Explanation:
         outcome=decision.outcome,
         reason=decision.reason,
         rule=_view(decision.rule),
+        advice=decision.advice,
         parts=tuple(
             VerdictView(
                 scope=v.scope,

@@ -41,8 +41,11 @@ async def decided(
     """The decision about a call of a built-in tool."""
     original = options.pop("original", None)
     definition = options.pop("definition", TOOLS.get(tool))
+    advise = options.pop("advise", False)
     permissions = Permissions(allow=allow, ask=ask, deny=deny, **options)
-    return await permissions.decide(tool, arguments, env=project(), definition=definition, original=original)
+    return await permissions.decide(
+        tool, arguments, env=project(), definition=definition, original=original, advise=advise
+    )
 
 
 async def shell(line: str, *allow: str, **options: Any) -> Decision:

@@ -49,6 +49,44 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(coroutine)
 
 
+PIECES = st.sampled_from(
+    [
+        "touch q", "npm test", "rm build/out.o", "mkdir -p a/b", "cat .env", "cp README.md src/new.md", "curl https://example.com/x",
+        "echo hi > out.txt", "tee /tmp/far < notes.txt", "git status", "mv notes.txt other/notes.txt", "python -c 'print(1)'", "chmod +x src/app.py",
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.covers("SEC-01", "SEC-04")
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PIECES, min_size=1, max_size=4, unique=True), st.sampled_from([" && ", "; ", " | "]))
+def test_what_is_advised_is_enough_and_no_rule_of_it_can_be_left_out(pieces: list[str], join: str) -> None:
+    line = join.join(pieces)
+
+    async def tried() -> None:
+        for rules in (await shell(line, advise=True)).advice:
+            assert (await shell(line, *rules)).outcome == "allow", rules
+            for left_out in rules:
+                fewer = [rule for rule in rules if rule != left_out]
+                assert (await shell(line, *fewer)).outcome == "ask", (rules, left_out)
+
+    run(tried())
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("touch q", (("shell(touch q)",),)),
+        ("cp notes.txt q", (("shell(cp notes.txt q)",), ("shell(cp *)",))),
+        ("echo x > q", (("scope:fs-write(q)", "shell(echo x)"), ("scope:fs-write(**)", "shell(echo x)"))),
+        ("echo x > .git/config", (("scope:fs-write(.git/config)", "shell(echo x)"),)),
+        ("$tool x", ()),
+    ],
+)
+def test_the_advice_is_the_least_that_will_do(line: str, advice: tuple[tuple[str, ...], ...]) -> None:
+    assert run(shell(line, advise=True)).advice == advice
+
+
 @pytest.mark.covers("SEC-01")
 @settings(max_examples=150)
 @given(st.sampled_from(ALLOWED), OTHERS, JOINS)

@@ -155,8 +155,9 @@ async def test_questions_come_one_after_the_other(folder: Path, home: Path) -> N
 @pytest.mark.covers("CLI-12")
 async def test_the_exact_change_is_shown(folder: Path, home: Path) -> None:
     (folder / "crlf.txt").write_bytes(b"one\r\ntwo\r\n")
+    seen = Call("read_file", {"path": "crlf.txt"})
     call = Call("write_file", {"path": "crlf.txt", "content": "one\ntwo\n"})
-    async with chatting(folder, home, call, "done") as chat:
+    async with chatting(folder, home, seen, call, "done") as chat:
         await chat.run("go", Approve("", "deny"))
 
     [asked] = chat.of(ApprovalAsked)
@@ -201,6 +202,27 @@ async def test_a_call_that_was_not_made_after_all_is_not_asked_about_twice(folde
     assert "was not read" in chat.of(ToolFinished)[0].output
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
     assert asked == 2  # once for the edit, and once for the same edit again after it was made
+
+
+async def test_nobody_is_asked_about_an_edit_of_a_file_that_was_not_read(folder: Path, home: Path) -> None:
+    edit = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
+    async with chatting(folder, home, edit, "done") as chat:
+        await chat.run("go", Approve("", "once"))
+
+    assert chat.of(ApprovalAsked) == []
+    done = chat.of(ToolFinished)[-1]
+    assert done.output.startswith("Not run: a.txt was not read in this conversation")
+    assert (folder / "a.txt").read_text(encoding="utf-8") == "one\ntwo\nthree\n"
+
+
+async def test_an_edit_behind_the_read_of_the_same_answer_is_asked_about(folder: Path, home: Path) -> None:
+    edit = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"}, id="e")
+    read = Call("read_file", {"path": "./a.txt"}, id="r")
+    async with chatting(folder, home, Reply(calls=[read, edit]), "done") as chat:
+        await chat.run("go", Approve("", "once"))
+
+    assert len(chat.of(ApprovalAsked)) == 1
+    assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
 
 
 async def test_two_edits_of_one_file_may_be_approved_before_either_is_made(folder: Path, home: Path) -> None:
