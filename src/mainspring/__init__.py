@@ -5,9 +5,8 @@ Everything public is exported here and imported on first use, so that ``import m
 
 from __future__ import annotations
 
-from mainspring.lazy import exports
+from mainspring.lazy import TYPE_CHECKING, exports
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mainspring.errors import (
         AgentAbortedError as AgentAbortedError,

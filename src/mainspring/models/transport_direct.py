@@ -10,18 +10,23 @@ import zlib
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import h11
 
 from mainspring.errors import NetworkError, ProviderConfigError
+from mainspring.lazy import later
 from mainspring.models.dialing import dial
 from mainspring.models.framing import Chunked, Framing, FramingError, Sized, UntilClose
 from mainspring.models.per_loop import PerLoop
-from mainspring.models.tls import tls_context
 from mainspring.models.transport import Timeouts, TransportResponse, safe_headers
 from mainspring.models.transport_errors import check_url, connect_error, host_of, lost_error, timeout_error, url_error
+
+if TYPE_CHECKING:
+    from mainspring.models.tls import tls_context
+else:  # a host on this machine needs none
+    tls_context = later("mainspring.models.tls", "tls_context")
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""

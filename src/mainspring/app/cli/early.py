@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-signal = import_module("_signal")  # what `signal` is made of: that one first loads `enum`, which takes longer than all of this
+# What `signal` is made of: that one first loads `enum`, which takes longer than all of this.
+signal = import_module("_signal")
 
 _WORDS = b"interrupted\n"
 

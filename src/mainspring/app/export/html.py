@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
+from mainspring.lazy import later
 from mainspring.messages import ImageBlock
 from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
+
+if TYPE_CHECKING:
+    from html import escape
+else:  # listing sessions needs no page
+    escape = later("html", "escape")
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
@@ -36,7 +42,7 @@ def html_page(transcript: Transcript) -> str:
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">',
         f"<title>{_text(title)}</title><style>{style}</style></head><body>",
         f'<header><h1>{_text(title)}</h1><p class="facts">{" · ".join(_text(f) for f in facts if f)}</p>',
@@ -58,7 +64,7 @@ def _tools(leaves: Sequence[tuple[Item, str]]) -> Iterator[str]:
         yield '<label>Branch <select id="branch"><option value="">all branches</option>'
         for leaf, name in leaves:
             chosen = " selected" if leaf.active else ""
-            yield f'<option value="{html.escape(leaf.id)}"{chosen}>{_text(name)}</option>'
+            yield f'<option value="{escape(leaf.id)}"{chosen}>{_text(name)}</option>'
         yield "</select></label>"
     yield "</div>"
 
@@ -85,7 +91,7 @@ def _item(item: Item) -> str:
     facts = (origin(item), item.model, time_of(item.when), tokens(item.usage), money(item.usage))
     label = f'<mark class="label">{_text(item.label)}</mark>' if item.label else ""
     parts = [
-        f'<article class="{classes}" id="{html.escape(item.id)}" data-parent="{html.escape(item.parent or "")}">',
+        f'<article class="{classes}" id="{escape(item.id)}" data-parent="{escape(item.parent or "")}">',
         f'<h2>{NAMES[item.kind]}{label}<span class="facts">{" · ".join(_text(f) for f in facts if f)}</span></h2>',
     ]
     if item.thinking:
@@ -147,7 +153,7 @@ def _image(image: ImageBlock) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(text.replace("\0", "\N{REPLACEMENT CHARACTER}"))
+    return escape(text.replace("\0", "\N{REPLACEMENT CHARACTER}"))
 
 
 def _first_words(items: Sequence[Item]) -> str:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from mainspring.env import WebAnswer, explain
 from mainspring.env.pdf import Pdf, PdfError
 from mainspring.env.text import displayable, looks_binary
-from mainspring.tools.builtin.web.charset import decoded
-from mainspring.tools.builtin.web.page import to_markdown
+from mainspring.lazy import later
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.web.charset import decoded
+    from mainspring.tools.builtin.web.page import to_markdown
+else:  # loaded when a page comes
+    decoded = later("mainspring.tools.builtin.web.charset", "decoded")
+    to_markdown = later("mainspring.tools.builtin.web.page", "to_markdown")
 
 MAX_BYTES = 50_000
 TIMEOUT = 30
