@@ -13,6 +13,7 @@ from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.commandpattern import program
 from mainspring.policies.permissions.options import holds
 from mainspring.policies.permissions.readonly import Reading
+from mainspring.policies.permissions.readonly_table import READERS
 from mainspring.policies.permissions.units import Unit
 from mainspring.policies.permissions.words import Word
 
@@ -48,7 +49,7 @@ def copying(unit: Unit) -> Reading | None:
         return _git(unit)
     if name == "find" and unit.inner:
         return Reading(tuple(touch.word for touch in unit.touches), deep=True)
-    if name == "xargs" and unit.inner:
+    if name == "xargs" and unit.inner and not _says_only(unit.inner[0]):
         return Reading((_HERE,), deep=True)
     whole, rest = _WHOLE.get(name), unit.words[1:]
     if whole is None:
@@ -64,6 +65,12 @@ def copying(unit: Unit) -> Reading | None:
 
 def _operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if not word.text.startswith("-")]
+
+
+def _says_only(unit: Unit) -> bool:
+    """Whether a command opens nothing that its words name."""
+    reader = READERS.get(program(unit.words[0].text)) if unit.words else None
+    return reader is not None and reader.operands in ("text", "none", "program")
 
 
 def _shortened(whole: re.Pattern[str], text: str) -> bool:

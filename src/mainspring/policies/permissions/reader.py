@@ -32,6 +32,7 @@ _CONTAINERS = frozenset(
         "negated_command", "case_statement", "case_item", "for_statement", "variable_assignments", "process_substitution",
     )
 )  # fmt: skip
+_LOST_DASH = lazy_re(r"[ \t]+-[ \t]+")
 _PLAIN_VALUE = lazy_re(r"['\"]?([\w./+-]+)['\"]?")
 _PLAIN_OLD_ARITHMETIC = lazy_re(r"\$\[[\w+*/%-]*\]")
 _STATEMENTS = _CONTAINERS | {"command", "redirected_statement", "function_definition"}
@@ -266,9 +267,10 @@ class _Reader:
 
     def _redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
-        surplus: list[Word] = []
+        surplus = self._lost_dash(node)
         fed: str | None = None
-        self._gaps(node)
+        if not surplus:
+            self._gaps(node)
         for before, child in zip(node.children, node.children[1:], strict=False):
             if before.type != "heredoc_redirect" and self._line_ends(before.end_byte, child.start_byte):
                 self.doubt(TOGETHER)
@@ -285,6 +287,13 @@ class _Reader:
         self._surplus(surplus)
         if body is not None:
             self.visit(body)
+
+    def _lost_dash(self, node: Node) -> list[Word]:
+        """The last word of a command that a here-document follows, if it is a dash: the parser takes it for a blank."""
+        if len(node.children) != 2 or node.children[1].type != "heredoc_redirect":
+            return []
+        between = self.source.between(node.children[0].end_byte, node.children[1].start_byte)
+        return [Word("-", "-")] if _LOST_DASH.fullmatch(between) else []
 
     def _surplus(self, words: list[Word]) -> None:
         if words:

@@ -31,6 +31,7 @@ LINES = [
     "x='a[$(c0)]'; [[ \"x\" -eq 0 ]]; c1", "x='a[$(c0)]'; y[\"x\"]=1; c1 $((\"x\"))", "[[ \"a[\\$(c0)]\" -lt 1 ]] || c1", "x='-v a[$(c0)]'; [ $x ]", "printf -v'a[$(c0)]' b", "x=-v; test $x 'a[$(c0)]'", "[ $(c0) = a ]", "a\n1<<EOF x\nEOF\nc2", "c0 <<EOF\n\\\n${x:-'$(c1)'}\nEOF\nc2", "c0 <f\nx=\\\n a b", "c1 \\  \n\nc2", "c0 </dev/null\n\\\n  >|a b", "time [ -v 'a[$(c1)]' ]; c0", "command test -v 'a[$(c1)]'", "c0 </dev/null\n\\\n a b", "c0 >x\n\\\nc1", "c0 <<<$ \"a\" b", "c0 >$ \"a\"", "c0 >&'a$(c1)'", "c0 >&\"a\\$(c1)\"; c2",
     "[[ \na == a ]] && c0", "[[ a == \na ]]; c0", "eval $'c0 a; c1'", "time x='a[$(c0)]'; c1 $((x))", ": ${x:='a[$(c0)]'}; c1 $((x))",
     "c0 $[3\n]", "c0 $[3 | c1 ]", "c0 $[1 > f]", "c0 -<<X a\nX\nc1", "c0 -b<<EOF x\nEOF\nc2",
+    "c0 - <<EOF\nfoo\nEOF\nc1", "c0 a - <<'EOF'\n$(c1)\nEOF\nc2", "c0 - <<EOF | c1\nfoo\nEOF", "c0 -  <<EOF b\nfoo\nEOF\nc1",
 ]  # fmt: skip
 PIECES = [
     " ", "\n", ";", " && ", " || ", " | ", " & ", " ( ", " ) ", " { ", "; } ", "$(", ")", "`", '"', "'", "\\", "\\\n", "#", " #", " <<EOF\n",

@@ -127,6 +127,9 @@ A body with 'quotes' and "more" (and $(this)).
 EOF
 )"
 cat <<< "$(git log)"
+cat - <<'EOF'
+plain
+EOF
 npm test # rm -rf /
 git status \
   --short \
