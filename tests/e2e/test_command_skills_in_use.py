@@ -80,3 +80,14 @@ def test_who_wants_certain_tools_gets_those_alone(command: Command) -> None:
     assert done.code == 0, done.err
     assert "count" not in system(command.server.requests[0])
     assert [t["function"]["name"] for t in command.server.requests[0]["tools"]] == ["read_file"]
+
+
+def test_the_first_line_of_stream_json_names_the_tools_that_the_model_gets(command: Command) -> None:
+    skill(command.home / ".agent", "house-style", "Two spaces.")
+    command.server.script += ["done"]
+
+    start, *_ = command.run("-p", "x", "--output", "stream-json").lines
+
+    sent = {tool["function"]["name"] for tool in command.server.requests[0]["tools"]}
+    assert "skills_read" in sent
+    assert set(start["tools"]) == sent

@@ -42,7 +42,7 @@ class Started(Struct, frozen=True, kw_only=True):
         session_id: Name of the session; empty where nothing is saved.
         resumed: How many messages of an earlier conversation there are.
         cwd: Where it works.
-        tools: What the model may call.
+        tools: What the model may call, as far as it is known yet: see `Equipped`.
     """
 
     model: ModelName
@@ -50,6 +50,12 @@ class Started(Struct, frozen=True, kw_only=True):
     resumed: int = 0
     cwd: str = ""
     tools: tuple[str, ...] = ()
+
+
+class Equipped(Struct, frozen=True):
+    """The run has begun, and all of its tools are there: those of MCP servers and skills join only then."""
+
+    tools: tuple[str, ...]
 
 
 class Notice(Struct, frozen=True):
@@ -72,7 +78,7 @@ class Progress(Struct, frozen=True):
         return self.done / self.total if self.total else 0.0
 
 
-Report = Started | Notice | Progress | AgentEvent
+Report = Started | Equipped | Notice | Progress | AgentEvent
 """Everything that a command tells while it works."""
 
 Reporter = Callable[[Report], None]

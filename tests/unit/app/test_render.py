@@ -28,13 +28,14 @@ from mainspring.errors import (
 )
 from mainspring.events import MessageEnd, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
+from mainspring.runtime.outcome import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
 from tests.schemas import tidy
 
 MODEL = ModelName(provider="embedded", id="tiny", label="Tiny", why="no key", notice="It is for trying out.")
 CALL = ToolUseBlock("c1", "read_file", {"path": "a\x1b[31m.txt"})
 EVENTS: list[Report] = [
     Started(model=MODEL, session_id="s1", resumed=2, cwd="/x", tools=("read_file",)),
+    Equipped(("read_file",)),
     TurnStart(1, "t1"),
     TextDelta(0, "Let me "),
     TextDelta(0, "look."),
@@ -118,6 +119,18 @@ def test_stream_json_is_one_line_for_each_event() -> None:
     ]  # fmt: skip
     assert lines[4]["tool_calls"][0]["name"] == "read_file"
     assert lines[-1]["usage"]["output_tokens"] == 3
+
+
+def test_the_first_line_of_stream_json_waits_for_the_tools_that_join_when_the_run_begins() -> None:
+    started = Started(model=MODEL, session_id="s1", tools=("read_file",))
+    equipped = Equipped(("read_file", "mcp__x__y"))
+
+    first, second, *_ = shown("stream-json", events=[started, Notice("a server is slow"), equipped])[0].splitlines()
+    unknown, _ = shown("stream-json", Outcome(status="aborted"), events=[started])[0].splitlines()
+
+    assert json.loads(first)["type"] == "notice"
+    assert json.loads(second)["tools"] == ["read_file", "mcp__x__y"]
+    assert json.loads(unknown)["tools"] == ["read_file"]
 
 
 def test_downloads_are_told_on_stderr_only() -> None:

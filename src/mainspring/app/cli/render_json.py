@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mainspring.app.cli import wire
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import code_of
@@ -18,7 +20,7 @@ from mainspring.events import (
     TurnStart,
 )
 from mainspring.messages import Message, Usage
-from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
+from mainspring.runtime.outcome import Equipped, ModelName, Notice, Outcome, Progress, Report, Started
 
 
 class JsonRenderer:
@@ -44,13 +46,23 @@ class JsonRenderer:
 
 
 class StreamJsonRenderer:
-    """One object a line, each flushed; the last is the result."""
+    """One object a line, each flushed; the last is the result. The first waits until it is known which tools there are."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._started: Started | None = None
 
     def report(self, report: Report) -> None:
         """Write the line of what happened, if it has one."""
+        match report:
+            case Started():
+                self._started = report
+                return
+            case Equipped(tools=tools) if self._started is not None:
+                self._started = replace(self._started, tools=tools)
+                self._start()
+            case _:
+                pass
         line = line_of(report)
         if line is not None:
             self._console.data(wire.encode(line))
@@ -59,11 +71,17 @@ class StreamJsonRenderer:
 
     def finish(self, outcome: Outcome, signal: int = 0) -> int:
         """Write the last line."""
+        self._start()
         code = code_of(outcome, signal)
         self._console.data(wire.encode(result_line(outcome, code)))
         if outcome.error is not None:
             self._console.detail(in_full(outcome.error))
         return code
+
+    def _start(self) -> None:
+        if self._started is not None:
+            self._console.data(wire.encode(_start_line(self._started)))
+            self._started = None
 
 
 def line_of(report: Report) -> wire.Line | None:
@@ -110,20 +128,18 @@ def _tool_line(report: Report) -> wire.Line | None:
 
 
 def _run_line(report: Report) -> wire.Line | None:
-    match report:
-        case Started(model=model):
-            return wire.StartLine(
-                version=wire.VERSION,
-                model=model_of(model),
-                session_id=report.session_id,
-                resumed=report.resumed > 0,
-                cwd=report.cwd,
-                tools=report.tools,
-            )
-        case Notice(text=text):
-            return wire.NoticeLine(text=text)
-        case _:
-            return None
+    return wire.NoticeLine(text=report.text) if isinstance(report, Notice) else None
+
+
+def _start_line(started: Started) -> wire.Line:
+    return wire.StartLine(
+        version=wire.VERSION,
+        model=model_of(started.model),
+        session_id=started.session_id,
+        resumed=started.resumed > 0,
+        cwd=started.cwd,
+        tools=started.tools,
+    )
 
 
 def _message(message: Message) -> wire.MessageLine:

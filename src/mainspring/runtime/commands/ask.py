@@ -16,6 +16,7 @@ from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import (
     AgentEnd,
     AgentEvent,
+    AgentStart,
     BudgetWarning,
     CancelToken,
     MessageEnd,
@@ -28,7 +29,7 @@ from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.mentions import attach
 from mainspring.runtime.options import AskOptions
-from mainspring.runtime.outcome import Notice, Outcome, Reporter, Started, near_limit
+from mainspring.runtime.outcome import Equipped, Notice, Outcome, Reporter, Started, near_limit
 from mainspring.runtime.planning import keep_answer, plan_text
 from mainspring.runtime.weights import prepare
 from mainspring.tools import ToolErrorCode
@@ -147,10 +148,14 @@ async def answer(
     problems()
     tally = _Tally()
     behavior = Behavior() if schema is None else Behavior(schema=schema)
+    equipped = False
     run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn}, behavior=behavior)
     try:
         async with run:
             async for event in run:
+                if not (equipped or isinstance(event, AgentStart)):
+                    equipped = True
+                    report(Equipped(tuple(t.name for t in agent.tools)))
                 tally.count(event)
                 report(event)
         result = await run.result()
