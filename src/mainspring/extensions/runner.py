@@ -237,7 +237,7 @@ class ExtensionRunner:
             refused = "; ".join(permit.denied) or permit.paused
             if refused:
                 return error_result(f"Permission denied: {refused}", ToolErrorCode.PERMISSION_DENIED)
-            result = as_result(await tool.execute(arguments, ctx))
+            result = as_result(await tool.execute(arguments, ctx), tool.name)
             size = output_bytes(result.output)
             return (await self.emit(ToolTransform(call, "", arguments, result, size))).result
 

@@ -20,6 +20,7 @@ _COUNTS = {
     "tool_concurrency": 1,
     "max_repairs": 0,
     "output_retries": 0,
+    "repeat_hint": 1,
     "tool_output_budget": 0,
     "compact_threshold": 0,
     "compact_keep_turns": 0,
@@ -107,15 +108,16 @@ def _within(name: str, value: Any) -> str:
     """What is wrong within the value of an option that is made of others."""
     if name == "tool_budgets":
         return next((p for tool, each in value.items() if (p := _within(f"{name}[{tool!r}]", each))), "")
-    for part, (low, high) in _PARTS.get(cast("type", type(value)), {}).items():
+    kind = cast("type[Any]", type(value))
+    for part, (low, high) in _PARTS.get(kind, {}).items():
         given = getattr(value, part)
-        if given is None and (type(value) is Budget or part == "threshold"):
+        if given is None and (kind is Budget or part == "threshold"):
             continue
         number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
         if not low <= number <= (float("inf") if high is None else high):
             wanted = f"a number from {low} to {high}" if high is not None else f"a number from {low} on"
             return f"{name}: {part} is {given!r:.80}; it can be {wanted}"
-    if type(value) is ToolBudget and value.on_exceed not in ("block", "steer") and not callable(value.on_exceed):
+    if kind is ToolBudget and value.on_exceed not in ("block", "steer") and not callable(value.on_exceed):
         return f"{name}: on_exceed is {value.on_exceed!r:.80}; it can be 'block' or 'steer', or a function"
     return ""
 

@@ -71,6 +71,7 @@ def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     if isinstance(fn, Tool):
         raise TypeError(f"{fn.name} is a tool already")
     refuse_unknown("@tool", options, _FIELDS)
+    _refuse_generator(fn)
     schema = schema_from_signature(fn)
     fields: dict[str, Any] = {
         "name": schema.name,
@@ -82,9 +83,22 @@ def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     return Tool(execute=_executor(fn, schema), **fields)
 
 
+def _refuse_generator(fn: Callable[..., Any]) -> None:
+    if any(test(f) for test in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for f in (fn, _called(fn))):
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise TypeError(
+            f"{name}() is a generator, and a call of a tool has one result: collect what it yields and return it. To show people how "
+            "far it is, call ctx.update(...) meanwhile"
+        )
+
+
+def _called(fn: Callable[..., Any]) -> Any:
+    return getattr(fn, "__call__", None)
+
+
 def _executor(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
     decode, context = schema.decode, schema.context_param
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(_called(fn)):
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
             kwargs = decode(arguments)
@@ -156,6 +170,7 @@ def _from_parts(id: str, parts: dict[str, Any]) -> Tool:
         schema, decode = schema_from_mapping(cast("Mapping[str, Any]", parameters)), None
     else:
         schema, decode = schema_from_type(parameters)
+    _refuse_generator(run)
     is_async = inspect.iscoroutinefunction(run)
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from mainspring.errors import ToolError
 from mainspring.events import run_cancellable
 from mainspring.tools.outcome import told
 from mainspring.tools.tool import Tool, ToolContext, ToolResult, as_result
+
+logger = logging.getLogger("mainspring")
 
 
 async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, grace: float = 2.0) -> ToolResult:
@@ -29,7 +32,8 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
     async def work() -> ToolResult:
         task = asyncio.current_task()
         try:
-            return as_result(await tool.execute(arguments, context))
+            output = await tool.execute(arguments, context)
+            return _usable(tool, output)
         except (Exception, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -38,6 +42,15 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
             raise ToolError(f"Error: {type(error).__name__}: {told(error)}") from error
 
     return await run_cancellable(work, context.signal, grace)
+
+
+def _usable(tool: Tool, output: Any) -> ToolResult:
+    """The result, or a failure that its developer finds in the log: the model can do nothing about it."""
+    try:
+        return as_result(output, tool.name)
+    except TypeError as error:
+        logger.error("%s", error)
+        raise
 
 
 def _from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:

@@ -191,9 +191,46 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         """The part that a model is told."""
         return ToolSpec(self.name, self.description, self.input_schema)
 
-    async def __call__(self, ctx: ToolContext, /, **arguments: Any) -> ToolResult:
-        """Run it without an agent; arguments are taken as they are. For tests and scripts."""
-        return as_result(await self.execute(arguments, ctx))
+    async def __call__(self, /, *given: Any, **arguments: Any) -> ToolResult:
+        """Run it without an agent, for tests and scripts: ``await forecast("Oslo", days=2)``. Arguments are taken as they are.
+
+        Args:
+            *given: The `ToolContext`, where the tool uses it; then arguments, in the order in which the schema has them.
+            **arguments: Arguments by name.
+
+        Raises:
+            TypeError: If there are more arguments than the tool has, or one is given twice.
+            Exception: What the tool raises.
+        """
+        ctx = next((each for each in given[:1] if getattr(each, "__tool_context__", False)), None)
+        names = list(self.input_schema.get("properties", {}))
+        unnamed = given if ctx is None else given[1:]
+        if len(unnamed) > len(names):
+            takes = f"the arguments {', '.join(names)}" if names else "no arguments"
+            raise TypeError(
+                f"the tool {self.name} takes {takes}, and {len(unnamed)} were given; the call's context goes first: "
+                f"await {self.name}(ToolContext(env=MemoryEnv()), ...)"
+            )
+        for name, value in zip(names, unnamed, strict=False):
+            if name in arguments:
+                raise TypeError(f"the tool {self.name} was given its argument {name!r} twice")
+            arguments[name] = value
+        return as_result(
+            await self.execute(arguments, ctx or ToolContext(env=cast("ExecutionEnv", _NoEnv(self.name)))), self.name
+        )
+
+
+class _NoEnv:
+    """Stands for the environment of a call that was made without a context."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+
+    def __getattr__(self, name: str) -> Any:
+        raise TypeError(
+            f"the tool {self._tool} uses the environment (env.{name}), and it was called without one: "
+            f"await {self._tool}(ToolContext(env=MemoryEnv()), ...), of mainspring.testing, or with LocalEnv(folder)"
+        )
 
 
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,11 +241,16 @@ def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def as_result(output: Any) -> ToolResult:
+def as_result(output: Any, tool: str = "") -> ToolResult:
     """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value.
 
+    Args:
+        output: What it returned.
+        tool: Its name, for what is raised.
+
     Raises:
-        Exception: If it cannot be made into one; a failure of the tool.
+        TypeError: If it is or holds what has no form that a model could read: a generator, say, or an object of a plain class.
+        Exception: If it cannot be made into one for another reason; a failure of the tool.
     """
     if type(output) is ToolResult:
         return output if _is_sound(output) else _sound(output)
@@ -228,7 +270,30 @@ def as_result(output: Any) -> ToolResult:
     to_json = getattr(cast("Any", output), "model_dump_json", None)
     if to_json is not None:  # a pydantic model
         return ToolResult(output=to_json())
-    return ToolResult(output=msgspec_json.encode(output, enc_hook=str).decode())
+    try:
+        return ToolResult(output=msgspec_json.encode(output, enc_hook=_readable).decode())
+    except _UnreadableError as error:
+        raise TypeError(
+            f"{f'the tool {tool}' if tool else 'the tool'} returned {error}, which a model cannot read; return a text, a "
+            "ToolResult, a dataclass, or what can be written as JSON"
+        ) from None
+
+
+class _UnreadableError(Exception):
+    """What a tool returned, or a part of it, in words."""
+
+
+def _readable(value: Any) -> Any:
+    """What has no JSON form of its own as its text; that of a plain object only says where in memory it is."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):  # a pydantic model within something else
+        return dump(mode="json")
+    text = str(value)
+    if text.startswith("<") and (" at 0x" in text or callable(value)):
+        kind = cast("type[Any]", type(value))
+        spelled = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        raise _UnreadableError(f"a value of type {spelled}")
+    return text
 
 
 def _is_sound(result: ToolResult) -> bool:

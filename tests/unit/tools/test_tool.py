@@ -1,12 +1,15 @@
 """What a tool is, the two ways to make one, and the registry."""
 
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from mainspring.env import MemoryEnv
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, ToolError
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import (
     Access,
@@ -21,6 +24,7 @@ from mainspring.tools import (
     define_tool,
     tool,
 )
+from mainspring.tools.running import run_tool
 
 
 def context(**fields: Any) -> ToolContext:
@@ -163,3 +167,95 @@ def test_a_registry_refuses_what_would_be_ambiguous() -> None:
 
 def test_an_access_is_a_value() -> None:
     assert Access("fs-read", "a") == Access("fs-read", "a")
+
+
+# --- called by hand --------------------------------------------------------------------------------------------------------
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def where(path: str, ctx: ToolContext, deep: bool = False) -> str:
+    """Where it is."""
+    return f"{ctx.env.cwd}/{path} {deep}"
+
+
+async def test_a_tool_is_called_as_its_function_is() -> None:
+    assert (await add(1, 2)).text == (await add(1, b=2)).text == (await add(a=1, b=2)).text == "3"
+    assert (await add(1)).text == "2"
+    ctx = ToolContext(env=MemoryEnv())
+    for made in (where(ctx, "x", True), where(ctx, path="x", deep=True), where(ctx, "x", deep=True)):
+        assert (await made).text == f"{ctx.env.cwd}/x True"
+
+
+async def test_a_call_by_hand_that_cannot_be_says_how() -> None:
+    with pytest.raises(
+        TypeError, match=r"tool add takes the arguments a, b, and 3 were given.*add\(ToolContext\(env=MemoryEnv"
+    ):
+        await add(1, 2, 3)
+    with pytest.raises(TypeError, match="tool add was given its argument 'a' twice"):
+        await add(1, a=2)
+    with pytest.raises(TypeError, match=r"tool where uses the environment \(env.cwd\), and it was called without one"):
+        await where("x")
+    with pytest.raises(ToolError, match="missing required property 'a'"):
+        await add()
+    nothing = tool(name="nothing")(lambda: "x")
+    with pytest.raises(TypeError, match="takes no arguments, and 1 were given"):
+        await nothing("x")
+
+
+# --- what cannot be a result -----------------------------------------------------------------------------------------------
+
+
+class Plain:
+    """A class that has no form a model could read."""
+
+
+def test_a_generator_is_refused_when_the_tool_is_made() -> None:
+    def each() -> Iterator[str]:
+        """Each."""
+        yield "a"
+
+    async def later() -> AsyncIterator[str]:
+        """Later."""
+        yield "a"
+
+    for made in (each, later):
+        with pytest.raises(TypeError, match=rf"{made.__name__}\(\) is a generator.*collect.*ctx.update"):
+            tool(made)
+        with pytest.raises(TypeError, match="is a generator"):
+            define_tool("x", description="", parameters={"type": "object"}, execute=made)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ((n for n in (1,)), "generator"),
+        (Plain(), f"{__name__}.Plain"),
+        ([{"a": Plain()}], f"{__name__}.Plain"),
+        (Plain, "type"),
+    ],
+)
+async def test_what_no_model_could_read_is_a_failure_that_names_the_tool(
+    value: Any, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = tool(name="odd")(lambda: value)
+    text = f"the tool odd returned a value of type {kind}, which a model cannot read; return a text"
+    with pytest.raises(TypeError, match=re.escape(text)):
+        await made()
+    with pytest.raises(TypeError, match=re.escape(text)):
+        await run_tool(made, {}, context())
+    assert text in caplog.text
+
+
+async def test_what_has_a_text_of_its_own_is_one() -> None:
+    class Model:
+        def model_dump(self, mode: str) -> dict[str, str]:
+            return {"mode": mode}
+
+    made = tool(name="fine")(lambda: {"path": Path("a/b"), "model": Model(), "many": {1}})
+    assert (await made()).text == '{"path":"a/b","model":{"mode":"json"},"many":[1]}'
