@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from mainspring import errors
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions.entries import (
     BranchEntry,
     CompactionEntry,
-    CustomEntry,
     Entry,
     IntentEntry,
     Kept,
@@ -248,11 +248,16 @@ def _told(entry: Entry) -> tuple[ItemKind, str] | None:
         case PauseEntry():
             return "pause", "; ".join(entry.reasons.values())
         case RunEndEntry(error=error) if error:
-            return "error", error
-        case CustomEntry():
-            return "custom", entry.custom_type
-        case _:
+            return "error", _why(error, stopped=entry.status == "aborted")
+        case _:  # also what an application or the chat keeps for itself: there is only its name to show
             return None
+
+
+def _why(error: str, *, stopped: bool) -> str:
+    """What went wrong, for people: the name of a class of ours says nothing that its text does not."""
+    name, colon, text = error.partition(": ")
+    said = text if colon and (hasattr(errors, name) or stopped) else error
+    return f"stopped: {said}".rstrip(": ") if stopped else said
 
 
 def _call(call: ToolUseBlock, result: ResultEntry | None) -> TranscriptCall:

@@ -1,16 +1,21 @@
 import html
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from mainspring import Agent, CancelToken
 from mainspring.app.cli.main import main
 from mainspring.app.export import html_page, markdown
-from mainspring.errors import SessionError
+from mainspring.errors import AgentAbortedError, SessionError
+from mainspring.events import TurnBefore
+from mainspring.loop import Hooks
 from mainspring.messages import encode_message
 from mainspring.runtime.commands.export import export_lines, export_transcript, import_file
 from mainspring.runtime.options import Place
 from mainspring.sessions import Session, entry_schema, find_session
+from mainspring.testing import ScriptedModel
 from tests.unit.app.export.conftest import KEY, PIXEL
 
 Exported = tuple[Path, Path, str]
@@ -76,6 +81,24 @@ def test_no_form_holds_a_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("BYD-13")
+def test_what_the_program_keeps_for_itself_is_not_shown_and_a_stopped_run_is_told_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    signal = CancelToken()
+    hooks: Hooks = {TurnBefore: lambda _: signal.cancel("the chat is closed")}
+    with Session.create(folder, home=tmp_path / "home") as session:
+        session.custom("chat_queue", {"waiting": []})
+        agent = Agent(ScriptedModel("never"), session=session)
+        with suppress(AgentAbortedError):
+            agent.run_sync("hello", signal=signal, hooks=hooks)
+
+    page = markdown(export_transcript(session.id, Place(cwd=str(folder)), environ(tmp_path / "home")))
+
+    assert "chat_queue" not in page
+    assert "stopped: the chat is closed" in page
+    assert "AgentAbortedError" not in page
+
+
 def test_lines_that_were_exported_can_be_taken_in_and_gone_on_with(exported: Exported, tmp_path: Path) -> None:
     folder, home, id = exported
     file = tmp_path / "session.jsonl"
