@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -20,7 +21,7 @@ from mainspring.policies.permissions.paths import Place, Resolver, Target, look
 from mainspring.policies.permissions.rules import RuleSet, parse_rule
 from mainspring.policies.permissions.sensitive import SensitivePaths
 from mainspring.policies.permissions.text import visible
-from mainspring.policies.permissions.visible import paths_in
+from mainspring.policies.permissions.visible import names_in, paths_in
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ else:  # all that is known of commands takes as long to load as the rest
 
 MAX_TRIED = 20
 """Of how many rules it is tried whether a call needs them, before they are named to a person."""
+
+MAX_SEEN = 200
+"""How many texts of a call that may be paths are looked at; one with more asks."""
 
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
 """Arguments that say in which folder a command runs."""
@@ -265,8 +269,13 @@ class _Case:
     async def _undeclared(self, argument: str, remember: Key) -> None:
         """A call of a tool that does not say what it touches: its name, its argument, and paths seen in it."""
         text = argument_of(self.call.arguments)
-        for seen in dict.fromkeys(paths_in(self.call.arguments)):
+        paths, names = dict.fromkeys(paths_in(self.call.arguments)), dict.fromkeys(names_in(self.call.arguments))
+        for seen in islice(paths, MAX_SEEN):
             await self._seen(seen)
+        for seen in islice(names, MAX_SEEN):
+            await self._seen(seen, plain=True)
+        if len(paths) > MAX_SEEN or (len(names) > MAX_SEEN and self.judge.bounds_reading()):
+            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
         for effect in ("deny", "ask"):
             found = self.judge.tightens_argument(effect, text)
             if found is not None and not (effect == "ask" and remember in self.grants):
@@ -284,12 +293,12 @@ class _Case:
             reason = "the tool does not say what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 
-    async def _seen(self, text: str) -> None:
+    async def _seen(self, text: str, *, plain: bool = False) -> None:
         try:
             target = await look(self.env, text, self.place)
         except (OSError, ValueError):
             return
-        verdict = self.paths.seen(target)
+        verdict = self.paths.may_be_named(target) if plain else self.paths.seen(target)
         if verdict is not None:
             self.verdicts.append(verdict)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import posixpath
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from mainspring.lazy import lazy_re
 from mainspring.policies.permissions import globs
@@ -14,7 +18,10 @@ if TYPE_CHECKING:
     from mainspring.policies.permissions.units import Unit
 
 MAX_PATH = 1000
+_MOST_JSON = 100_000
 _PIECES = lazy_re(r"[=:@,;]")
+_COMMANDS = frozenset("command cmd commands script line args argv arguments code shell".split())
+"""Names of arguments that hold commands or code."""
 _IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
 _OPTIONS = lazy_re(r"-[A-Za-z0-9]{1,5}")
 _PLAIN = lazy_re(r"[^\s./~]+")
@@ -70,14 +77,49 @@ def hosts_of(unit: Unit) -> Iterator[str]:
                 yield host
 
 
-def paths_in(value: Any, depth: int = 0) -> Iterator[str]:
-    """Texts in the arguments of a call that look like paths."""
-    if isinstance(value, str):
-        if looks_like_path(value) and "\n" not in value and "://" not in value:
-            yield value
-    elif isinstance(value, dict) and depth < 5:
-        for inner in cast("dict[str, Any]", value).values():
-            yield from paths_in(inner, depth + 1)
-    elif isinstance(value, list | tuple) and depth < 5:
-        for inner in cast("list[Any]", value):
-            yield from paths_in(inner, depth + 1)
+def paths_in(value: Any) -> Iterator[str]:
+    """Texts in the arguments of a call that look like paths, in each form in which a tool may take them."""
+    for name, text in _texts(value):
+        for form in dict.fromkeys(_forms(text)):
+            if looks_like_path(form):
+                yield form
+        if name.casefold() in _COMMANDS:
+            yield from (m[0] for m in _IN_CODE.finditer(text) if looks_like_path(m[0]))
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """Plain words in the arguments of a call, which may be names of files as well as anything else."""
+    for name, text in _texts(value):
+        words = text.split() if name.casefold() in _COMMANDS else [text.strip()]
+        yield from (word for word in words if len(word) <= MAX_PATH and _PLAIN.fullmatch(word))
+
+
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    """All texts, names of fields among them, each with the name of its field; however deep they lie."""
+    todo: list[tuple[str, Any]] = [("", value)]
+    while todo:
+        name, one = todo.pop()
+        if isinstance(one, str):
+            yield name, one
+            if one[:1] in ("{", "[") and len(one) <= _MOST_JSON:
+                with suppress(ValueError, RecursionError):
+                    todo.append((name, json.loads(one)))
+        elif isinstance(one, dict):
+            for key, inner in cast("dict[Any, Any]", one).items():
+                todo += [("", key), (str(key), inner)]
+        elif isinstance(one, list | tuple):
+            todo += [(name, inner) for inner in cast("list[Any]", one)]
+
+
+def _forms(text: str) -> Iterator[str]:
+    """A text as it is and as a lenient tool reads it: as the address of a file, trimmed, cut at NUL, with the other slash."""
+    plain = text.partition("\0")[0].strip().strip("'\"").removeprefix("@")
+    if plain[:5].casefold() == "file:":
+        plain = plain[5:]
+        if plain.startswith("//"):
+            plain = "/" + plain[2:].partition("/")[2]
+    elif "://" in plain:
+        return
+    for form in (text, plain, unquote(plain), plain.replace("\\", "/")):
+        if "\n" not in form:
+            yield form if len(form) <= MAX_PATH else posixpath.normpath(form)

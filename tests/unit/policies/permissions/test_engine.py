@@ -197,6 +197,51 @@ async def test_paths_in_the_arguments_of_such_a_tool_are_seen(arguments: dict[st
     assert decision.outcome == ("deny" if "private" in str(arguments) else "ask")
 
 
+def deep(value: Any, levels: int) -> Any:
+    return value if not levels else {"a": deep(value, levels - 1)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ({"path": "private/key\n"}, "deny"),
+        ({"path": " private/key "}, "deny"),
+        ({"path": "\tprivate/key"}, "deny"),
+        ({"path": "'private/key'"}, "deny"),
+        ({"path": "@private/key"}, "deny"),
+        ({"path": "private\\key"}, "deny"),
+        ({"path": "private/key\0.txt"}, "deny"),
+        ({"path": "private%2Fkey"}, "deny"),
+        ({"uri": "file:///project/private/key"}, "deny"),
+        ({"uri": "FILE://localhost/project/pri%76ate/key"}, "deny"),
+        ({"uri": "file:/project/private/key"}, "deny"),
+        ({"path": "./" * 600 + "private/key"}, "deny"),
+        ({"path": "x" * 1001 + "/../private/key"}, "deny"),
+        ({"private/key": 1}, "deny"),
+        (deep("private/key", 12), "deny"),
+        ({"json": '{"path": "private/key"}'}, "deny"),
+        ({"command": "cat private/key"}, "deny"),
+        ({"script": "import os\nopen('private/key')"}, "deny"),
+        ({"path": "private"}, "ask"),
+        ({"path": "key", "cwd": "private"}, "ask"),
+        ({"path": "KEEP.ENV\n"}, "allow"),
+        ({"path": ".env\n"}, "ask"),
+        ({"uri": "file:///home/me/.ssh/id_rsa"}, "ask"),
+        ({"paths": [f"a/{n}" for n in range(300)]}, "ask"),
+        ({"uri": "https://example.com/private/key"}, "allow"),
+        ({"body": "see private/key for more"}, "allow"),
+        ({"path": "docs/a.md", "n": 1, "more": None}, "allow"),
+    ],
+)
+@pytest.mark.covers("SEC-02")
+async def test_paths_are_seen_in_each_form_in_which_a_tool_may_take_them(
+    arguments: dict[str, Any], outcome: str
+) -> None:
+    rules = {"allow": ["upload"], "deny": ["read_file(private/**)"]}
+
+    assert (await decided("upload", arguments, definition=made("upload"), **rules)).outcome == outcome
+
+
 async def test_a_tool_that_cannot_say_what_it_touches_asks() -> None:
     tool = Tool(name="odd", description="", input_schema={}, execute=nothing, access=lambda a: a["missing"])
 
