@@ -201,7 +201,7 @@ def test_a_worktree_by_one_word(command: Command) -> None:
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "one\n"
     again = command.run("--worktree", "fix", "--continue", "-p", "y")
     assert (again.out, "branch: mainspring/fix" in again.err) == ("again\n", True)
-    assert "1 changes not committed" in command.run("worktrees").out
+    assert "1 change not committed" in command.run("worktrees").out
     assert command.run("worktrees", "remove", "fix").code == 2
     git(tree, "checkout", "-q", "--", "a.txt")
     assert command.run("worktrees", "remove", "fix", "--branch").code == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.runtime.home import Home, repository_of
@@ -119,7 +120,7 @@ class Worktrees:
             return []
         return [self._state(self.folder / name) for name in names]
 
-    def remove(self, name: str, *, branch: bool = False, ignored: bool = False) -> Worktree:
+    def remove(self, name: str, *, branch: bool = False, ignored: bool = False, force: bool = False) -> Worktree:
         """Remove a worktree, if nothing is lost by that. Its branch stays, with all that is committed, unless that is merged
         and ``branch`` says that it is to go.
 
@@ -127,6 +128,7 @@ class Worktrees:
             name: Its name.
             branch: Whether its branch is removed as well.
             ignored: Whether files go with it that git ignores.
+            force: Whether all files go with it, also work that is not committed. It takes no commits away.
 
         Raises:
             ConfigError: If there is none of that name, or something would be lost.
@@ -136,21 +138,21 @@ class Worktrees:
             known = ", ".join(w.name for w in self.list()) or "none"
             raise ConfigError(f"there is no worktree {name!r}; there are {known}")
         state = self._state(path)
-        if state.changes:
+        if state.changes and not force:
             raise ConfigError(
-                f"{path} holds {state.changes} changes that are not committed; nothing was removed. Commit them there "
-                f"(git -C {path} commit), or throw them away yourself"
+                f"{path} holds {counted(state.changes, 'change that is', 'changes that are')} not committed; nothing was removed. Commit them there "
+                f"(git -C {path} commit), or throw them away: mainspring worktrees remove {name} --force"
             )
-        if state.ignored and not ignored:
+        if state.ignored and not ignored and not force:
             raise ConfigError(
                 f"{path} holds files that git ignores ({state.ignored}); --ignored removes them with it. Nothing was removed"
             )
         if branch and state.ahead:
             raise ConfigError(
-                f"{state.branch} has {state.ahead} commits that are merged nowhere; nothing was removed. Merge them "
+                f"{state.branch} has {counted(state.ahead, 'commit that is', 'commits that are')} merged nowhere; nothing was removed. Merge the branch "
                 f"(git merge {state.branch}), or leave out --branch to keep the branch"
             )
-        self._git("worktree", "remove", *(["--force"] if ignored and state.ignored else []), str(path))
+        self._git("worktree", "remove", *(["--force"] if force or (ignored and state.ignored) else []), str(path))
         TrustStore(self._home).remove(path)
         if branch and state.branch.startswith(BRANCHES):
             self._git("branch", "-D", state.branch)

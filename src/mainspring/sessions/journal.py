@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
+from mainspring.counting import counted
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import Message, utc_now
 from mainspring.sessions.entries import (
@@ -213,8 +214,8 @@ class Journal:
         self.closed = True
         self._writer.flush()
         if self._writer.unsaved:
-            count = len(self._writer.unsaved)
-            self.tell(Problem("unsaved", f"{count} entries of session {self.header.id} could not be saved"))
+            entries = counted(len(self._writer.unsaved), "entry", "entries")
+            self.tell(Problem("unsaved", f"{entries} of session {self.header.id} could not be saved"))
         self.log.close()
 
     @property

@@ -13,6 +13,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
+from mainspring.counting import counted
 from mainspring.sessions.entries import (
     KNOWN,
     UNREADABLE,
@@ -89,9 +90,8 @@ def read_recent(log: SessionLog) -> Recent | None:
         return None
     known = found.before
     if known.damaged:
-        text = (
-            f"{known.damaged} lines before the last compaction cannot be read and were left out; an export says which"
-        )
+        lines = counted(known.damaged, "line")
+        text = f"left out, as it cannot be read: {lines} before the last compaction; an export says which"
         tree.problems.append(Problem("damaged", text))
     return Recent(tree, history, known.entries, known.damaged)
 

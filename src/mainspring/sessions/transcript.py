@@ -9,6 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring import errors
+from mainspring.counting import counted
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions.entries import (
     BranchEntry,
@@ -279,4 +280,4 @@ def _kept(entry: CompactionEntry) -> str:
     """What stands in the history from then on, as far as it is new."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)
-    return "\n\n".join([f"({entry.reason or 'compacted'}; {count} messages kept)", *texts])
+    return "\n\n".join([f"({entry.reason or 'compacted'}; {counted(count, 'message')} kept)", *texts])

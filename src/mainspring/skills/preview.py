@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.counting import counted
 from mainspring.skills.body import read_body, shell_lines
 from mainspring.skills.envelope import clean
 from mainspring.skills.requires import Lacking, lacking
@@ -99,7 +100,7 @@ def changes_between(installed: Path, staged: Path) -> Changes:
     old, new = _contents(installed), _contents(staged)
     before, after = [_readable(side.get("SKILL.md") or side.get("skill.md") or b"").splitlines() for side in (old, new)]
     lines = list(difflib.unified_diff(before, after, "installed", "new", lineterm="", n=2))
-    more = [f"... {len(lines) - _DIFF_LINES} more lines"] if len(lines) > _DIFF_LINES else []
+    more = [f"... {counted(len(lines) - _DIFF_LINES, 'more line')}"] if len(lines) > _DIFF_LINES else []
     return Changes(
         added=tuple(sorted(set(new) - set(old))),
         removed=tuple(sorted(set(old) - set(new))),

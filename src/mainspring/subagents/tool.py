@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainspring.counting import counted
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def as_tool_result(result: ChildResult, title: str, max_characters: int) -> Tool
         )
     elif not text.strip():
         calls = sum(stats.tool_counts.values())
-        text = f"[The sub-agent ended without an answer, after {stats.turns} turns and {calls} tool calls.]"
+        text = f"[The sub-agent ended without an answer, after {counted(stats.turns, 'turn')} and {counted(calls, 'tool call')}.]"
     failed = result.error is not None or not result.text.strip()
     return ToolResult(
         output=text,

@@ -51,6 +51,7 @@ def test_commands_have_options_of_their_own(name: str) -> None:
     ("arguments", "text"),
     [
         (["--modle", "x"], "did you mean --model"),
+        (["-p", "hi", "--json"], "did you mean --output json"),
         (["-p", "hello", "world"], "put a prompt after -p, in quotes"),
         (["hello"], "a prompt goes after -p"),
         (["chekc"], "did you mean 'check'"),

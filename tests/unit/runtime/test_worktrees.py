@@ -73,7 +73,7 @@ def test_nothing_that_is_not_committed_is_removed(repository: Path, user: Home) 
     (folder / "build" / "x").write_text("x", encoding="utf-8")
     with pytest.raises(ConfigError, match="files that git ignores"):
         trees.remove("fix")
-    with pytest.raises(ConfigError, match="1 commits that are merged nowhere"):
+    with pytest.raises(ConfigError, match="1 commit that is merged nowhere"):
         trees.remove("fix", branch=True, ignored=True)
     [listed] = trees.list()
     assert (listed.changes, listed.ignored, listed.ahead) == (0, 1, 1)
@@ -88,6 +88,24 @@ def test_nothing_that_is_not_committed_is_removed(repository: Path, user: Home) 
     trees.remove("fix", branch=True)
     assert "mainspring/fix" not in git(repository, "branch", "--list")
     assert trees.list() == []
+
+
+def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(repository: Path, user: Home) -> None:
+    trees = Worktrees(str(repository), user)
+    folder = Path(trees.enter("fix").path)
+    (folder / "kept.txt").write_text("kept\n", encoding="utf-8")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "work")
+    (folder / "new.txt").write_text("work\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="1 change that is not committed.*mainspring worktrees remove fix --force"):
+        trees.remove("fix")
+    with pytest.raises(ConfigError, match="merged nowhere"):
+        trees.remove("fix", branch=True, force=True)
+
+    trees.remove("fix", force=True)
+
+    assert not folder.exists()
+    assert git(repository, "show", "mainspring/fix:kept.txt") == "kept"
 
 
 def test_trust_goes_with_it(repository: Path, user: Home) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.frame import framed, place_of
+from mainspring.counting import counted
 from mainspring.runtime.commands.cost import CostReport, CostRow, cost_report
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
@@ -38,7 +39,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     total = report.total
     if total.unpriced_calls:
         console.say(
-            f"{total.unpriced_calls} calls with {total.unpriced_tokens:,} tokens have no known price and are not in the sum; "
+            f"{counted(total.unpriced_calls, 'call')} with {total.unpriced_tokens:,} tokens, of which the price is not known, are not in the sum; "
             'set one: "prices" of the provider, see docs/cost.md'
         )
     if total.by_children:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -12,6 +13,7 @@ from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import DONE, ERROR
 from mainspring.app.cli.frame import framed, place_of
+from mainspring.counting import counted
 from mainspring.runtime.commands.mcp import Servers, ServerView, log_in, log_out, look_at_servers, read_log
 from mainspring.runtime.commands.mcp_files import add_server, remove_server
 
@@ -75,9 +77,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 def _about(server: ServerView) -> str:
     if server.state == "ready":
         cost = server.cost
-        told = (
-            f"{cost.tools} tools, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
-        )
+        told = f"{counted(cost.tools, 'tool')}, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
         return one_line(f"{told} ({server.target})", 300)
     return one_line(f"{server.error} ({server.target})".strip(), 400)
 
@@ -147,6 +147,9 @@ def _entry(options: argparse.Namespace) -> dict[str, object]:
         if len(words) > 1:
             raise UsageError(f"a server at a URL takes no arguments: {' '.join(words[1:])!r}")
         entry["url"] = words[0]
+    elif "://" in words[0]:
+        scheme = words[0].partition(":")[0]
+        raise UsageError(f"an MCP server answers at http:// or https://, not at {scheme}://: {words[0]!r}")
     else:
         entry |= {"command": words[0], "args": words[1:]}
     if options.transport:
@@ -163,6 +166,12 @@ def _entry(options: argparse.Namespace) -> dict[str, object]:
 def _add(options: argparse.Namespace, console: Console) -> int:
     place = place_of(options)
     console.say(add_server(options.name, options.entry, place, project=options.project, force=options.force))
+    program = options.entry.get("command")
+    if program and "$" not in program and shutil.which(program) is None:
+        console.say(
+            f"note: there is no program {program!r} here now; if it was meant as a part of the name, take the server out again: "
+            f"mainspring mcp remove {options.name}"
+        )
     return DONE
 
 

@@ -296,8 +296,8 @@ def _completion() -> Parser:
 def _worktrees() -> Parser:
     parser = _noun(
         "worktrees",
-        "The git worktrees that `mainspring --worktree NAME` began: list them, or remove one. Work that is not committed is never "
-        "removed.",
+        "The git worktrees that `mainspring --worktree NAME` began: list them, or remove one. Work that is not committed is "
+        "removed with --force only.",
     )
     parser.add_argument(
         "action", nargs="?", choices=("list", "remove"), default="list", help="list (default) or remove"
@@ -305,6 +305,7 @@ def _worktrees() -> Parser:
     parser.add_argument("name", nargs="?", help="which to remove")
     parser.add_argument("--branch", action="store_true", help="remove: its branch too, if all of it is merged")
     parser.add_argument("--ignored", action="store_true", help="remove: with the files in it that git ignores")
+    parser.add_argument("--force", action="store_true", help="remove: with all files in it, also what is not committed")
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_place(parser)
     return parser

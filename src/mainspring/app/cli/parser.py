@@ -53,6 +53,8 @@ class Parser(argparse.ArgumentParser):
             known = [text for action in self._actions for text in action.option_strings]
             near = difflib.get_close_matches(first.partition("=")[0], known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
+            if first == "--json" and "--output" in known:
+                hint = "; did you mean --output json?"
             if not first.startswith("-"):
                 hint = "; put a prompt after -p, in quotes" if " " not in self.prog else f"; see {self.prog} --help"
             self.error(f"unknown argument {first!r}{hint}")

@@ -8,6 +8,7 @@ from typing import Protocol
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import code_of
 from mainspring.app.cli.failures import in_full, in_words
+from mainspring.counting import counted
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.runtime.commands.schema import OUTPUT_TOOL
@@ -138,20 +139,20 @@ def told(call: ToolUseBlock) -> str:
 
 def _header(model: ModelName, resumed: int) -> str:
     parts = [model.spec, model.label if model.label != model.id else "", model.why]
-    going_on = f"going on after {resumed} messages" if resumed else ""
+    going_on = f"going on after {counted(resumed, 'message')}" if resumed else ""
     return "model: " + "; ".join(part for part in (*parts, going_on) if part)
 
 
 def _limit(outcome: Outcome) -> str:
     flag = {"max_tokens": "max-tokens"}.get(outcome.status, outcome.status.replace("_", "-"))
     more = ", then go on with --continue" if outcome.session_id else ""
-    return f"stopped: the limit --{flag} was reached after {outcome.turns} model calls; raise it{more}"
+    return f"stopped: the limit --{flag} was reached after {counted(outcome.turns, 'model call')}; raise it{more}"
 
 
 def _figures(outcome: Outcome) -> str:
     usage = outcome.usage
     cost = f", ${usage.cost.total:.4f}" if usage.cost else ""
     return (
-        f"{outcome.turns} model calls, {usage.prompt_tokens} tokens in, {usage.output_tokens} out{cost}, "
+        f"{counted(outcome.turns, 'model call')}, {usage.prompt_tokens} tokens in, {usage.output_tokens} out{cost}, "
         f"{outcome.seconds:.1f} s"
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.frame import framed, place_of
+from mainspring.counting import counted
 from mainspring.runtime.commands.rewind import Step, moments, step_back
 
 _WORDS = {"change": "changes back", "create": "comes back", "delete": "goes away"}
@@ -52,9 +53,9 @@ def _go(options: argparse.Namespace, console: Console) -> int:
         for command in plan.uncovered:
             console.say(f"not covered: what {one_line(command, 100)} changed stays as it is")
     if step.conversation:
-        console.say(
-            f"{plan.messages} messages {'would be' if done is None else 'were'} left behind; they stay in the session"
-        )
+        verbs = ("would be", "would be") if done is None else ("was", "were")
+        left = counted(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
+        console.say(f"{left} left behind; the session keeps what was left")
     if done is not None:
         console.say("mainspring rewind --undo takes it back")
     return 0

@@ -12,6 +12,7 @@ from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.app.export import markdown, tree_lines
+from mainspring.counting import counted
 from mainspring.runtime.commands.export import export_transcript, import_file
 from mainspring.runtime.commands.sessions import name_session, purge_sessions, remove_session, saved_sessions, search
 
@@ -111,7 +112,9 @@ def _purge(options: argparse.Namespace, console: Console) -> int:
     removed = purge_sessions(options.keep, place_of(options))
     for info in removed:
         console.answer(f"{info.id}\n")
-    console.say(f"{len(removed)} sessions were removed; the last {options.keep} of this folder stay")
+    console.say(
+        f"{counted(len(removed), 'session was', 'sessions were')} removed; the last {options.keep} of this folder stay"
+    )
     return 0
 
 

@@ -13,6 +13,7 @@ from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.exit_codes import DONE, ERROR
 from mainspring.app.cli.frame import framed, place_of
+from mainspring.counting import counted
 from mainspring.runtime.commands.skills import (
     Changes,
     Done,
@@ -198,7 +199,7 @@ def _shown(preview: Preview, changes: Changes | None) -> list[str]:
     """What an installation brings, and what of it can act."""
     lines = [
         f"{preview.name}: {preview.description}",
-        f"  {_count(len(preview.files), 'file')}, {_count(preview.size, 'byte')}",
+        f"  {counted(len(preview.files), 'file')}, {counted(preview.size, 'byte')}",
     ]
     parts = {
         "programs that the agent may run": [s.path for s in preview.scripts],
@@ -223,10 +224,6 @@ def _shown(preview: Preview, changes: Changes | None) -> list[str]:
             lines += [f"    {mark} {one_line(name)}" for name in names[:_MOST_SHOWN]]
         lines += [f"    {line}" for line in changes.instructions.splitlines()]
     return lines
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _yes(question: str, console: Console) -> bool:

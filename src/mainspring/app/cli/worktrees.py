@@ -10,6 +10,7 @@ import msgspec
 from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.console import Console, visible
 from mainspring.app.cli.frame import framed, place_of
+from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.runtime.commands.worktrees import enter_worktree, worktrees_of
 
@@ -52,8 +53,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         state = ", ".join(
             text
             for text, there in (
-                (f"{tree.changes} changes not committed", tree.changes),
-                (f"{tree.ahead} commits that are merged nowhere", tree.ahead),
+                (f"{counted(tree.changes, 'change')} not committed", tree.changes),
+                (f"{counted(tree.ahead, 'commit that is', 'commits that are')} merged nowhere", tree.ahead),
                 ("nothing that would be lost", not tree.changes and not tree.ahead),
             )
             if there
@@ -66,7 +67,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     trees = worktrees_of(place_of(options))
-    tree = trees.remove(options.name, branch=options.branch, ignored=options.ignored)
+    tree = trees.remove(options.name, branch=options.branch, ignored=options.ignored, force=options.force)
     kept = "" if options.branch else f"; its branch {tree.branch} stays"
     console.say(f"{tree.path} was removed{kept}")
     return 0

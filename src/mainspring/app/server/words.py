@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mainspring.counting import counted
 from mainspring.runtime.chat.shown import Changes, Clipboard, Fields, Picker, Shown, Table, Text
 from mainspring.runtime.chat.words import FileDiff
 
@@ -47,7 +48,7 @@ def diff_text(diff: FileDiff) -> str:
     for hunk in diff.hunks:
         lines += [hunk.header, *hunk.lines]
     if diff.left_out:
-        lines.append(f"({diff.left_out} lines of the change are not shown)")
+        lines.append(f"({counted(diff.left_out, 'line of the change is', 'lines of the change are')} not shown)")
     return "\n".join(lines)
 
 

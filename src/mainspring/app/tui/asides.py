@@ -9,6 +9,7 @@ from mainspring.app.tui.folds import Folds, broken, output_rows
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.plain import one_row
 from mainspring.app.tui.shown import shown_rows
+from mainspring.counting import counted
 from mainspring.runtime.chat import events as told
 
 _SUMMARY_ROWS = 12
@@ -74,10 +75,10 @@ def _session(event: told.SessionChanged) -> list[Row]:
     name = event.title or event.id
     words = {
         "opened": "" if event.messages else _GREETING,
-        "resumed": f"goes on with {name} ({event.messages} messages)",
+        "resumed": f"goes on with {name} ({counted(event.messages, 'message')})",
         "new": "a new conversation",
         "forked": f"goes on in a copy: {name}",
-        "rewound": f"taken back; {event.messages} messages are left",
+        "rewound": f"taken back; {counted(event.messages, 'message is', 'messages are')} left",
         "renamed": "",  # the status line shows it
     }
     return _line("faint", words[event.reason])

@@ -9,6 +9,7 @@ from mainspring.app.tui.folds import Folds
 from mainspring.app.tui.fragments import Row, indented, row
 from mainspring.app.tui.plain import cut, one_row, width
 from mainspring.app.tui.tools import Tools
+from mainspring.counting import counted
 from mainspring.runtime.chat.events import (
     AnswerText,
     ChildEvent,
@@ -84,7 +85,7 @@ class Children:
         """One is over."""
         child = self._running.pop(event.id, None)
         bar = _BAR * (child.started.depth - 1 if child else 0)
-        turns = f"{event.turns} turn{'s' * (event.turns != 1)}"
+        turns = counted(event.turns, "turn")
         told = ", ".join([turns, spent(event.tokens, event.cost), seconds(event.seconds)])
         good = event.status == "completed"
         state = "done" if good else event.status.replace("_", " ")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.look import is_narrow
 from mainspring.app.tui.plain import cut, spelled, steady, untabbed
+from mainspring.counting import counted
 from mainspring.runtime.chat.words import FileDiff, Hunk
 
 _PLACE = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
@@ -32,9 +33,9 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
         if diff.note:
             rows.append(row(("warn", f"  {cut(spelled(diff.note), columns - 2)}")))
         if diff.left_out:
-            rows.append(row(("faint", f"  ... {diff.left_out} more lines")))
+            rows.append(row(("faint", f"  ... {counted(diff.left_out, 'more line')}")))
     if most is not None and len(rows) > most:
-        rows = [*rows[: max(most - 1, 0)], row(("faint", f"  ... {len(rows) - most + 1} more rows"))]
+        rows = [*rows[: max(most - 1, 0)], row(("faint", f"  ... {counted(len(rows) - most + 1, 'more row')}"))]
     return rows
 
 

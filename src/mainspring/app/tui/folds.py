@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mainspring.app.tui.fragments import Row, row, wrapped
 from mainspring.app.tui.plain import plain, steady, untabbed
+from mainspring.counting import counted
 
 _MOST_KEPT = 50
 _MOST_LINES = 5_000
@@ -37,7 +38,7 @@ class Folds:
         if len(rows) <= most + 1:
             return rows
         self.keep(title, whole)
-        told = row(("faint", f"  ... {len(rows) - most} more lines (Ctrl-O shows them)"))
+        told = row(("faint", f"  ... {counted(len(rows) - most, 'more line')} (Ctrl-O shows them)"))
         if not most:
             return [told]
         return [told, *rows[-most:]] if at_end else [*rows[:most], told]

@@ -27,6 +27,7 @@ from mainspring.app.tui.question import PickerDialog, QuestionDialog
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status import status_row
 from mainspring.app.tui.transcript import Transcript
+from mainspring.counting import counted
 from mainspring.runtime.chat import events as told
 from mainspring.runtime.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.runtime.chat.shown import Candidate, Clipboard, Picker, Table
@@ -351,7 +352,7 @@ class Session:
             self.print([row(("warn", "this is too long for the terminal's clipboard; /export writes it to a file"))])
             return
         self._write(sequence)
-        self.print([row(("faint", f"copied {len(text)} characters"))])
+        self.print([row(("faint", f"copied {counted(len(text), 'character')}"))])
 
     def _ask(self, dialog: Dialog, text: str) -> None:
         self._dialogs.append(dialog)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.app.tui.figures import dollars, spent, tokens
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.plain import cut, one_row, width
+from mainspring.counting import counted
 from mainspring.runtime.chat.words import Status
 
 _GAP = "  "
@@ -31,7 +32,7 @@ def status_row(status: Status | None, columns: int) -> Row:
     if status.branch:
         parts.append((4, "status", one_row(status.branch, 30)))
     if status.children:
-        parts.append((4, "mark", f"{status.children} sub-agent{'s' * (status.children > 1)}"))
+        parts.append((4, "mark", counted(status.children, "sub-agent")))
     if status.queued:
         parts.append((1, "mark", f"{status.queued} queued"))
     if status.title:

@@ -11,6 +11,7 @@ from mainspring.app.tui.figures import seconds
 from mainspring.app.tui.folds import Folds, output_rows
 from mainspring.app.tui.fragments import Row, row
 from mainspring.app.tui.plain import cut, one_row, plain, spelled, steady, untabbed, width
+from mainspring.counting import counted
 from mainspring.runtime.chat.events import ToolFinished, ToolProgress, ToolStarted
 
 _PROGRESS_ROWS = 3
@@ -68,7 +69,7 @@ class Tools:
         rows = [_head(event, about, columns)]
         for edit in event.edits:
             if edit.denied or edit.failed:
-                told = f"    {edit.path}: {edit.applied} of {edit.total} changes applied"
+                told = f"    {edit.path}: {edit.applied} of {counted(edit.total, 'change')} applied"
                 reason = f"; {edit.reason}" if edit.reason else ""
                 rows.append(row(("warn", one_row(told + reason, columns - 1))))
         seen = event.id in self._seen and not any(edit.denied or edit.failed for edit in event.edits)
@@ -82,7 +83,14 @@ class Tools:
             return []
         rows = output_rows(_for_people(event), "bad" if event.is_error and not event.denied else "faint")
         if event.hidden_lines:
-            rows.append(row(("faint", f"    ({event.hidden_lines} lines in its middle are not shown)")))
+            rows.append(
+                row(
+                    (
+                        "faint",
+                        f"    ({counted(event.hidden_lines, 'line in its middle is', 'lines in its middle are')} not shown)",
+                    )
+                )
+            )
         if event.name in _TOLD_BY_SUMMARY and not event.is_error:
             self._folds.keep(f"{event.display} {event.summary}", rows)
             return []
@@ -135,7 +143,7 @@ def _head(event: ToolFinished, about: str, columns: int) -> Row:
     else:
         sign, style, state = "*", "good", ""
     took = f" {seconds(event.seconds)}" if event.seconds >= _SLOW else ""
-    images = f" {event.images} image{'s' * (event.images > 1)}" if event.images else ""
+    images = f" {counted(event.images, 'image')}" if event.images else ""
     name = one_row(event.display, 30)
     room = columns - width(name) - len(took) - len(state) - len(images) - 4
     below = event.is_error and event.output.startswith(event.summary.rstrip("…"))  # where it stands in full

@@ -15,6 +15,7 @@ from mainspring.app.tui.look import Look
 from mainspring.app.tui.own_shell import OwnShell
 from mainspring.app.tui.plain import cut, one_row, plain, steady
 from mainspring.app.tui.tools import Tools
+from mainspring.counting import counted
 from mainspring.runtime.chat import events as told
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
@@ -244,7 +245,7 @@ class Transcript:
         elif event.status != "completed":
             rows += output_rows(_ENDS.get(event.status, event.status.replace("_", " ")), "warn", "")
         if event.seconds >= _WORTH_TELLING or event.turns > 1:
-            turns = f"{event.turns} model call{'s' * (event.turns != 1)}"
+            turns = counted(event.turns, "model call")
             told_of = ", ".join((seconds(event.seconds), turns, spent(event.tokens, event.cost)))
             rows += broken([row(("faint", told_of))], self.columns)
         return rows

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mainspring.counting import counted
 from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelRequest
@@ -165,7 +166,7 @@ class SummaryCompactor:
         said += [m.text for m in old if isinstance(m, Message) and _spoke(m)]
         room = round(keep * _SAID_SHARE * chars_per_token)
         text = summary or "\n\n".join(
-            filter(None, (earlier, f"(No summary could be made of {len(old)} older messages; they were left out.)"))
+            filter(None, (earlier, f"(No summary could be made of {counted(len(old), 'older message')}; left out.)"))
         )
         kept = self._always(old)
         head = wording.summary_message(text, files, _within(said, room))

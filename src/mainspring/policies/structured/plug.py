@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.counting import counted
 from mainspring.errors import ErrorCode
 from mainspring.events import (
     ModelErrorHook,
@@ -219,7 +220,7 @@ class StructuredOutput:
 
     def _may_go_on(self, error: str) -> bool:
         """Whether there is another try; else the run ends without an output."""
-        self.error = f"no answer fitted the schema in {self.attempts} tries; the last: {error}"
+        self.error = f"no answer fitted the schema in {counted(self.attempts, 'try', 'tries')}; the last: {error}"
         self._gave_up = self.attempts > self.retries
         return not self._gave_up
 
@@ -231,7 +232,7 @@ class StructuredOutput:
 def _problem(answers: Sequence[Answer], fitting: Sequence[Answer]) -> str:
     """Why an answer in text was not taken."""
     if fitting:
-        return f"it holds {len(fitting)} values that fit the schema, where one is wanted"
+        return f"it holds {counted(len(fitting), 'value that fits', 'values that fit')} the schema, where one is wanted"
     if len(answers) == 1:
         return answers[0].error or ""
     return "it holds no JSON value that fits the schema"

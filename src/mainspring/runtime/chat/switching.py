@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from mainspring.attachments import own_words
+from mainspring.counting import counted
 from mainspring.env.paths import shown
 from mainspring.errors import SessionError
 from mainspring.runtime.chat.commands import Rewind
@@ -254,7 +255,7 @@ def _chosen(prompts: list[tuple[Item, str | None]], to: str) -> tuple[Item, str 
     if to.isdecimal() and len(to) < 7:
         number = int(to)
         if not 1 <= number <= len(prompts):
-            raise SessionError(f"there are {len(prompts)} prompts in this session, so one cannot go back {to}")
+            raise SessionError(f"this session has {counted(len(prompts), 'prompt')}, so one cannot go back {to}")
         return prompts[number - 1]
     for each in prompts:
         if each[0].id == to:
@@ -265,10 +266,9 @@ def _chosen(prompts: list[tuple[Item, str | None]], to: str) -> tuple[Item, str 
 def _in_words(plan: RewindPlan, *, files: bool, conversation: bool) -> str:
     parts: list[str] = []
     if conversation:
-        parts.append(f"{plan.messages} message{'' if plan.messages == 1 else 's'}")
+        parts.append(counted(plan.messages, "message"))
     if files:
-        count = len(plan.restores)
-        parts.append(f"{count} file{'' if count == 1 else 's'}")
+        parts.append(counted(len(plan.restores), "file"))
         parts += [f"{c.path}: {c.reason}" for c in plan.conflicts]
         if plan.uncovered:
             parts.append(f"not undone: what {', '.join(plan.uncovered[:5])} changed")

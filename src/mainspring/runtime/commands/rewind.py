@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from mainspring.counting import counted
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.runtime.build import load
@@ -98,7 +99,7 @@ def _target(session: Session, to: str) -> str | None:
     for moment in known:
         if moment.number == int(to):
             return moment.entry
-    raise SessionError(f"there are {len(known)} prompts in this session, so one cannot go back {to}")
+    raise SessionError(f"this session has {counted(len(known), 'prompt')}, so one cannot go back {to}")
 
 
 def _moments(session: Session) -> list[Moment]:

@@ -15,6 +15,7 @@ from typing import Any, Self
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from mainspring.counting import counted
 from mainspring.durable import (
     DurableAgents,
     DurableError,
@@ -204,7 +205,7 @@ class Service:
                 asking = sum([await self._asks(info) for info in active])
                 raise LimitError(
                     "too_many_runs",
-                    f"{len(active)} runs go on, of which {asking} wait for an answer to a call, and no more may; answer or "
+                    f"{counted(len(active), 'run goes', 'runs go')} on ({asking} waiting for an answer to a call), and no more may; answer or "
                     "end one, or wait until one ends",
                     retry_after=5.0,
                 )

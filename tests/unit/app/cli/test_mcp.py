@@ -145,12 +145,23 @@ def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list
     assert "ready    little" in listed.out
 
 
+def test_a_program_that_is_not_there_is_told(command: Command) -> None:
+    added = command.run("mcp", "add", "bad", "name")
+    there = command.run("mcp", "add", "good", "--", sys.executable)
+
+    assert (added.code, there.code) == (0, 0)
+    assert "there is no program 'name' here now" in added.err
+    assert "mainspring mcp remove bad" in added.err
+    assert "no program" not in there.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
         (["add"], 2, "needs the NAME"),
         (["add", "x"], 2, "needs a command behind --"),
         (["add", "x", "https://a/b", "--", "c"], 2, "takes no arguments"),
+        (["add", "x", "ftp://a/b"], 2, "answers at http:// or https://, not at ftp://"),
         (["add", "x", "--env", "A", "--", "c"], 2, "must be --env NAME=VALUE"),
         (["add", "x", "--transport", "http", "--", "c"], 2, "needs a url"),
         (["remove", "x"], 2, "has no MCP server 'x'"),

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from acp import schema
 
 from mainspring.app.server.words import fenced
+from mainspring.counting import counted
 from mainspring.runtime.chat.words import FileDiff
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
@@ -79,7 +80,9 @@ def said(text: str) -> Content:
 
 def output(text: str, hidden: int = 0) -> list[Content]:
     """What a call gave."""
-    more = [said(f"({hidden} lines in the middle are not shown)")] if hidden else []
+    more = (
+        [said(f"({counted(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")] if hidden else []
+    )
     return [said(fenced(text)), *more] if text else more
 
 
@@ -97,7 +100,7 @@ def changes(diffs: Iterable[FileDiff], cwd: str) -> list[Content]:
             )
         notes = [diff.note] if diff.note else []
         if diff.left_out:
-            notes.append(f"{diff.left_out} lines of the change are not shown")
+            notes.append(f"{counted(diff.left_out, 'line of the change is', 'lines of the change are')} not shown")
         if not diff.hunks and not notes:
             notes.append(diff.change)
         made += [said(f"{diff.path}: {note}") for note in notes]

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mainspring.app.server.http.arriving import PromptProtocol
 from mainspring.app.server.http.state import State
+from mainspring.counting import counted
 from mainspring.errors import ConfigError
 
 _BACKLOG = 2048
@@ -148,7 +149,8 @@ class HttpServer(uvicorn.Server):
         self._say(f"ending: no run is taken on any more; {place.drain:g} s for those that go on (again to end at once)")
         left = await state.service.drain(place.drain, keeps=place.keeps)
         if left:
-            self._say(f"{left} runs did not come to their end and are lost: their place is this process; see --url")
+            lost = counted(left, "run did not come to its end and is", "runs did not come to their end and are")
+            self._say(f"{lost} lost: this process is the only place for runs; see --url")
         state.closing.set()
         self.should_exit = True
 

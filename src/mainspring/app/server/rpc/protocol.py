@@ -178,7 +178,7 @@ def read_request(line: bytes) -> Request | Error:
     try:
         return _decoder().decode(line)
     except msgspec.ValidationError as error:
-        return Error("invalid", f"{error}; docs/rpc.schema.json says what a request is", _id_of(line))
+        return Error("invalid", f"{error}; `mainspring serve --rpc --schema` prints what a request is", _id_of(line))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Error("not_json", f"the line is no JSON: {error}; write one object a line")
     except RecursionError:

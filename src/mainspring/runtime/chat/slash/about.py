@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
 from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
@@ -74,7 +75,9 @@ async def copy(seat: Seat, arguments: str) -> Shown:
         if isinstance(m, Message) and m.role == "assistant" and m.text
     ]
     if not number.isdecimal() or not 1 <= int(number) <= len(answers):
-        raise ConfigError(f"there are {len(answers)} answers to copy; /copy 1 is the last one")
+        raise ConfigError(
+            f"there is no answer {number!r} to copy: there {'is' if len(answers) == 1 else 'are'} {counted(len(answers), 'answer')}; /copy 1 is the last one"
+        )
     return Clipboard(answers[int(number) - 1])
 
 

@@ -75,7 +75,7 @@ class Slashes:
         if name not in names and not name.startswith(_ASKED_LATER):
             near = difflib.get_close_matches(name, names, 5, 0.5)
             near.sort(key=lambda each: sorted(each) != sorted(name))  # letters that changed places come first
-            hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+            hint = f"did you mean /{near[0]}?" if near else "/help lists them."
             return f"there is no command /{name}; {hint} It was not sent to the model"
         command = COMMANDS.get(name)
         if command is not None and command.idle and self._room.running:

@@ -1,0 +1,31 @@
+"""Numbers with their words, and that texts use the one helper for them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mainspring.counting import counted
+
+SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
+BY_HAND = re.compile(r"""'' if [^}]+ (?:==|!=|>) 1 else 's'|'s' (?:\* \(|if [^}]+ 1 )""")
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "text"),
+    [
+        (0, ("message",), "0 messages"),
+        (1, ("message",), "1 message"),
+        (2, ("message",), "2 messages"),
+        (1, ("try", "tries"), "1 try"),
+        (3, ("run goes on", "runs go on"), "3 runs go on"),
+    ],
+)
+def test_a_number_has_the_word_that_fits_it(number: int, words: tuple[str, ...], text: str) -> None:
+    assert counted(number, *words) == text
+
+
+def test_nothing_the_command_shows_makes_its_plurals_by_hand() -> None:
+    files = [*(SOURCE / "app").rglob("*.py"), *(SOURCE / "runtime").rglob("*.py")]
+
+    assert [str(f) for f in files if BY_HAND.search(f.read_text(encoding="utf-8"))] == []
