@@ -63,10 +63,26 @@ async def test_names_that_mean_something_to_the_language_are_names_like_any(name
 
 
 async def test_honest_repetition_is_let_be_and_a_real_circle_ends_at_the_limit() -> None:
-    """Nothing judges calls by their likeness: the same call again and again is made each time, up to the limits of the run."""
+    """The same call again and again is made each time, up to the limits of the run; the model is told that it learns nothing."""
     model = ScriptedModel(Call("look", {"key": "same"}), loop=True)
-    result = await Agent(model, execution=MemoryEnv(), tools=[look], behavior=Behavior(max_turns=30)).run("go")
+    behavior = Behavior(max_turns=30, repeat_hint=3)
+    agent = Agent(model, execution=MemoryEnv(), tools=[look], behavior=behavior)
+    result = await agent.run("go")
     assert (result.status, result.stats.tool_counts) == ("max_turns", {"look": 30})
+    told = [m for m in agent.messages if isinstance(m, Message) and "brought nothing new" in m.text]
+    assert len(told) == 9
+
+
+@pytest.mark.parametrize("call", [Call(""), Call("lok"), Call("look", {"key": {}}), Call("look", raw='{"key": ')])
+async def test_answers_that_are_nothing_but_mistakes_end_the_run(call: Call) -> None:
+    """Each gets its result; so many in a row are too many, and one that can be used begins the count anew."""
+    agent = Agent(ScriptedModel(call, loop=True), execution=MemoryEnv(), tools=[look])
+    with pytest.raises(AgentProviderError, match="no tool call could be understood, 4 times in a row"):
+        await agent.run("go")
+    assert len(results(agent)) == 4
+    paired(agent.messages)
+    agent = Agent(ScriptedModel(*[call, call, call, Call("look")] * 3, "ok"), execution=MemoryEnv(), tools=[look])
+    assert (await agent.run("go")).status == "completed"
 
 
 async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> None:

@@ -33,8 +33,7 @@ class Behavior(Struct, frozen=True, kw_only=True):
         tool_concurrency: Most calls that run together. Default 16.
         steering: Whether waiting messages are taken one at a time or all at once. Default ``one``.
         abort_grace: Seconds that a tool gets to end after an abort before it is abandoned. Default 2.
-        max_repairs: How many answers in a row may be unusable (cut off, empty, calls that cannot be run) before the run
-            fails. Default 3.
+        max_repairs: How many answers in a row may be unusable (cut off, empty, bad calls) before the run fails. Default 3.
         retry: How failed model calls are tried again; ``None`` is not at all. Default: 3 times from 1 to 10 seconds.
         timeout: Seconds for one model call; ``None`` leaves it to the transport. Default ``None``.
         cache: Whether the provider's prompt cache is steered. Default true.
@@ -43,14 +42,14 @@ class Behavior(Struct, frozen=True, kw_only=True):
         thinking_decay: How reasoning shrinks over a run: see `ThinkingDecay`, or a function of the turn (from 1) and of the
             whole budget in tokens. Clamped to 0 and the whole. Default ``None``.
         session_budget: What all runs of the conversation may spend together, sub-agents included. Default ``None``.
-        warn_at: The share of a limit from which on `budget:warning` fires, once for each limit in a run; ``None``: never.
-            Default 0.8.
+        warn_at: The share of a limit from which on `budget:warning` fires once in a run; ``None``: never. Default 0.8.
         dedup_reads: Whether a file read again, unchanged, comes back as a line that says so. Default true.
         require_read_before_edit: Whether a file must have been read, and must not have changed since, before a tool may
             write to it. Default false.
         elide_stale_reads: Whether what was read of a file that changed since is left out of requests. Default false.
         dedup_tools: Tools of which a call like the one before it gives the same result without being made, each with what
             makes calls alike. Never a tool with side effects. Default: none.
+        repeat_hint: After how many turns in a row that brought nothing new the model is told. Default ``None`` (command: 3).
         tool_budgets: How often a tool may be called in a run: a number, or a `ToolBudget`. Default: any number of times.
         tool_output_budget: Bytes of results in one turn from which on the model is told to sum up first. Default ``None``.
         compact_strategy: ``tail`` leaves old, long results of tools out of requests. Default ``off``.
@@ -60,8 +59,7 @@ class Behavior(Struct, frozen=True, kw_only=True):
             ``None``: never (the command has it on).
         on_overflow: What happens when the conversation does not fit the model: ``compact`` leaves out and shortens results
             of tools and asks again, once; ``fail`` ends the run; or a `Compactor` of your own. Default ``compact``.
-        persist_threshold: Bytes of a result's text from which on it goes to a file, and a preview to the model. Default
-            ``None``: never.
+        persist_threshold: Bytes of text from which on a result goes to a file, its preview to the model. Default ``None``.
         persist_dir: The folder for those files, made when needed. Default ``None``: nothing is persisted.
         persist_exclude_tools: Tools whose results stay as they are. Default: none.
     """
@@ -91,6 +89,7 @@ class Behavior(Struct, frozen=True, kw_only=True):
     require_read_before_edit: bool | UnsetType = UNSET
     elide_stale_reads: bool | UnsetType = UNSET
     dedup_tools: Mapping[str, Hasher] | UnsetType = UNSET
+    repeat_hint: int | None | UnsetType = UNSET
     tool_budgets: Mapping[str, int | ToolBudget] | UnsetType = UNSET
     tool_output_budget: int | None | UnsetType = UNSET
     compact_strategy: Literal["off", "tail"] | UnsetType = UNSET
@@ -139,6 +138,7 @@ class Settled(Struct, frozen=True, kw_only=True):
     require_read_before_edit: bool = False
     elide_stale_reads: bool = False
     dedup_tools: Mapping[str, Hasher] = {}
+    repeat_hint: int | None = None
     tool_budgets: Mapping[str, int | ToolBudget] = {}
     tool_output_budget: int | None = None
     compact_strategy: Literal["off", "tail"] = "off"

@@ -62,6 +62,9 @@ else:  # most runs have none
 MAX_TURNS = 50
 """Most model calls of a run, where nobody says otherwise."""
 
+REPEAT_HINT = 3
+"""Turns that bring nothing new before the model is told, where nobody says otherwise."""
+
 _CLOSE_SECONDS = 5.0
 
 
@@ -301,6 +304,7 @@ def behavior_of(config: AppConfig, compaction: Compaction | None = None) -> Beha
         max_output_tokens=agent.max_tokens or UNSET,
         temperature=agent.temperature,
         thinking=UNSET if agent.thinking is None else agent.thinking,
+        repeat_hint=REPEAT_HINT if agent.repeat_hint is None else agent.repeat_hint or None,
         retry=retry_of(config.retry),
         compaction=compaction,
     )

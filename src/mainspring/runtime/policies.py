@@ -49,6 +49,7 @@ from mainspring.policies.compaction import (
 from mainspring.policies.dedup import DedupTools
 from mainspring.policies.persistence import PersistResults
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
+from mainspring.policies.repeats import RepeatHint
 from mainspring.policies.thinking import DecayThinking
 from mainspring.runtime.disclosing import offered_tools
 from mainspring.runtime.skill_option import kept_by
@@ -203,6 +204,8 @@ def _gates(options: Settled, agent: CoreAgent) -> Iterator[tuple[int, Hooks]]:
     if options.tool_output_budget is not None:
         output = ToolOutputBudget(options.tool_output_budget, agent.bus)
         yield TOOL_BUDGETS, {TurnAfter: output.turn, ToolAfter: output.after, ToolResultsAfter: output.results}
+    if options.repeat_hint is not None:
+        yield TOOL_BUDGETS, {ToolResultsAfter: RepeatHint(options.repeat_hint).results}
     if options.dedup_tools:
         dedup = DedupTools(options.dedup_tools)
         yield TOOL_DEDUP, {ToolIntent: dedup.intent, ToolGate: dedup.gate}

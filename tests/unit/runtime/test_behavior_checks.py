@@ -48,6 +48,7 @@ WRONG: list[dict[str, Any]] = [
     {"tool_budgets": {"work": -1}},
     {"tool_budgets": ["work"]},
     {"tool_output_budget": -1},
+    {"repeat_hint": 0},
     {"compact_strategy": "tial"},
     {"compact_keep_turns": -1},
     {"compaction": 3},

@@ -172,6 +172,8 @@ def test_limits_of_the_settings() -> None:
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
     assert behavior_of(AppConfig()).resolved().max_turns == 50
     assert behavior_of(AppConfig()).resolved().max_output_tokens == 16384
+    for given, made in ((None, 3), (5, 5), (0, None)):
+        assert behavior_of(AppConfig(agent=AgentSettings(repeat_hint=given))).resolved().repeat_hint == made
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")

@@ -104,6 +104,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         max_seconds: Most seconds of a run.
         max_cost: Most US dollars of a run.
         max_total_tokens: Most tokens of a run, prompts and answers together.
+        repeat_hint: After how many turns in a row that brought nothing new the model is told so; 0 is never.
     """
 
     system_prompt: str | None = None
@@ -114,6 +115,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     max_seconds: Amount | None = None
     max_cost: Amount | None = None
     max_total_tokens: Count | None = None
+    repeat_hint: Annotated[int, Meta(ge=0)] | None = None
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,0 +1,109 @@
+"""Runs that go in circles are told to the model; honest repetition is not."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, Behavior, tool
+from mainspring.messages import ImageBlock, Message
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools import Tool, ToolResult
+
+
+def hints(agent: Agent) -> list[int]:
+    """The places in the history where the model was told."""
+    return [
+        i
+        for i, m in enumerate(agent.messages)
+        if isinstance(m, Message) and m.role == "user" and m.text.startswith("[The calls of the last")
+    ]
+
+
+async def run(script: list[Any], *tools: Tool, after: int | None = 3) -> Agent:
+    agent = Agent(
+        ScriptedModel(*script, "done"), tools=tools, execution=MemoryEnv(), behavior=Behavior(repeat_hint=after)
+    )
+    assert (await agent.run("go")).status == "completed"
+    return agent
+
+
+@tool
+async def look(key: str = "") -> str:
+    """Look something up."""
+    return f"value of {key}"
+
+
+def counting() -> Tool:
+    times: list[None] = []
+
+    @tool
+    async def count(key: str = "") -> str:
+        """Count."""
+        times.append(None)
+        return f"{len(times)} so far"
+
+    return count
+
+
+SAME = Call("look", {"key": "a"})
+A, B = Call("look", {"key": "a"}), Call("look", {"key": "b"})
+
+
+@pytest.mark.parametrize(
+    ("script", "turns"),
+    [
+        ([SAME] * 4, [4]),
+        ([SAME] * 7, [4, 7]),
+        ([A, B, A, B, A], [5]),
+        ([[A, B], [B, A], [A], [B]], [4]),
+        ([Call("nothing"), SAME, Call("nothing"), Call("nothing"), SAME], [5]),
+    ],
+    ids=["the same", "told again", "two by turns", "in any order", "mistakes too"],
+)
+async def test_turns_that_bring_nothing_new_are_told(script: list[Any], turns: list[int]) -> None:
+    agent = await run(script, look)
+    answers = [i for i, m in enumerate(agent.messages) if isinstance(m, Message) and m.role == "assistant"]
+    assert hints(agent) == [answers[turn - 1] + 2 for turn in turns]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [SAME] * 3,
+        [Call("count")] * 20,
+        [Call("look", {"key": str(n)}) for n in range(20)],
+        [[SAME, Call("count")]] * 20,
+        [x for n in range(10) for x in (SAME, SAME, Call("look", {"key": str(n)}))],
+    ],
+    ids=["too few", "other results", "other arguments", "one of them is news", "news in between"],
+)
+async def test_honest_repetition_is_left_in_peace(script: list[Any]) -> None:
+    assert hints(await run(script, look, counting())) == []
+
+
+async def test_how_long_it_took_is_no_news_and_a_picture_is() -> None:
+    times: list[int] = []
+
+    @tool
+    async def slow() -> str:
+        """Take time."""
+        times.append(len(times))
+        return f"failed\n(exit 1, {len(times) * 7}ms)"
+
+    @tool
+    async def picture() -> ToolResult:
+        """Take a picture."""
+        times.append(len(times))
+        return ToolResult(output=(ImageBlock("image/png", base64.b64encode(bytes([len(times)])).decode()),))
+
+    assert len(hints(await run([Call("slow")] * 4, slow))) == 1
+    assert hints(await run([Call("picture")] * 8, picture)) == []
+
+
+async def test_it_is_off_by_default_and_each_run_begins_anew() -> None:
+    assert hints(await run([SAME] * 9, look, after=None)) == []
+    agent = Agent(ScriptedModel(SAME, SAME, "done", SAME, SAME, "done"), tools=[look], execution=MemoryEnv())
+    for _ in range(2):
+        await agent.run("go", behavior=Behavior(repeat_hint=2))
+    assert hints(agent) == []
