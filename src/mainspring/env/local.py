@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -64,10 +64,7 @@ class LocalEnv:
         jobs: See `ExecutionEnv`.
         scratch: See `ExecutionEnv`.
         guard: See `ExecutionEnv`.
-        must_exist: Whether the folder has to be there when the environment is made. For classes of one's own.
     """
-
-    must_exist: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -79,6 +76,7 @@ class LocalEnv:
         hidden_variables: Sequence[str] = (),
         max_processes: int | None = None,
         reachable: Sequence[str] = (),
+        must_exist: bool = True,
     ) -> None:
         """Make an environment.
 
@@ -91,13 +89,14 @@ class LocalEnv:
             max_processes: Processes that a command may have at the same time, itself included; one that starts more is
                 ended. ``None``: any number.
             reachable: Hosts (``name`` or ``name:port``) that `fetch` may ask though their address is private.
+            must_exist: Whether the folder has to be there by now.
 
         Raises:
             ConfigError: If there is no such folder.
         """
         self._cwd = disk.real_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
         # A tool that writes would make it, and nobody would notice the spelling mistake.
-        if self.must_exist and not os.path.isdir(self._cwd):
+        if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
         self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell

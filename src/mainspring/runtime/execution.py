@@ -42,7 +42,8 @@ def environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
     asked, limits, home = settings.config.sandbox, settings.config.execution, settings.home
     options: dict[str, Any] = {"max_processes": limits.max_processes, "reachable": limits.reachable}
     if asked.layer == "none":
-        return LocalEnv(cwd, **options), ""
+        # The command has said already where its folder was deleted, and answers all the same.
+        return LocalEnv(cwd, must_exist=False, **options), ""
     hidden = IgnoredPaths(cwd)
     env = sandbox.SandboxEnv(
         cwd,

@@ -16,13 +16,11 @@ from mainspring.tools.builtin.todos import TODOS, EnvTodos
 
 def services(home: Home | None) -> dict[str, Any]:
     """For ``Agent(extra=...)``: lists of todos in the user's folder, by session."""
-    return {} if home is None else {TODOS: EnvTodos(_OwnFiles(home.root))}
+    return {} if home is None else {TODOS: EnvTodos(_OwnFiles(home.root, must_exist=False))}
 
 
 class _OwnFiles(LocalEnv):
     """The user's folder: what is written there only its owner may read. Made with the first that is."""
-
-    must_exist = False
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         target = Path(await self.realpath(path))
