@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, tool
+from mainspring.app.cli.render import told
+from mainspring.app.server.acp.calls import locations_of, plan_of, raw, title_of
 from mainspring.env import LocalEnv
-from mainspring.messages import Message
+from mainspring.messages import Message, ToolUseBlock
 from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.runtime.chat.describe import started
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import builtin_tools
@@ -50,6 +55,35 @@ async def run(env: LocalEnv, *calls: Call, permissions: Permissions | None = Non
     )
     await agent.run("go")
     return [block for m in agent.messages if isinstance(m, Message) for block in m.tool_results]
+
+
+# --- what is shown of calls -------------------------------------------------------------------------------------------------
+
+NAMES = ["path", "command", "pattern", "query", "url", "todos", "offset", "edits", "content", "old_string", "prompt"]
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from(["\0", "\ud800", "~"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*NAMES, "status"]), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(arguments=st.dictionaries(st.sampled_from(NAMES), ANY, max_size=4), tool=st.sampled_from(sorted(TOOLS)))
+def test_arguments_of_any_types_can_be_shown(arguments: dict[str, Any], tool: str) -> None:
+    """V-05: calls are shown as they come from the model, before anything is known to be right about them."""
+    asked = ToolUseBlock("1", tool, arguments)
+    assert "\n" not in told(asked)
+    shown = started(asked, tool)
+    assert "\n" not in shown.summary
+    assert shown.arguments.keys() == arguments.keys()
+    locations_of(arguments, "/project")
+    plan_of(tool, arguments)
+    title_of(tool, shown.summary)
+    assert raw(arguments).keys() == arguments.keys()
 
 
 # --- edit and write ---------------------------------------------------------------------------------------------------------
@@ -237,6 +271,17 @@ async def test_what_a_job_wrote_can_be_read_while_it_runs(env: LocalEnv, project
     await asyncio.to_thread((project / "go").write_text, "go\n")
     assert "over" in (await call(env, "jobs", action="wait", id="job1")).text
     assert "end with the program" in (await call(LocalEnv(project), "jobs", action="read", id="job1")).text
+
+
+async def test_a_project_folder_that_is_gone_is_told(env: LocalEnv, project: Path) -> None:
+    """SH-12: by everything that works there, and it works on once the folder is back."""
+    away = project.rename(project.with_name("away"))
+    for name, arguments in (("shell", {"command": "pwd"}), ("read_file", {"path": "a"}), ("grep", {"pattern": "x"})):
+        failed = await call(env, name, **arguments)
+        assert failed.is_error, name
+        assert "does not exist" in failed.text, name
+    away.rename(project)
+    assert (await call(env, "shell", command="pwd")).text.startswith(f"{project}\n")
 
 
 # --- permissions ------------------------------------------------------------------------------------------------------------

@@ -114,7 +114,11 @@ async def _not_found(ctx: ToolContext, path: str, real: str, similar: list[str])
     cwd = ctx.env.cwd
     if is_inside(real, cwd):
         name = posixpath.basename(real).lower()
-        walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
+        try:
+            walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
+        except OSError as e:  # the project folder itself is gone
+            text = f"{shown(path)} does not exist, and the project folder {cwd} cannot be looked through: {explain(e)}."
+            return failure(ToolErrorCode.NOT_FOUND, text)
         same = [e.path for e in walk.entries if e.kind == "file" and posixpath.basename(e.path).lower() == name]
         similar = [*[posixpath.join(cwd, p) for p in same], *similar]
     suggestions = [shown(p, cwd) for p in dict.fromkeys(similar)][:_MOST_SUGGESTED]
