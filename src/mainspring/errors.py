@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mainspring.loop import RunResult
     from mainspring.messages import Message
 
 ModelErrorCategory = Literal["auth", "rate_limit", "timeout", "api_error"]
@@ -214,13 +215,13 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> No
 class AgentError(MainspringError):
     """A run failed. ``outcome`` tells how far it got (a `mainspring.RunResult`), if it began at all."""
 
-    outcome: Any = None
+    outcome: RunResult | None = None
 
 
 class AgentProviderError(AgentError):
-    """The model could not be used; ``cause`` is the ModelError (or the unclassified native error)."""
+    """The model could not be used; ``cause`` is the ModelError, where there is one."""
 
-    def __init__(self, message: str, *, cause: BaseException | None = None) -> None:
+    def __init__(self, message: str, *, cause: ModelError | None = None) -> None:
         super().__init__(message)
         self.cause = cause
         self.__cause__ = cause

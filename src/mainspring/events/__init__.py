@@ -35,6 +35,7 @@ from mainspring.events.child_hooks import (
     SpawnComplete,
     SpawnError,
 )
+from mainspring.events.child_stats import ChildStats
 from mainspring.events.draft import Draft, parse_call
 from mainspring.events.entry_hooks import AgentBefore, InputHook, SessionOpen, SessionShutdown
 from mainspring.events.feature_hooks import (
@@ -125,6 +126,7 @@ __all__ = [
     "CancelToken",
     "ChildHook",
     "ChildMcpToolGate",
+    "ChildStats",
     "ChildStreamEnd",
     "ChildStreamText",
     "ChildStreamThinking",

@@ -16,6 +16,7 @@ from mainspring.events.tool_hooks import ToolAfter, ToolBefore, ToolErrorHook, T
 
 if TYPE_CHECKING:
     from mainspring.events.agent import RunStatus
+    from mainspring.events.child_stats import ChildStats
 
 
 class _Spawn(Hook):
@@ -65,7 +66,7 @@ class SpawnComplete(_Spawn):
     __slots__ = ("stats", "status", "text")
 
     def __init__(
-        self, child_id: str, child: str, depth: int, task: str, *, text: str, status: RunStatus, stats: Any
+        self, child_id: str, child: str, depth: int, task: str, *, text: str, status: RunStatus, stats: ChildStats
     ) -> None:
         super().__init__(child_id, child, depth, task)
         self.text = text
@@ -81,7 +82,15 @@ class SpawnError(_Spawn):
     __slots__ = ("error", "stats", "status")
 
     def __init__(
-        self, child_id: str, child: str, depth: int, task: str, *, error: BaseException, status: RunStatus, stats: Any
+        self,
+        child_id: str,
+        child: str,
+        depth: int,
+        task: str,
+        *,
+        error: BaseException,
+        status: RunStatus,
+        stats: ChildStats,
     ) -> None:
         super().__init__(child_id, child, depth, task)
         self.error = error

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
 from mainspring.events import (
-    AgentEvent,
     CancelToken,
     Handler,
     Hook,
@@ -130,13 +129,13 @@ class CoreAgent:
         """Whether a run is going on."""
         return self._signal is not None
 
-    async def run(self, prompt: Prompt = "", **options: Any) -> RunResult:
+    async def run(self, prompt: Prompt = "", *, raise_errors: bool = True, **options: Any) -> RunResult:
         """Run to the end.
 
         Args:
             prompt: What to do. May be left out if there is a history to go on from.
-            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only, and
-                ``raise_errors=False`` to get failures as a result with status ``error`` or ``aborted``.
+            raise_errors: Whether a failure is raised; if not, it comes as a result with status ``error`` or ``aborted``.
+            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only.
 
         Raises:
             AgentBusyError: If a run is going on.
@@ -145,13 +144,10 @@ class CoreAgent:
             AgentError: If there is nothing to run.
             SessionError: If its session is closed.
         """
-        raise_errors = options.pop("raise_errors", True)
         try:
             return await self._run(prompt, **options)
-        except AgentBusyError:
-            raise
         except AgentError as error:
-            if raise_errors or self._result is None:
+            if raise_errors or self._result is None or isinstance(error, AgentBusyError):
                 raise
             return self._result.failed(error)
 
@@ -192,7 +188,7 @@ class CoreAgent:
             raise AgentError("the prompt is empty")
         settled = (behavior.over(self.behavior) if behavior else self.behavior).resolved()
         self._steering.mode = self._follow_ups.mode = settled.steering
-        detach = self.bus.add(hooks) if hooks else None
+        detach = self.bus.add(hooks or {})
         self._signal = signal = signal or CancelToken()
         context = self.context
         try:
@@ -235,8 +231,7 @@ class CoreAgent:
             self.context.pending = context.pending
             self._signal = self._config = None
             self._current = self.context
-            if detach:
-                detach()
+            detach()
 
     # --- before the first run ---------------------------------------------------------------------------------------
 
@@ -256,9 +251,8 @@ class CoreAgent:
         loop = asyncio.get_running_loop()
         if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
             self._warming = task = loop.create_task(self._prepare())
-            task.add_done_callback(
-                lambda t: t.cancelled() or t.exception()
-            )  # raised for whoever waits, and tried again
+            # What it raises is raised for whoever waits, and it is tried again.
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())
         return self._warming
 
     async def _prepare(self) -> None:
@@ -400,10 +394,9 @@ class CoreAgent:
         """
         refuse_async(observer)
 
-        def wrap(event: AgentEvent) -> None:
-            observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
-
-        return self.bus.observe(wrap)
+        return self.bus.observe(
+            lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
+        )
 
 
 def _says_something(block: ContentBlock) -> bool:

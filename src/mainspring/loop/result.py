@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentError
-from mainspring.events import AgentEvent, CancelToken, EventStream, HookBus, RunStatus
+from mainspring.events import AgentEvent, CancelToken, ChildStats, EventStream, HookBus, RunStatus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
+
+T = TypeVar("T")
 
 
 class AgentStats(Struct, frozen=True, kw_only=True):
@@ -36,7 +38,7 @@ class AgentStats(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     side_usage: dict[str, Usage] = {}
     output: Any = None
-    children: tuple[Any, ...] = ()
+    children: tuple[ChildStats, ...] = ()
 
 
 class RunResult(Struct, frozen=True, kw_only=True, eq=False):
@@ -78,6 +80,16 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     def turns(self) -> int:
         """How many model calls were answered."""
         return self.stats.turns
+
+    def output_as(self, kind: type[T]) -> T:
+        """The structured answer, as the class that was asked for: type checkers know then what it is.
+
+        Raises:
+            AgentError: If none came; the text says why.
+        """
+        if self.output_error or not isinstance(self.output, kind):
+            raise AgentError(self.output_error or f"the answer is of type {type(self.output).__name__}, not {kind!r}")
+        return self.output
 
     @classmethod
     def so_far(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:

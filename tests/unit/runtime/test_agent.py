@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, Behavior, CancelToken, Message, TextBlock, Usage, define_tool
+from mainspring import Agent, Behavior, CancelToken, Message, RunResult, TextBlock, Usage, define_tool
 from mainspring.errors import AgentError, AgentProviderError, ConfigError, NetworkError, ProviderConfigError
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from tests.unit.loop.stage import said
@@ -116,6 +116,7 @@ async def test_what_a_failed_run_used_is_told() -> None:
 
     with pytest.raises(AgentProviderError) as caught:
         await make(*script(), tools=[double]).run("go")
+    assert caught.value.outcome is not None
     assert caught.value.outcome.usage.total_tokens == 11
 
     signal = CancelToken()
@@ -136,3 +137,12 @@ async def test_the_sync_way_says_what_to_use_inside_an_event_loop() -> None:
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match=r"await agent\.run"):
         make("a").run_sync("go")
+
+
+async def test_a_structured_answer_is_had_as_its_class_or_not_at_all() -> None:
+    result = RunResult(status="completed", output=3)
+    assert result.output_as(int) == 3
+    with pytest.raises(AgentError, match="the answer is of type int, not <class 'str'>"):
+        result.output_as(str)
+    with pytest.raises(AgentError, match="no answer fitted"):
+        RunResult(status="completed", output="text", output_error="no answer fitted").output_as(str)

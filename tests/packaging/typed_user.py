@@ -1,0 +1,85 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+"""A program of a user, as pyright sees it in strict mode: nothing in it is of an unknown type. Checked, never run."""
+
+from dataclasses import dataclass
+from typing import assert_type
+
+from mainspring import (
+    Agent,
+    AgentError,
+    AgentProviderError,
+    Behavior,
+    McpServerConfig,
+    ModelError,
+    Permissions,
+    RunResult,
+    Session,
+    TextDelta,
+    ToolContext,
+    ToolGate,
+    ToolResult,
+    create_agent,
+    tool,
+)
+from mainspring.subagents import ChildStats
+from mainspring.testing import MemoryEnv
+
+
+@dataclass
+class Trip:
+    """What is asked for."""
+
+    city: str
+    days: int
+
+
+@tool
+async def forecast(city: str, ctx: ToolContext) -> str:
+    """Forecast for a city."""
+    return f"{city}: {ctx.env.cwd}"
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def gate(ctx: ToolGate) -> None:
+    """Refuse."""
+    if ctx.name == "shell":
+        ctx.block = "not today"
+
+
+async def main() -> None:
+    """Everything that a program does."""
+    assert_type(await forecast(ToolContext(env=MemoryEnv()), "Oslo"), ToolResult)
+    with Session.create() as session:
+        agent = Agent(
+            "openai:gpt-5-mini",
+            system="Be brief.",
+            tools=[forecast, add],
+            session=session,
+            permissions=Permissions(deny=["shell(rm *)"], ask_timeout=5.0),
+            mcp_servers={"files": {"command": "files"}},
+            extra={"who": 1},
+            eager=False,
+        )
+        agent.on(ToolGate, gate)
+        result = await agent.run("go", behavior=Behavior(schema=Trip), thinking="low", raise_errors=False)
+        assert_type(result, RunResult)
+        assert_type(result.output_as(Trip), Trip)
+        assert_type(result.stats.children, tuple[ChildStats, ...])
+        async with agent.stream("go", system="Be long.") as run:
+            async for event in run:
+                match event:
+                    case TextDelta(text=text):
+                        assert_type(text, str)
+                    case _:
+                        pass
+        try:
+            agent.run_sync("go")
+        except AgentProviderError as error:
+            assert_type(error.cause, ModelError | None)
+        except AgentError as error:
+            assert_type(error.outcome, RunResult | None)
+    assert_type(create_agent("openai:gpt-5-mini", mcp_servers=[McpServerConfig(name="x", command="y")]), Agent)
