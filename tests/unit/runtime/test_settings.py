@@ -67,6 +67,37 @@ def test_a_trusted_project_wins_over_the_user(project: Path, home: Path) -> None
 
 
 @pytest.mark.covers("CFG-03", "CFG-06")
+@pytest.mark.parametrize("text", ['{"agent": {"maxTurns": "five"}}', '{"agent": 5}', '{"model": {"x": 1}}'])
+def test_what_does_not_fit_in_an_untrusted_project_is_a_note(project: Path, home: Path, text: str) -> None:
+    write(project, text)
+
+    [warning] = load(project).warnings
+
+    assert "settings.json:1:" in warning
+    assert warning.endswith("it is ignored, since the project is not trusted")
+    with pytest.raises(ConfigError, match="settings.json:1:"):
+        load(project, trusted=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"permissions": {"deny": 5}}',
+        '{"permissions": {"deny": ["read_file", 5]}}',
+        '{"permissions": ["deny"]}',
+        '{"sandbox": {"hidden": {"a": 1}}}',
+        '{"skills": {"disabled": 1}}',
+        "[]",
+        '{"permissions": {"deny": ["x"',
+    ],
+)
+def test_what_may_have_forbidden_something_is_never_ignored(project: Path, home: Path, text: str) -> None:
+    write(project, text)
+
+    with pytest.raises(ConfigError, match="settings.json:1:"):
+        load(project)
+
+
 def test_an_untrusted_project_may_only_tighten(project: Path, home: Path) -> None:
     write(home, {"agent": {"maxTurns": 10}, "permissions": {"allow": ["edit"], "deny": ["shell"]}})
     write(

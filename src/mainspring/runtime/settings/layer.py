@@ -35,10 +35,11 @@ class Layer(Struct):
 
 
 class Problem(Struct, frozen=True):
-    """A value that does not fit: where it stands, and why."""
+    """A value that does not fit: where it stands, why, and which setting it is about."""
 
     position: int
     text: str
+    path: Path
 
 
 class Checker:
@@ -67,7 +68,7 @@ class Checker:
         if node.members is None:
             if node.value is not None or node.items is not None:
                 what = ".".join(path) or "the settings"
-                self.problems.append(Problem(node.start, f"{what} must be an object, not {_shown(node)}"))
+                self.problems.append(Problem(node.start, f"{what} must be an object, not {_shown(node)}", path))
             return
         known = {f.encode_name: f for f in fields(kind)}
         if not path:
@@ -80,7 +81,9 @@ class Checker:
             elif name not in known:
                 self._unknown(node.keys[key], key, path, [*known, *(OWN_SETTINGS if kind is ProviderSettings else ())])
             elif name in seen:
-                self.problems.append(Problem(node.keys[key], f"{key} and {seen[name]} are the same setting"))
+                self.problems.append(
+                    Problem(node.keys[key], f"{key} and {seen[name]} are the same setting", (*path, name))
+                )
             else:
                 seen[name] = key
                 self._member(member, known[name], (*path, name))
@@ -111,7 +114,7 @@ class Checker:
         try:
             value = fit(node.plain(), kind)
         except FitError as error:
-            self.problems.append(Problem(_within(node, error.where).start, f"{'.'.join(path)} {error}"))
+            self.problems.append(Problem(_within(node, error.where).start, f"{'.'.join(path)} {error}", path))
             return
         if value is not None:
             self.layer.values[path] = value

@@ -54,6 +54,7 @@ _HARMLESS = frozenset(
         ("skills", "disabled"),
     }
 )
+_FORBIDDING = _HARMLESS - {("agent", "temperature")}
 
 
 class RuleSource(Struct, frozen=True):
@@ -119,7 +120,7 @@ def load_settings(
     home = user_home(environ)
     user = _read(home.settings) if home else Layer("user", warnings=["there is no home folder: defaults are used"])
     project_file = project_settings(cwd, home)
-    project = _read(project_file) if project_file else Layer("project")
+    project = _read(project_file, trusted=trusted) if project_file else Layer("project")
     if not trusted:
         project = tightened(project, user)
     layers = [user, project, from_environment(environ), Layer("flags", dict(flags or {}))]
@@ -142,7 +143,7 @@ def load_settings(
     )
 
 
-def _read(file: Path) -> Layer:
+def _read(file: Path, *, trusted: bool = True) -> Layer:
     """The layer of a file; an empty one where there is no file or its folder cannot be entered."""
     try:
         text = _text(file)
@@ -152,7 +153,7 @@ def _read(file: Path) -> Layer:
         if not os.access(file.parent, os.X_OK):
             return Layer(str(file), warnings=[f"{file.parent} cannot be read ({error.strerror}): defaults are used"])
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
-    return parse_settings(text, str(file))
+    return parse_settings(text, str(file), trusted=trusted)
 
 
 def _text(file: Path) -> str:
@@ -170,8 +171,14 @@ def _text(file: Path) -> str:
         raise ConfigError(f"{file}:{line}:{column}: is not UTF-8; save it as UTF-8") from None
 
 
-def parse_settings(text: str, origin: str) -> Layer:
+def parse_settings(text: str, origin: str, *, trusted: bool = True) -> Layer:
     """Check the text of a settings file.
+
+    Args:
+        text: It.
+        origin: The file's name.
+        trusted: Whether it counts in full. Of one that does not, a value that does not fit is a warning, unless it might have
+            forbidden something: a file that somebody else wrote is not to stop everything.
 
     Raises:
         ConfigError: If it is broken or a value does not fit; all such places are named.
@@ -181,9 +188,19 @@ def parse_settings(text: str, origin: str) -> Layer:
         checker.check(parse(text))
     except JsonError as error:
         raise ConfigError(f"{origin}:{error.line}:{error.column}: {error.reason}") from None
-    if checker.problems:
-        raise ConfigError("\n".join(checker.located(p.position, p.text) for p in checker.problems))
+    wrong = [p for p in checker.problems if trusted or _may_forbid(p.path)]
+    if wrong:
+        raise ConfigError("\n".join(checker.located(p.position, p.text) for p in wrong))
+    checker.layer.warnings += [
+        f"{checker.located(p.position, p.text)}; it is ignored, since the project is not trusted"
+        for p in checker.problems
+    ]
     return checker.layer
+
+
+def _may_forbid(path: Key) -> bool:
+    """Whether a setting, or one inside it, forbids something even where its file is not trusted."""
+    return any(path == each[: len(path)] or each == path[: len(each)] for each in _FORBIDDING)
 
 
 def from_environment(environ: Mapping[str, str]) -> Layer:
