@@ -69,9 +69,11 @@ class CommandJudge:
         self._linked = False
         self._values: Values = {}
         self._pours = False
+        self._source = ""
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
+        self._source = source
         self._values, self._pours = line.values, line.pours
         for part in line.parts:
             if isinstance(part, Redirect):
@@ -251,12 +253,19 @@ class CommandJudge:
         return self._say(unit, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
 
     def _granted(self, unit: Unit) -> bool:
-        return ("shell-run", unit.text) in self.grants
+        return self._key(unit) in self.grants
+
+    def _key(self, unit: Unit) -> Key:
+        """By what a grant of a command is known. The same words are another command in another folder, and with other things to read."""
+        text = unit.text
+        if self.folders != [self.judge.place.cwd]:
+            text += "".join(f"\0{folder}" for folder in self.folders)
+        return ("shell-run", f"{text}\0{self._source}" if unit.piped else text)
 
     def _say(
         self, unit: Unit, outcome: Outcome, reason: str, rule: Rule | None = None, *, allow: tuple[str, ...] = ()
     ) -> Verdict:
-        remember = None if unit.unknown else ("shell-run", unit.text)
+        remember = None if unit.unknown else self._key(unit)
         return Verdict("shell-run", visible(unit.text, limit=2000), outcome, reason, rule, allow, remember)
 
     # --- files and hosts --------------------------------------------------------------------------------------------

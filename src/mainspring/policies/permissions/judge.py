@@ -180,7 +180,7 @@ class Judge(Struct, frozen=True):
         return found[0] if found else (own[0] if own else None)
 
     def _pattern_for(self, unit: Unit) -> tuple[Rule, CommandPattern] | None:
-        if unit.unknown:
+        if unit.unknown or unit.fed:  # its words do not say what it runs
             return None
         for rule in self.rules.effective("allow"):
             if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):

@@ -28,12 +28,14 @@ class Command(Struct, frozen=True):
         assignments: What stands before it; alone if there are no words.
         text: Its source.
         fed: The text of a here-document that it reads, if that is known.
+        piped: Whether it reads what something else in the line gives it.
     """
 
     words: tuple[Word, ...]
     assignments: tuple[Assignment, ...] = ()
     text: str = ""
     fed: str | None = None
+    piped: bool = False
 
 
 class Redirect(Struct, frozen=True):

@@ -113,6 +113,9 @@ INTERPRETERS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Programs that run code, and the options that may stand before a script's name. A rule has to name the script."""
 
+PROMPTS = _set("sqlite3 sqlite psql mysql bc dc ed ex vi vim nvim emacs")
+"""Those of them that run what they are given to read, whatever file they are told to open."""
+
 AWK = _set("awk gawk mawk nawk")
 SED = _set("sed gsed")
 

@@ -80,6 +80,7 @@ class _Reader:
         self.line = line
         self.words = WordReader(self.inside, self.doubt)
         self.arithmetic = Arithmetic()
+        self.piped = 0  # in how many things that are given something to read
 
     def doubt(self, reason: str) -> None:
         if reason and reason not in self.line.doubts:
@@ -138,9 +139,14 @@ class _Reader:
 
     def _children(self, node: Node) -> None:
         self._gaps(node)
+        behind = 0
         for child in node.children:
             if child.is_named:
                 self.visit(child)
+            elif node.type == "pipeline" and child.type in ("|", "|&"):
+                behind += 1
+                self.piped += 1
+        self.piped -= behind
 
     def _gaps(self, node: Node) -> None:
         """Nothing but blanks may stand between the parts of a statement."""
@@ -193,7 +199,7 @@ class _Reader:
     def _command(self, node: Node, more: tuple[Word, ...] = (), fed: str | None = None) -> None:
         words: list[Word] = []
         assignments: list[Assignment] = []
-        end, first = node.start_byte, True
+        end, first, given = node.start_byte, True, False
         for child in node.children:
             between = self.source.between(end, child.start_byte)
             if not self.source.blank(end, child.start_byte) or "\n" in between.replace("\\\n", ""):
@@ -202,6 +208,7 @@ class _Reader:
             kind = child.type
             if kind in _REDIRECTS:
                 self._timed(words)
+                given = given or _gives(child)
                 surplus, text = self._redirect(child)
                 words += surplus
                 fed = fed if text is None else text
@@ -217,7 +224,9 @@ class _Reader:
             first = False
         if more:
             self._timed(words)
+        self.piped += given
         self._emit((*words, *more), tuple(assignments), text_of(node), fed)
+        self.piped -= given
 
     def _timed(self, words: list[Word]) -> None:
         """Behind ``time`` and a redirection, a shell looks for no options any more."""
@@ -230,7 +239,7 @@ class _Reader:
         if words and words[0].text in RESERVED:
             self.doubt(f"it holds {words[0].text!r} where a command should be")
         self.arithmetic.command(words)
-        self.line.parts.append(Command(words, assignments, text, fed))
+        self.line.parts.append(Command(words, assignments, text, fed, self.piped > 0))
 
     def _assignment(self, node: Node) -> Assignment:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
@@ -281,12 +290,15 @@ class _Reader:
                 fed = fed if text is None else text
             elif child != body and child.is_named:
                 self.visit(child)
+        given = any(child.type in _REDIRECTS and _gives(child) for child in node.children)
+        self.piped += given
         if body is not None and body.type == "command":
             self._command(body, tuple(surplus), fed)
-            return
-        self._surplus(surplus)
-        if body is not None:
-            self.visit(body)
+        else:
+            self._surplus(surplus)
+            if body is not None:
+                self.visit(body)
+        self.piped -= given
 
     def _lost_dash(self, node: Node) -> list[Word]:
         """The last word of a command that a here-document follows, if it is a dash: the parser takes it for a blank."""
@@ -410,3 +422,8 @@ class _Reader:
             self.doubt(leaf_problem(node))
         for child in node.children:
             self.inside(child)
+
+
+def _gives(redirect: Node) -> bool:
+    """Whether a redirection gives a command something to read."""
+    return redirect.type != "file_redirect" or any(child.type == "<" for child in redirect.children)

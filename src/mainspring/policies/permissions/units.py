@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.policies.permissions import globs, programs
 from mainspring.policies.permissions.commandpattern import program
@@ -41,6 +42,8 @@ class Unit(Struct, frozen=True, kw_only=True):
         free: Whether it needs no rule.
         moves: Where it makes the shell go; ``None`` if nowhere.
         touches: Files that it is known to change or read.
+        piped: Whether it reads what something else in the line gives it, so that its words alone do not say what it does.
+        fed: Whether it runs code that it is given to read.
     """
 
     words: tuple[Word, ...]
@@ -54,6 +57,8 @@ class Unit(Struct, frozen=True, kw_only=True):
     free: bool = False
     moves: Word | None = None
     touches: tuple[Touch, ...] = ()
+    piped: bool = False
+    fed: bool = False
 
     def walk(self) -> Iterator[Unit]:
         """It and all that it runs, in the order in which they run."""
@@ -97,6 +102,7 @@ class _Analysis:
         self.redirects: list[Redirect] = []
         self.assigned: list[tuple[str, Word]] = []
         self.pours = False
+        self.piped = self.given = False
 
     def line(self, text: str) -> CommandLine:
         read = read_line(text)
@@ -110,7 +116,8 @@ class _Analysis:
                 self.doubts += [
                     f"it sets {a.name}, which says where paths lead" for a in part.assignments if _moves(a, text)
                 ]
-                parts.append(self.command(part))
+                self.piped = part.piped or self.given
+                parts.append(replace(self.command(part), piped=self.piped))
                 parts += self.redirects
                 self.redirects = []
         parts += [_function(name, read) for name in read.functions]
@@ -123,6 +130,7 @@ class _Analysis:
             self.doubts.append("it is nested too deeply")
             return ()
         analysis = _Analysis(self.depth + 1)
+        analysis.given = self.piped
         inner = analysis.line(code)
         self.assigned += analysis.assigned
         self.doubts += inner.doubts
@@ -213,7 +221,7 @@ class _Analysis:
         if kind == "script" and index < len(words):
             return Unit(words=words, text=text, fixed=index + 1, code=True)
         if kind == "script" and fed is not None:
-            return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed))
+            return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True)
         if kind == "script" or index >= len(words) or not _is_code(words[index]):
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
         inner = self.nested(words[index].text)
@@ -253,7 +261,9 @@ class _Analysis:
         )
 
     def deeper(self) -> _Analysis:
-        return _Analysis(self.depth + 1)
+        inner = _Analysis(self.depth + 1)
+        inner.piped = self.piped
+        return inner
 
     def unit_into(self, outer: _Analysis, words: tuple[Word, ...], fed: str | None = None) -> Unit:
         """A command inside a command; what is found on the way goes to the outer line."""
@@ -325,7 +335,8 @@ class _Analysis:
             i += 1
         if i + 1 < len(words) and words[i].text == "-m" and family in ("python", "pypy"):
             return Unit(words=words, text=text, fixed=i + 2, code=True)
-        if i >= len(words) or words[i].text == "-" or _is_stream(words[i]):
+        given = self.piped and family in programs.PROMPTS
+        if given or i >= len(words) or words[i].text == "-" or _is_stream(words[i]):
             sourced = name in (".", "source")
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=sourced)
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits

@@ -340,6 +340,27 @@ def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], kind: type
         Permissions(**options)
 
 
+@pytest.mark.parametrize(
+    ("granted", "other"),
+    [
+        ("bash <<'EOF'\ntouch a\nEOF", "bash <<'EOF'\nrm src/app.py\nEOF"),
+        ("ssh host <<'EOF'\nls\nEOF", "ssh host <<'EOF'\nrm x\nEOF"),
+        ("patch -p1 < a.diff", "patch -p1 < b.diff"),
+        ("cat a | tee x", "cat b | tee x"),
+        ("echo a | (tee x)", "echo b | (tee x)"),
+        ("./build", "cd src && ./build"),
+    ],
+)
+async def test_a_grant_is_for_what_a_command_reads_and_where_it_runs_too(granted: str, other: str) -> None:
+    person = Person("session", "session", "session", False)
+    permissions = Permissions(on_permission_request=person)
+
+    calls = [Call("shell", {"command": line}, id=str(n)) for n, line in enumerate((granted, granted, other))]
+    await results(permissions, *calls)
+
+    assert [request.resource.replace("\\n", "\n") for request in person.asked] == [granted, other]
+
+
 async def test_an_answer_that_next_does_not_find_is_a_no() -> None:
     answers = iter([True])
     permissions = Permissions(on_permission_request=lambda request: next(answers))
