@@ -254,10 +254,9 @@ async def test_settings_of_the_kernel_cannot_be_changed(make: Make) -> None:
         assert not await worked(env, f": >> {path}"), path
 
 
-@pytest.mark.skipif(not hasattr(socket, "AF_VSOCK"), reason="another system")
 async def test_no_sockets_to_the_machine_that_runs_this_one(make: Make) -> None:
     env = make()
-    assert not await worked(env, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_VSOCK)'")
+    assert not await worked(env, f"{sys.executable} -c 'import socket; socket.socket(40)'"  # AF_VSOCK)
     assert await worked(env, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)'")
 
 
