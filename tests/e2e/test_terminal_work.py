@@ -221,7 +221,7 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.wait(lambda screen: "/help" in screen.split("> /hel", 1)[-1])
     terminal.keys("Tab")
     terminal.wait("> /help")
-    terminal.keys("Enter", "Enter")
+    terminal.keys("Enter")
     terminal.wait("attach a file")
     assert "Ctrl-O                 show the last folded output" in terminal.everything()
     assert "/model" in terminal.everything()
@@ -230,7 +230,7 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     assert "secret" not in screen.split("what is in")[-1]
     terminal.keys("Tab")
     terminal.wait("@src/needle.py")
-    terminal.keys("Enter", "Enter")
+    terminal.keys("Enter")
     terminal.wait("I see.")
     assert "x = 1" in str(chat.server.requests[-1]["messages"][-1])
     chat.end()

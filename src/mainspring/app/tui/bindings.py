@@ -169,9 +169,11 @@ class _Enter:
 
     def __call__(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        state = buffer.complete_state
-        if state is not None and state.current_completion is not None:
+        chosen = buffer.complete_state.current_completion if buffer.complete_state is not None else None
+        if chosen is not None:
             buffer.complete_state = None  # what was chosen is in the text already
+        if chosen is not None and not _whole(buffer.text, chosen.text, event):
+            pass
         elif self._bursts.is_pasted(_waiting(event), time.monotonic()):
             buffer.insert_text("\n")
         elif _continues(buffer.document.text_before_cursor):
@@ -179,6 +181,12 @@ class _Enter:
             buffer.insert_text("\n")
         else:
             self._does.submit(buffer.text, queue=False)
+
+
+def _whole(text: str, chosen: str, event: KeyPressEvent) -> bool:
+    """Whether nothing is left to type behind a completion: a command, or what Tab completed; a folder goes on."""
+    tabbed = any(press.key == Keys.Tab for press in event.previous_key_sequence)
+    return (text.startswith("/") or tabbed) and not chosen.strip('"').endswith("/")
 
 
 def _waiting(event: KeyPressEvent) -> int:

@@ -9,6 +9,7 @@ import msgspec
 from mainspring.env import explain
 from mainspring.events import ToolAfter, ToolStart
 from mainspring.loop import Plug
+from mainspring.policies.permissions import Permissions
 from mainspring.sessions.blobs import Blobs
 from mainspring.sessions.rewind.state import AFTER, BEFORE, UNCOVERED, FileNote, FileState, Uncovered, state_of
 
@@ -24,7 +25,7 @@ class FileRecorder(Plug):
     """Keeps the contents of files from before a tool changes them, so that `rewind` can bring them back.
 
     Which files those are a tool says itself (``access``). What a command changes nobody can know: that it ran is noted, and
-    told before a rewind. Where a content cannot be kept the tool runs all the same, and the file counts as not covered.
+    told before a rewind, unless it is known to only read. Where a content cannot be kept the tool runs all the same, and the file counts as not covered.
 
     Args:
         session: Where it is noted; put this plug before or after the session's own, as you like.
@@ -52,7 +53,7 @@ class FileRecorder(Plug):
             return
         touched = _touched(tool, hook)
         changes = [a.resource for a in touched if a.scope in {"fs-write", "fs-delete"}]
-        if not changes and any(a.scope == "shell-run" for a in touched):
+        if not changes and any(a.scope == "shell-run" for a in touched) and not await self._only_reads(tool, hook):
             what = next(a.resource for a in touched if a.scope == "shell-run")
             note = Uncovered(hook.name, " ".join(what.split())[:_WORDS])
             self.session.journal.note(UNCOVERED, msgspec.to_builtins(note))
@@ -64,6 +65,11 @@ class FileRecorder(Plug):
                 continue  # the tool will say so
             self._paths[hook.call_id].append(real)
             await self._note(BEFORE, real, hook.call_id)
+
+    async def _only_reads(self, tool: Tool, hook: ToolStart) -> bool:
+        """Whether a command changes nothing, as permissions judge it where there is no rule."""
+        decision = await Permissions().decide(hook.name, hook.input, env=self._agent.env, definition=tool)
+        return decision.outcome == "allow"
 
     async def _after(self, hook: ToolAfter) -> None:
         for path in self._paths.pop(hook.call_id, ()):

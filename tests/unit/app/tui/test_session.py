@@ -394,10 +394,29 @@ async def test_completion_of_what_the_chat_offers(tmp_path: Path) -> None:
         one.keys("\t")
         await one.until(lambda: one.session.screen.buffer.text == "/help")
         one.keys("\r")
-        await one.until(lambda: not one.session.screen.buffer.complete_state)
-        await asyncio.sleep(0.025)
-        one.keys("\r")
         assert await one.command(Slash) == Slash("/help")
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "sent"),
+    [("@notes.md", "\t", True), ("@notes.md", "\x1b[B", False), ("@notes/", "\t", False)],
+)
+async def test_enter_sends_a_file_that_tab_completed(tmp_path: Path, path: str, key: str, sent: bool) -> None:
+    chat = ScriptedChat()
+    chat.candidates = (Candidate(path, 4), Candidate("@not", 4))
+    async with desk(tmp_path, chat) as one:
+        buffer = one.session.screen.buffer
+        await one.typed("see @n")
+        await one.until(lambda: buffer.complete_state)
+        one.keys(key)
+        await one.until(lambda: buffer.text == f"see {path}")
+        one.keys("\r")
+        await one.until(lambda: not buffer.complete_state)
+        if not sent:
+            assert buffer.text == f"see {path}"
+            await asyncio.sleep(0.025)
+            one.keys("\r")
+        assert await one.command(Prompt) == Prompt(f"see {path}")
 
 
 async def test_what_commands_give(tmp_path: Path) -> None:

@@ -135,10 +135,12 @@ async def test_a_write_that_fails_leaves_everything_as_it_was(project: Project) 
 async def test_commands_are_told_since_nobody_knows_what_they_changed(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(Call("shell", {"command": "echo x > c.txt"}))
+    await project.do(Call("shell", {"command": "echo hi && wc -l a.txt"}))  # only reads
+    await project.do(Call("shell", {"command": "wc -l a.txt | tee d.txt"}))
 
     plan = await plan_rewind(project.session, project.env, start)
 
-    assert plan.uncovered == ("shell: echo x > c.txt",)
+    assert set(plan.uncovered) == {"shell: echo x > c.txt", "shell: wc -l a.txt | tee d.txt"}
     assert plan.restores == ()
 
 

@@ -194,7 +194,7 @@ async def _events(call: Call) -> ASGIApp:
     except ValueError as error:
         return problem(422, "invalid", f"Last-Event-ID: {error}")
     kind = query.format or ("ag-ui" if "ag-ui" in call.accept else "native")
-    if call.last_id and await service.silent(tenant, run_id, after[0]):
+    if (call.last_id or query.after) and await service.silent(tenant, run_id, after[0]):
         return reply_nothing()
     await service.view(tenant, run_id)
     if (full := call.service.full(tenant)) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
+
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.messages import Message
@@ -114,7 +116,7 @@ async def quit_(_: Seat, __: str) -> Shown:
 
 
 def _first_line(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split())[:120]
+    return shorten(text.split("\n\n")[0], 120, placeholder=" …")
 
 
 ABOUT = (

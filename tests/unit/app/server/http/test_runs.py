@@ -45,6 +45,8 @@ async def test_a_follower_comes_back_by_the_id_of_the_last_event():
         assert more[-1].name == "end"
         # All was told: a browser that comes back by itself is told to stay away.
         assert (await stage.ann.get(f"v1/runs/{run}/events", last_event_id=more[-1].id))[0] == 204
+        for number in (more[-1].id, str(int(more[-1].id) + 5)):
+            assert (await stage.ann.get(f"v1/runs/{run}/events?after={number}"))[0] == 204
 
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
