@@ -1,6 +1,7 @@
 """The command from a prompt to an answer: what goes where, what is saved, what may be done."""
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -337,3 +338,21 @@ def test_malformed_arguments_go_back_to_the_model(command: Command) -> None:
 
     assert (done.code, done.out) == (0, "sorry\n")
     assert len(command.server.requests) == 2
+
+
+@on_linux
+@pytest.mark.parametrize("way", [["-p", "{}"], ["--prompt={}"], ["-p", "{}", "--output", "json"]])
+def test_a_kill_by_the_words_of_the_prompt_does_not_meet_the_agent(command: Command, way: list[str]) -> None:
+    """Known problem SH-14: the prompt is in no process's command line."""
+    word = f"server-{uuid.uuid4().hex}"
+    command.server.script += [
+        call("shell", command=f"tr '\\0' ' ' < /proc/$PPID/cmdline; pkill -f {word}; echo status $?"),
+        "ok",
+    ]
+
+    done = command.run(*(part.format(f"Stop the {word}.") for part in way), "--allow", "shell")
+
+    assert done.code == 0, done.err
+    said = texts(command.server.requests[1])
+    assert "(prompt)" in said
+    assert "status 1" in said

@@ -46,7 +46,6 @@ from mainspring.policies.compaction import (
     TailCompactor,
     TailStubs,
 )
-from mainspring.policies.dedup import DedupTools
 from mainspring.policies.persistence import PersistResults
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
 from mainspring.policies.repeats import RepeatHint
@@ -57,8 +56,10 @@ from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent, Hooks, Settled
+    from mainspring.policies.dedup import DedupTools
     from mainspring.runtime.tool_names import tell_unknown
 else:
+    DedupTools = later("mainspring.policies.dedup", "DedupTools")
     tell_unknown = later("mainspring.runtime.tool_names", "tell_unknown")
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.

@@ -14,7 +14,7 @@ from mainspring.app.cli.console import Console, OutputError
 from mainspring.app.cli.frame import ask_options, framed
 from mainspring.app.cli.interrupts import Interrupts
 from mainspring.app.cli.render import Renderer, renderer
-from mainspring.app.cli.stdin import PATIENCE, Piped
+from mainspring.app.cli.stdin import PATIENCE, Piped, hide_prompt
 from mainspring.errors import AgentAbortedError
 from mainspring.events import CancelToken
 from mainspring.runtime.build import Conversation
@@ -71,6 +71,8 @@ class _Run:
         """
         given = self._given
         own = "" if given.prompt in {None, STDIN} else _clean(given.prompt)
+        if own and given.owns_process:
+            hide_prompt(str(given.prompt))
         piped = await asyncio.to_thread(self._read, not own and given.execute is None)
         return replace(
             ask_options(given),

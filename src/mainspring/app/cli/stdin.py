@@ -1,4 +1,4 @@
-"""What is piped in. Reading never hangs on a stdin that is open and silent."""
+"""What is piped in, and what of the command line is hidden. Reading never hangs on a stdin that is open and silent."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ PATIENCE = 1.0
 """Seconds in which something has to come where nobody asked for stdin and nobody in sight is going to write to it."""
 
 _SLOW = 3.0
+_SHOWN = b"(prompt)"
 _STEP = 0.1
 
 
@@ -130,3 +131,27 @@ class Piped:
         if b"\0" in self._data:
             raise ConfigError("stdin holds binary data; save it to a file and name the file in the prompt")
         return self._data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
+def hide_prompt(prompt: str) -> None:
+    """Write over the prompt where the system looks for the arguments of this process; where it cannot be done it stays.
+
+    ``pkill -f server`` of a model that was asked about a server would else end the agent too.
+
+    Args:
+        prompt: As it was given, for one argument of its own.
+    """
+    text = os.fsencode(prompt)
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[45]), int(fields[46])
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            memory.seek(start)
+            line = memory.read(end - start)
+            at = max(line.rfind(before + text + b"\0") for before in (b"\0", b"="))
+            if text and at >= 0:
+                memory.seek(start + at + 1)
+                memory.write(_SHOWN[: len(text)].ljust(len(text), b"\0"))
+    except (OSError, ValueError, IndexError):
+        pass  # no Linux, or one that does not let a process write to itself
