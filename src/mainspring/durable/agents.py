@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.durable.asking import ANSWER, Answer, Asker, Questions, topic_of
 from mainspring.durable.brought import Brought, bring
@@ -22,7 +23,7 @@ from mainspring.durable.steps import DurableSteps
 from mainspring.durable.telling import Telling
 from mainspring.events import AgentEvent
 from mainspring.loop import CoreAgent, RunResult
-from mainspring.messages import AgentMessage, Message, as_messages
+from mainspring.messages import AgentMessage, Message, TextBlock, as_messages
 
 Factory: TypeAlias = Callable[[DurableSteps], CoreAgent | AbstractAsyncContextManager[CoreAgent]]
 """Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``; or gives an async
@@ -58,7 +59,8 @@ class DurableRun:
         self._engine = engine
 
     async def info(self) -> RunInfo:
-        """How far it is. ``error`` also says why a run that waits cannot be taken up by the workers that are there.
+        """How far it is. ``error`` also says why a run that waits cannot be taken up by the workers that are there, and what
+        failed in one that is ``done`` without success (its `result` has the rest).
 
         Raises:
             DurableError: If there is no such run.
@@ -66,6 +68,10 @@ class DurableRun:
         found = await self._engine.info(self.id)
         if found is None:
             raise DurableError(f"there is no run {self.id}")
+        if found.state == "done":
+            with suppress(DurableError):  # deleted meanwhile, or of another version
+                failure = decode(await self._engine.result(self.id), KeptResult).failure
+                found = replace(found, error=f"{failure.type}: {failure.text}" if failure else "")
         return found
 
     async def steer(self, text: str) -> None:
@@ -159,9 +165,15 @@ class DurableRun:
 
         Raises:
             DurableError: If the run could not be done; a failure of the model is in the result's ``error``.
-            TimeoutError: If it is not over in time.
+            TimeoutError: If it is not over in time; the text says how far it is.
         """
-        return decode(await self._engine.result(self.id, timeout=timeout), KeptResult).result()
+        try:
+            kept = await self._engine.result(self.id, timeout=timeout)
+        except TimeoutError:
+            info = await self.info()
+            why = f": {info.error}. A DurableAgents does runs only inside `async with`" if info.error else ""
+            raise TimeoutError(f"the run {self.id} is not over after {timeout} s, it is {info.state}{why}") from None
+        return decode(kept, KeptResult).result()
 
 
 class DurableRuns:
@@ -193,10 +205,15 @@ class DurableRuns:
             brought: What the client brings beside the prompt.
 
         Raises:
-            DurableError: If a run of this name does something else.
+            DurableError: If there is nothing to run, or a run of this name does something else.
         """
+        messages = tuple(as_messages(prompt))
+        if any(isinstance(m, Message) and not m.text.strip() and _is_text(m) for m in messages):
+            raise DurableError("the prompt is empty")
+        if not messages and not history and brought is None:
+            raise DurableError("there is nothing to run: give a prompt, or a history to go on from")
         run_id = run_id or f"run-{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
-        order = encode(Order(prompt=tuple(as_messages(prompt)), history=tuple(history), brought=brought))
+        order = encode(Order(prompt=messages, history=tuple(history), brought=brought))
         await self.engine.start(run_id, agent, order)
         known = await self.engine.info(run_id)
         if known is not None and known.agent != agent:
@@ -364,6 +381,10 @@ class DurableAgents(DurableRuns):
                 return await Asker(agent, questions, steps).to_the_end(run)
             finally:
                 stopping.cancel()
+
+
+def _is_text(message: Message) -> bool:
+    return all(isinstance(block, TextBlock) for block in message.content)
 
 
 def _cause(error: Exception) -> Exception:

@@ -24,15 +24,16 @@ from mainspring.runtime.commands.runs import (
     DurableRun,
     DurableRuns,
     FeedEvent,
+    KnownRun,
     Retry,
     RunEnded,
-    RunInfo,
     RunReport,
     Text,
     delete_runs,
     encode_event,
     open_runs,
     report_of,
+    reports,
 )
 
 _WORDS = {
@@ -75,7 +76,10 @@ async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
                 return await _list(options, runs, console)
             case "start":
                 prompt = await asyncio.to_thread(Piped().text) if options.words == [STDIN] else options.words[0]
-                console.answer((await runs.start(options.agent, prompt, run_id=options.id)).id + "\n")
+                started = await runs.start(options.agent, prompt, run_id=options.id)
+                console.answer(started.id + "\n")
+                if why := (await started.info()).error:  # a worker may come later
+                    console.say(f"it waits: {why}")
             case "show":
                 _show(await report_of(runs.run(options.words[0])), options, console)
             case "follow":
@@ -90,7 +94,7 @@ async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
 
 
 async def _list(options: argparse.Namespace, runs: DurableRuns, console: Console) -> int:
-    found = await runs.list(limit=options.limit)
+    found = [report.run for report in await reports(runs, options.limit)]
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return DONE
@@ -110,9 +114,9 @@ async def _prune(options: argparse.Namespace, runs: DurableRuns, console: Consol
     console.answer(f"{count} {'run' if count == 1 else 'runs'} {what}\n")
 
 
-def _line(run: RunInfo) -> str:
+def _line(run: KnownRun) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created))
-    return f"{run.id}  {run.state:<9}  {when}  {run.agent}" + (f"  ({one_line(run.error)})" if run.error else "")
+    return f"{run.id}  {run.status:<9}  {when}  {run.agent}" + (f"  ({one_line(run.error)})" if run.error else "")
 
 
 def _show(report: RunReport, options: argparse.Namespace, console: Console) -> None:
@@ -122,7 +126,7 @@ def _show(report: RunReport, options: argparse.Namespace, console: Console) -> N
     console.answer(_line(report.run) + "\n")
     for call in report.waiting:
         given = msgspec.json.encode(call.input).decode()
-        console.answer(f"  waits for an answer: {call.id}  {call.name} {one_line(given)}\n")
+        console.answer(f"  waits for an answer: {call.call_id}  {call.tool} {one_line(given)}\n")
         if call.reason:
             console.answer(f"    {one_line(call.reason)}\n")
 

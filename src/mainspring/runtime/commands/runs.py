@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from mainspring.durable import DurableError, DurableRun, DurableRuns, FeedItem, RunInfo, RunState
 from mainspring.durable.engine import OVER, not_over
@@ -22,6 +25,7 @@ from mainspring.durable.feed import (
     encode_event,
 )
 from mainspring.runtime.serving.engines import durable_engine
+from mainspring.runtime.serving.views import WaitingView
 
 __all__ = [
     "Asked",
@@ -33,6 +37,7 @@ __all__ = [
     "DurableRuns",
     "FeedEvent",
     "FeedItem",
+    "KnownRun",
     "MessageDone",
     "Retry",
     "RunEnded",
@@ -40,28 +45,30 @@ __all__ = [
     "RunReport",
     "RunState",
     "Text",
-    "WaitingReport",
     "delete_runs",
     "encode_event",
     "open_runs",
     "report_of",
+    "reports",
 ]
 
 
-class WaitingReport(Struct, frozen=True):
-    """A call that waits for an answer."""
+class KnownRun(RunInfo, frozen=True, kw_only=True):
+    """A run, as people are told of it.
 
-    id: str
-    name: str
-    input: dict[str, object]
-    reason: str
+    Attributes:
+        status: In a word how far it is: ``waiting``, ``running``, ``paused`` for an answer to a call, ``failed``, ``cancelled``; or how
+            one that is done ended: ``completed``, ``error``, ``aborted``, or the limit that it reached.
+    """
+
+    status: str
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
     """A run and what is to be said about it."""
 
-    run: RunInfo
-    waiting: Sequence[WaitingReport] = ()
+    run: KnownRun
+    waiting: Sequence[WaitingView] = ()
 
 
 @asynccontextmanager
@@ -102,6 +109,24 @@ async def report_of(run: DurableRun) -> RunReport:
     Raises:
         DurableError: If there is no such run.
     """
-    info = await run.info()
+    return await _report(run, await run.info())
+
+
+async def reports(runs: DurableRuns, limit: int) -> Sequence[RunReport]:
+    """The same of runs, the newest first."""
+    return await asyncio.gather(*[_report(runs.run(info.id), info) for info in await runs.list(limit=limit)])
+
+
+async def _report(run: DurableRun, info: RunInfo) -> RunReport:
     calls = await run.pending() if info.state == "running" else ()
-    return RunReport(run=info, waiting=[WaitingReport(c.call.id, c.call.name, c.call.input, c.reason) for c in calls])
+    status, error = "paused" if calls else info.state, info.error
+    if info.state == "done":
+        with suppress(DurableError):  # deleted meanwhile, or of another version
+            result = await run.result()
+            status, error = result.status, str(result.error or "")
+    fields: dict[str, Any] = {**asdict(info), "error": error, "status": status}
+    waiting = [
+        WaitingView(call_id=c.call.id, tool=c.call.name, input=c.call.input, reason=c.reason, agent=c.agent)
+        for c in calls
+    ]
+    return RunReport(run=KnownRun(**fields), waiting=waiting)

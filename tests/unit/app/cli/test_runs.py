@@ -3,10 +3,15 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mainspring import Agent, Behavior, ModelError, Permissions, tool
 from mainspring.app.cli.main import main
+from mainspring.durable import DurableAgents, MemoryEngine
+from mainspring.runtime.commands.runs import Asked, report_of, reports
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from tests.contract.test_durable_engines import empty_database
 
 pytestmark = pytest.mark.covers("BYD-31")
@@ -85,3 +90,50 @@ def test_what_is_missing_is_said_and_nothing_is_done(runs: Runs, words: list[str
     code, out, err = runs(*words)
     assert (code, out) == (2, "")
     assert why in err
+
+
+def test_what_is_started_must_say_something_and_an_agent_that_nobody_knows_is_told(runs: Runs) -> None:
+    code, out, err = runs("start", "")
+    assert (code, out, "the prompt is empty" in err or "nothing to run" in err) == (1, "", True)
+    code, out, err = runs("start", "Hi.", "--agent", "nope", "--id", "one")
+    assert (code, out) == (0, "one\n")
+    assert "no worker that knows the agent 'nope' is alive" in err
+
+
+async def test_runs_are_told_as_they_ended_or_wait() -> None:
+    @tool
+    async def act() -> str:
+        """Act."""
+        return "done"
+
+    def make(steps: Any) -> Agent:
+        script = (ModelError("down"),) if len(made) == 1 else (Call("act", {}, id="c1"), "done")
+        made.append("")
+        permissions = Permissions(ask=["act"], unattended="pause")
+        behavior = Behavior(retry=None)
+        return Agent(
+            ScriptedModel(*script),
+            execution=MemoryEnv({}),
+            tools=[act],
+            permissions=permissions,
+            steps=steps,
+            behavior=behavior,
+        )
+
+    made: list[str] = []
+    async with DurableAgents(MemoryEngine(), {"one": make}) as agents:
+        paused = await agents.start("one", "go", run_id="paused")
+        async for item in paused.follow():
+            if isinstance(item.event, Asked):
+                break
+        failed = await agents.start("one", "go", run_id="failed")
+        await failed.result()
+        assert {(r.run.id, r.run.state, r.run.status, r.run.error) for r in await reports(agents, 10)} == {
+            ("paused", "running", "paused", ""),
+            ("failed", "done", "error", "down"),
+        }
+        (waiting,) = (await report_of(paused)).waiting
+        assert (waiting.call_id, waiting.tool, waiting.input) == ("c1", "act", {})
+        await paused.abort("enough")
+        await paused.result()
+        assert (await report_of(paused)).run.status == "aborted"
