@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 _LONGEST_LINE = 1 << 14
+_MOST_TRAILERS = 1 << 16
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -91,7 +92,7 @@ class UntilClose:
 class Chunked:
     """A body in chunks, each with its length before it."""
 
-    __slots__ = ("_ended", "_held", "_left", "done", "rest")
+    __slots__ = ("_ended", "_held", "_left", "_trailers", "done", "rest")
 
     def __init__(self) -> None:
         self.done = False
@@ -99,6 +100,7 @@ class Chunked:
         self._held = b""
         self._left = 0  # bytes of the chunk that is being read, with the line end behind it
         self._ended = False  # the chunk of length zero was there; what follows are trailers
+        self._trailers = 0
 
     def feed(self, data: bytes) -> bytes:
         """Take what arrived."""
@@ -136,17 +138,26 @@ class Chunked:
 
     def _line(self, line: bytes) -> None:
         """Take the line before a chunk, or one behind the last."""
+        if len(line) > _LONGEST_LINE or b"\n" in line or b"\r" in line:  # others may see two lines there
+            raise FramingError("a line is too long, or is none")
         if self._ended:
-            self.done = not line
+            self._trailer(line)
             return
         size = line.partition(b";")[0].rstrip(b" \t")
-        if not size or len(size) > 16 or not _HEX.issuperset(size):
+        if not size or len(size) > 20 or not _HEX.issuperset(size):
             raise FramingError("the length of a chunk is no number")
         length = int(size, 16)
         if length:
             self._left = length + 2
         else:
             self._ended = True
+
+    def _trailer(self, line: bytes) -> None:
+        """Take a line behind the last chunk. Nobody asks for what it says, but what is none is the end of something else."""
+        self._trailers += len(line)
+        if self._trailers > _MOST_TRAILERS or (line and (b":" not in line or line[:1] == b":")):
+            raise FramingError("what follows the last chunk is no trailer")
+        self.done = not line
 
     def _keep(self, left: bytes) -> None:
         if self.done:

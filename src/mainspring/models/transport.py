@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
+
+from mainspring.errors import ProviderConfigError
+
+_IN_NAMES = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class Timeouts(Struct, frozen=True):
@@ -74,10 +79,33 @@ class Transport(Protocol):
 
 
 def safe_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers that every server and library takes: printable ASCII, nothing around it, no line breaks."""
-    return {name.strip(): _safe(value) for name, value in headers.items() if name.strip()}
+    """Headers that every server and library takes: printable ASCII, nothing around it, no line breaks.
+
+    Without those that say where a request ends: who sends it says that.
+
+    Raises:
+        ProviderConfigError: If a name can be none.
+    """
+    return {
+        name: _safe(value)
+        for given, value in headers.items()
+        if (name := _name(given)) and name.lower() not in ("content-length", "transfer-encoding")
+    }
+
+
+@lru_cache(maxsize=256)
+def _name(given: str) -> str:
+    name = given.strip()
+    for char in name:
+        if char not in _IN_NAMES:  # the name is not told: it may be a key that was put in the wrong place
+            raise ProviderConfigError(
+                f"No request can be made: a header has a name with {char!r} in it; names are letters, digits and dashes. "
+                "Correct the headers of the provider in the settings",
+                reason="bad_header",
+            )
+    return name
 
 
 def _safe(value: str) -> str:
     value = value.strip()
-    return value if value.isascii() and value.isprintable() else "".join([c for c in value if " " <= c <= "~"])
+    return value if value.isascii() and value.isprintable() else "".join([c for c in value if " " <= c <= "~"]).strip()

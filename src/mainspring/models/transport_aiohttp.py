@@ -183,6 +183,7 @@ def _mapped(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:
             aiohttp.ServerDisconnectedError()
             | aiohttp.ClientOSError()
             | aiohttp.ClientPayloadError()
+            | aiohttp.ClientResponseError()
             | ConnectionResetError()
             | BrokenPipeError()
         ):

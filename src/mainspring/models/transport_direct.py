@@ -6,7 +6,9 @@ It speaks HTTP/1.1 to the host itself. It knows no proxies.
 from __future__ import annotations
 
 import asyncio
-import zlib
+import math
+import select
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -25,8 +27,10 @@ from mainspring.models.transport_errors import check_url, connect_error, host_of
 
 if TYPE_CHECKING:
     from mainspring.models.tls import tls_context
-else:  # a host on this machine needs none
+    from mainspring.models.unpacking import unpacked
+else:  # a host on this machine needs none, and few pack what they send
     tls_context = later("mainspring.models.tls", "tls_context")
+    unpacked = later("mainspring.models.unpacking", "unpacked")
 
 KEEP_ALIVE = 15.0
 """Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
@@ -62,6 +66,8 @@ class _Connection(asyncio.Protocol):
         self._error: BaseException | None = None
         self._framing: Framing = Sized(0)
         self._lasts = False
+        self._idle = False
+        self._cut = False  # it ended without a word of the host: it was closed here, or somebody between has cut it
         self.heard = False
         self.used_until = 0.0
         self.lost = self._loop.create_future()
@@ -70,6 +76,9 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._idle:  # nobody asked: it must not become the answer to the next request
+            self.drop()
+            return
         self.heard = True
         self._unread.append(data)
         self._much += len(data)
@@ -79,11 +88,13 @@ class _Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._closed = True
+        self._cut = self._transport is not None and _is_cut(self._transport)
         self._wake()
         return False  # the transport closes
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._error = exc
+        self._cut = self._cut or not self._closed
         self._closed = True
         self._transport = None
         if self._timer is not None:
@@ -107,6 +118,7 @@ class _Connection(asyncio.Protocol):
         """
         if self._transport is None:
             raise self._error or ConnectionResetError()
+        self._idle = False
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
         self.heard = False
         head = self._http.send(request) or b""
@@ -124,7 +136,7 @@ class _Connection(asyncio.Protocol):
             if isinstance(event, h11.InformationalResponse):
                 continue
             if event is not h11.NEED_DATA:
-                raise h11.RemoteProtocolError("it closed the connection")
+                raise h11.RemoteProtocolError("it speaks another protocol from here on")
             if not self._unread and not self._closed:
                 await self._wait(limit)
             if data := self._take():
@@ -132,9 +144,9 @@ class _Connection(asyncio.Protocol):
             elif self._error is not None:
                 raise self._error
             else:
-                self._http.receive_data(b"")
+                raise ConnectionResetError
         self._framing = _framing(method, event)
-        self._lasts = event.http_version == b"1.1" and not _closes(event)
+        self._lasts = event.http_version == b"1.1" and not _closes(event) and not _is_ambiguous(event)
         early, _ = self._http.trailing_data
         if early:
             self._unread.insert(0, early)
@@ -158,6 +170,8 @@ class _Connection(asyncio.Protocol):
                 if self._error is not None:
                     raise self._error
                 framing.close()
+                if self._cut:
+                    raise FramingError("it did not say that this is the end")
                 return b""
             await self._wait(limit)
 
@@ -174,7 +188,9 @@ class _Connection(asyncio.Protocol):
     async def _wait(self, limit: float | None) -> None:
         """Wait until something comes. The clock is looked at now and then: to wind it up each time would cost more than to read."""
         self._waiter = waiter = self._loop.create_future()
-        if limit is not None:
+        if limit is None:
+            self._deadline = math.inf
+        else:
             self._deadline = self._loop.time() + limit
             if self._timer is None or self._timer.when() > self._deadline:
                 self._wind_up()
@@ -191,7 +207,7 @@ class _Connection(asyncio.Protocol):
     def _look(self) -> None:
         self._timer = None
         waiter = self._waiter
-        if waiter is None or waiter.done():
+        if waiter is None or waiter.done() or self._deadline == math.inf:
             return
         if self._loop.time() < self._deadline:
             self._wind_up()
@@ -200,7 +216,13 @@ class _Connection(asyncio.Protocol):
 
     def is_stale(self) -> bool:
         """Whether it cannot be used any more."""
-        return self._closed or self._transport is None or self._loop.time() >= self.used_until
+        if self._closed or self._transport is None or self._transport.is_closing():
+            return True
+        return self.is_late() or _has_news(self._transport)
+
+    def is_late(self) -> bool:
+        """Whether it was used too long ago for the host to keep it."""
+        return self._loop.time() >= self.used_until
 
     def may_be_reused(self) -> bool:
         """Whether another request may be sent. What comes before that is nothing that was asked for."""
@@ -210,6 +232,7 @@ class _Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size():
             return False
         self.used_until = self._loop.time() + KEEP_ALIVE
+        self._idle = True
         return True
 
     def drop(self) -> None:
@@ -229,6 +252,34 @@ def _framing(method: bytes, response: h11.Response) -> Framing:
     return UntilClose() if length is None else Sized(int(length))
 
 
+def _is_cut(transport: asyncio.Transport) -> bool:
+    """Whether an encrypted connection ended without the word that says so."""
+    encrypted: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    if encrypted is None:
+        return False
+    try:
+        return bool(encrypted.read(1))
+    except ssl.SSLError:
+        return True
+
+
+def _has_news(transport: asyncio.Transport) -> bool:
+    """Whether something waits in the socket of an idle connection: its end, or what nobody asked for. The loop has not seen it yet."""
+    number: int = transport.get_extra_info("socket").fileno()
+    if number < 0:
+        return True
+    if hasattr(select, "poll"):  # the other cannot watch sockets with high numbers
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([number], [], [], 0)[0])
+
+
+def _is_ambiguous(response: h11.Response) -> bool:
+    """Whether it says in two ways where its body ends: others may have read it the other way (RFC 9112, 6.3)."""
+    return sum(name in (b"content-length", b"transfer-encoding") for name, _ in response.headers) > 1
+
+
 def _closes(response: h11.Response) -> bool:
     return any(name == b"connection" and b"close" in value.lower() for name, value in response.headers)
 
@@ -239,6 +290,7 @@ class _Pool:
     def __init__(self) -> None:
         self._idle: dict[_Address, list[_Connection]] = {}
         self._all: set[_Connection] = set()
+        self._closed = False
 
     def take(self, address: _Address) -> _Connection | None:
         """A connection that was used before, if one is there: the one used last."""
@@ -252,13 +304,13 @@ class _Pool:
     async def make(self, address: _Address) -> _Connection:
         """A new connection."""
         scheme, host, port = address
-        encrypted = scheme == "https"
+        encryption = tls_context() if scheme == "https" else None
         reached = await dial(host, port)
         _, connection = await asyncio.get_running_loop().create_connection(
             _Connection,
             sock=reached,  # it is the loop's from here on, also where this fails
-            ssl=tls_context() if encrypted else None,
-            server_hostname=host if encrypted else None,
+            ssl=encryption,
+            server_hostname=host if encryption else None,
         )
         self._all.add(connection)
         connection.lost.add_done_callback(lambda _: self._all.discard(connection))
@@ -266,16 +318,17 @@ class _Pool:
 
     def give_back(self, address: _Address, connection: _Connection) -> None:
         """Keep a connection whose request is over, or close it."""
-        if not connection.may_be_reused():
+        for others in self._idle.values():
+            while others and others[0].is_late():
+                others.pop(0).drop()
+        if self._closed or not connection.may_be_reused():
             connection.drop()
             return
-        idle = self._idle.setdefault(address, [])
-        while idle and idle[0].is_stale():
-            idle.pop(0).drop()
-        idle.append(connection)
+        self._idle.setdefault(address, []).append(connection)
 
     async def aclose(self) -> None:
         """Close all of them."""
+        self._closed = True
         self._idle.clear()
         ending = [connection.lost for connection in self._all]
         for connection in list(self._all):
@@ -295,8 +348,8 @@ class DirectResponse:
             name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers
         }
         self._chunks = _chunks(connection, url, timeouts)
-        if (packing := self.headers.get("content-encoding", "identity").strip().lower()) in _PACKINGS:
-            self._chunks = _unpacked(self._chunks, packing, url)
+        if packings := ",".join(v.decode("latin-1") for n, v in response.headers if n == b"content-encoding"):
+            self._chunks = unpacked(self._chunks, packings, url)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
@@ -315,26 +368,6 @@ async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> Asyn
         raise timeout_error(url, "idle", timeouts) from error
     except (FramingError, OSError) as error:
         raise lost_error(url, error, begun=True) from error
-
-
-_UNPACKED = 1 << 18
-_PACKINGS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-
-
-async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> AsyncGenerator[bytes]:
-    """What a host has packed although nobody asked for it."""
-    unpacker = zlib.decompressobj(_PACKINGS[packing])
-    async with aclosing(chunks):
-        try:
-            async for chunk in chunks:
-                while data := unpacker.decompress(chunk, _UNPACKED):  # a little may be packed that is enormous
-                    yield data
-                    chunk = unpacker.unconsumed_tail
-                    await asyncio.sleep(0)
-            if data := unpacker.flush():
-                yield data
-        except zlib.error as error:
-            raise lost_error(url, error, begun=True) from error
 
 
 class DirectTransport:
@@ -377,7 +410,7 @@ async def _sent(
         try:
             response = await _answer(connection, request, body, url, timeouts)
         except NetworkError:
-            if connection is not used or connection.heard:
+            if connection is not used or connection.heard or connection.is_late():
                 raise
             connection.drop()  # the host had closed it while it was idle
             connection = await _connected(pool, address, url, timeouts)
@@ -416,10 +449,10 @@ def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> 
     """Where a request goes, and its head."""
     parts = urlsplit(url)
     try:
-        host = (parts.hostname or "").encode("ascii" if url.isascii() else "idna").decode()
+        host = _named(parts.hostname or "")
     except UnicodeError as error:
         raise url_error(url, error) from error
-    port = parts.port or _PORTS[parts.scheme]
+    port = _PORTS[parts.scheme] if parts.port is None else parts.port
     named = f"[{host}]" if ":" in host else host
     sent = {
         "host": named if port == _PORTS[parts.scheme] else f"{named}:{port}",
@@ -435,6 +468,14 @@ def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> 
         return (parts.scheme, host, port), h11.Request(method=method, headers=list(sent.items()), target=target)
     except h11.LocalProtocolError as error:
         raise ProviderConfigError(f"No request can be made for {host_of(url)}: {error}", reason="bad_url") from error
+
+
+def _named(host: str) -> str:
+    if host.isascii():
+        return host
+    from idna import encode  # what the standard library has is of 2003, and means other hosts by some names
+
+    return encode(host).decode()
 
 
 def _login(parts: SplitResult) -> dict[str, str]:

@@ -10,17 +10,22 @@ from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, Provi
 from mainspring.models.transport import Timeouts
 
 _CERTIFICATE = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
+_NO_TLS = "no encrypted connection came about; is it https that the host speaks at this port?"
 
 
 def host_of(url: str) -> str:
     """Host and port of a URL, for messages."""
-    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def connect_error(url: str, error: BaseException) -> ModelError:
     """No connection came about."""
     host = host_of(url)
-    if isinstance(error, ssl.SSLError) or _cause(error, ssl.SSLError) or "certificate" in str(error).lower():
+    if (failed := _ssl_error(error)) is not None:
+        said = _ssl_said(failed)
+        what = f"{_CERTIFICATE} ({said})" if isinstance(failed, ssl.SSLCertVerificationError) else f"{_NO_TLS} ({said})"
+        return NetworkError(f"Cannot connect to {host}: {what}", reason="tls", retryable=False)
+    if "certificate" in str(error).lower():
         return NetworkError(f"Cannot connect to {host}: {_CERTIFICATE} ({_said(error)})", reason="tls", retryable=False)
     return NetworkError(f"Cannot connect to {host}: {_said(error)}", reason="connect")
 
@@ -28,7 +33,8 @@ def connect_error(url: str, error: BaseException) -> ModelError:
 def lost_error(url: str, error: BaseException, *, begun: bool) -> ModelError:
     """The connection broke; ``begun`` says whether an answer had begun."""
     when = "before the answer was complete" if begun else "before it answered"
-    system = _system_error(error)
+    failed = _ssl_error(error)
+    system = _system_error(error) if failed is None else _ssl_said(failed)
     return NetworkError(
         f"{host_of(url)} closed the connection {when}{f': {system}' if system else ''}",
         reason="stream_cut" if begun else "connection_lost",
@@ -56,7 +62,7 @@ def check_url(url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        _ = parts.port, url.encode()
     except ValueError as error:
         raise url_error(url, error) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -65,11 +71,22 @@ def check_url(url: str) -> None:
 
 def url_error(url: str, error: BaseException) -> ModelError:
     """The URL itself is wrong."""
-    return ProviderConfigError(f"The base URL {url!r} is not valid: {_said(error)}", reason="bad_url")
+    if "@" in url:  # what stands before it may be a password, and what the library says may quote that
+        shown = f"...@{_bare(url.rpartition('@')[2])}"
+        return ProviderConfigError(f"The base URL {shown!r} is not valid", reason="bad_url")
+    return ProviderConfigError(f"The base URL {_bare(url)!r} is not valid: {_said(error)}", reason="bad_url")
+
+
+def _bare(url: str) -> str:
+    """Without what is asked, where some hosts want a key."""
+    asked = url.partition("#")[0].partition("?")
+    return f"{asked[0]}?..." if asked[2] else asked[0]
 
 
 def _said(error: BaseException) -> str:
     """What the system said, else what the library said; a library wraps it in details of its own."""
+    if isinstance(error, ConnectionError) and not error.args:
+        return "it closed the connection"
     return _system_error(error) or str(error) or type(error).__name__
 
 
@@ -80,18 +97,26 @@ def _system_error(error: BaseException) -> str:
     for _ in range(5):
         if seen is None:
             break
-        if isinstance(seen, OSError) and isinstance(seen.errno, int):
+        if isinstance(seen, OSError) and isinstance(seen.errno, int) and not isinstance(seen, ssl.SSLError):
             found = os.strerror(seen.errno) if seen.errno > 0 else seen.strerror or found
         seen = getattr(seen, "os_error", None) or seen.__cause__ or seen.__context__
     return found
 
 
-def _cause(error: BaseException, kind: type[BaseException]) -> bool:
+def _ssl_error(error: BaseException) -> ssl.SSLError | None:
+    """The innermost error of the encryption; what a library wraps around it may be one too, without its words."""
+    found: ssl.SSLError | None = None
     seen: BaseException | None = error
     for _ in range(5):
         if seen is None:
-            return False
-        if isinstance(seen, kind):
-            return True
+            break
+        if isinstance(seen, ssl.SSLError):
+            found = seen
         seen = seen.__cause__ or seen.__context__
-    return False
+    return found
+
+
+def _ssl_said(error: ssl.SSLError) -> str:
+    """Its numbers are none of the system's, so it is put in its own words."""
+    words: str | None = getattr(error, "verify_message", None) or getattr(error, "reason", None)
+    return words.replace("_", " ").lower() if words and words.isupper() else words or str(error) or type(error).__name__

@@ -1,5 +1,8 @@
 """Where a body ends, however it is cut on its way."""
 
+from typing import Literal
+
+import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +68,14 @@ def test_what_comes_behind_the_last_chunk_is_kept_apart() -> None:
         b"0x1\r\n",
         b"1_0\r\n",
         b"+1\r\n",
-        b"f" * 17 + b"\r\n",
+        b"f" * 21 + b"\r\n",
+        b" 1\r\n",
+        b"1;a\nb\r\n",
+        b"1\n\r\n",
+        b"1;" + b"a" * 20_000 + b"\r\na\r\n",
+        b"0\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"0\r\n: x\r\n\r\n",
+        b"0\r\n" + b"a: b\r\n" * 20_000,
         b"1\r\nabc\r\n",
         b"1" * 20_000,
     ],
@@ -92,3 +102,69 @@ def test_without_either_the_end_of_the_connection_is_the_end() -> None:
     assert not framing.done
     framing.close()
     assert framing.done
+
+
+Outcome = bytes | Literal["error", "missing"]
+
+
+def outcome(parts: list[bytes]) -> Outcome:
+    framing = Chunked()
+    try:
+        body = read(framing, parts)
+    except FramingError:
+        return "error"
+    return body if framing.done else "missing"
+
+
+def outcome_of_h11(sent: bytes) -> Outcome:
+    reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+    reader.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
+    reader.send(h11.EndOfMessage())
+    reader.receive_data(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + sent)
+    body = b""
+    try:
+        while not isinstance(event := reader.next_event(), h11.EndOfMessage):
+            if event is h11.NEED_DATA:
+                return "missing"
+            if isinstance(event, h11.Data):
+                body += event.data
+    except h11.RemoteProtocolError:
+        return "error"
+    return body
+
+
+CHUNKS = st.lists(st.binary(min_size=1, max_size=40), max_size=5)
+EXTENSIONS = st.sampled_from([b"", b";a=1", b";", b'; b="x;y"', b"  "])
+TRAILERS = st.sampled_from([b"", b"x: 1\r\n", b"x-sum: a\r\ny:\r\n"])
+CUTS = st.lists(st.integers(0, 400), max_size=30)
+
+
+def encoded(chunks: list[bytes], extension: bytes, zeros: int, trailers: bytes) -> bytes:
+    sized = b"".join(b"%b%x%b\r\n%b\r\n" % (b"0" * zeros, len(c), extension, c) for c in chunks)
+    return sized + b"0%b\r\n%b\r\n" % (extension, trailers)
+
+
+@given(CHUNKS, EXTENSIONS, st.integers(0, 12), TRAILERS, CUTS)
+def test_what_is_right_is_read_as_h11_reads_it(
+    chunks: list[bytes], extension: bytes, zeros: int, trailers: bytes, at: list[int]
+) -> None:
+    sent = encoded(chunks, extension, zeros, trailers)
+
+    assert outcome(cut(sent, at)) == outcome_of_h11(sent) == b"".join(chunks)
+
+
+@given(CHUNKS, EXTENSIONS, TRAILERS, CUTS, st.data())
+def test_what_was_changed_on_its_way_has_no_other_meaning_than_for_h11(
+    chunks: list[bytes], extension: bytes, trailers: bytes, at: list[int], data: st.DataObject
+) -> None:
+    sent = bytearray(encoded(chunks, extension, 0, trailers))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(sent)))
+        new = data.draw(st.binary(max_size=3) | st.sampled_from([b"\r", b"\n", b"\r\n", b"0", b"f", b";", b" "]))
+        sent[place : place + data.draw(st.integers(0, 2))] = new
+
+    got = outcome(cut(bytes(sent), at))
+
+    assert got == outcome([bytes(sent)])
+    if isinstance(got, bytes):
+        assert got == b"".join(chunks) or got == outcome_of_h11(bytes(sent))

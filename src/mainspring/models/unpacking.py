@@ -1,0 +1,98 @@
+"""Bodies that a host has packed although nobody asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+
+from mainspring.errors import NetworkError
+from mainspring.models.transport_errors import host_of, lost_error
+
+_AT_ONCE = 1 << 18
+"""Bytes that are unpacked in one go: a little may be packed that is enormous."""
+
+
+def unpacked(chunks: AsyncGenerator[bytes], packings: str, url: str) -> AsyncGenerator[bytes]:
+    """What was packed.
+
+    Args:
+        chunks: The body as it came.
+        packings: The header ``Content-Encoding``: what was done to it, in this order.
+        url: Where it came from, for errors.
+    """
+    for packing in reversed([name.strip().lower() for name in packings.split(",")]):
+        if packing and packing != "identity":
+            chunks = _unpacked(chunks, packing, url)
+    return chunks
+
+
+async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        body = _Body(packing, host_of(url))
+        try:
+            async for chunk in chunks:
+                for piece in body.feed(chunk):
+                    yield piece
+                    await asyncio.sleep(0)
+            if last := body.close():
+                yield last
+        except zlib.error as error:
+            raise lost_error(url, error, begun=True) from error
+
+
+class _Body:
+    """What is packed in one way. In gzip parts may follow one another, and zeros may fill it up."""
+
+    def __init__(self, packing: str, host: str) -> None:
+        self._packing = packing
+        self._host = host
+        self._repeats = packing in ("gzip", "x-gzip")
+        self._unpack: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
+        self._over = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Unpack what arrived."""
+        while chunk := self._after_end(chunk):
+            if self._unpack is None:
+                self._unpack = self._begin(chunk)
+            yield self._unpack.decompress(chunk, _AT_ONCE)
+            chunk = self._unpack.unconsumed_tail
+            if self._unpack.eof:
+                chunk = self._unpack.unused_data
+                self._unpack = None
+                self._over = True
+
+    def _after_end(self, chunk: bytes) -> bytes:
+        """What is to be unpacked; behind an end that is only another part."""
+        if not self._over:
+            return chunk
+        chunk = chunk.lstrip(b"\0")
+        if chunk and not self._repeats:
+            raise zlib.error("something follows the end")
+        self._over = not chunk
+        return chunk
+
+    def close(self) -> bytes:
+        """What is left at the end."""
+        if self._unpack is None:
+            return b""
+        last = self._unpack.flush()
+        if not self._unpack.eof:
+            raise zlib.error("the end is missing")
+        return last
+
+    def _begin(self, chunk: bytes) -> zlib._Decompress:  # pyright: ignore[reportPrivateUsage]
+        match self._packing:
+            case "gzip" | "x-gzip":
+                return zlib.decompressobj(zlib.MAX_WBITS | 16)
+            case "deflate":  # meant with a head of its own, which some leave out
+                return zlib.decompressobj(zlib.MAX_WBITS if chunk[0] & 15 == 8 else -zlib.MAX_WBITS)
+            case _:
+                raise NetworkError(
+                    f"{self._host} packed its answer as {self._packing[:40]!r}, which was not asked for and cannot be "
+                    "read: look for a proxy or gateway before it that packs answers",
+                    reason="packed",
+                    retryable=False,
+                )
