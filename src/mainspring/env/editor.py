@@ -18,6 +18,7 @@ from mainspring.env.protocol import (
     Connection,
     DirEntry,
     FileStat,
+    NamesPaths,
     OutputLimits,
     ProcessResult,
     Stream,
@@ -65,6 +66,7 @@ class EditorEnv:
         self._unsaved: dict[str, int] = {}
         self.guard: Any = env.guard
         self.scratch: dict[str, Any] = env.scratch
+        self.name_of: Callable[[str], str] = env.name_of if isinstance(env, NamesPaths) else str
 
     @property
     def cwd(self) -> str:

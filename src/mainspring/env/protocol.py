@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -193,6 +193,15 @@ class Connection(Protocol):
 
     async def aclose(self) -> None:
         """End it with everything it started."""
+        ...
+
+
+@runtime_checkable
+class NamesPaths(Protocol):
+    """An environment where a real path has another name for programs, for rules and for people."""
+
+    def name_of(self, path: str) -> str:
+        """The name of a real path; the path itself where it has no other."""
         ...
 
 

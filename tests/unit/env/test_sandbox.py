@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from mainspring.env import ExecutionEnv, LocalEnv, OutputLimits
+from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, OutputLimits
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
 from mainspring.env.sandbox.kernel import landlock_version
 from mainspring.errors import ConfigError
+from mainspring.policies.permissions import Permissions
+from mainspring.tools.builtin import builtin_tools
 from tests.needs import needs
 from tests.sandboxes import LAYERS, layer
 from tests.unit.env.test_processes import content, is_running, until
@@ -490,6 +492,33 @@ async def test_files_in_tmp_are_the_same_for_tools_and_programs(make: Make, prov
     if not provider.moves_tmp:
         with pytest.raises(PermissionError, match="the sandbox"):
             await env.write_bytes("/tmp/x", b"1")
+
+
+class NoBuffers:
+    """An editor that has nothing open."""
+
+    async def read(self, path: str) -> str | None:
+        return None
+
+    async def write(self, path: str, text: str) -> bool:
+        return False
+
+
+async def test_rules_know_the_private_folder_by_a_name_that_lasts(make: Make, provider: SandboxProvider) -> None:
+    tools = {t.name: t for t in builtin_tools()}
+    permissions = Permissions(allow=["shell(touch *)", "scope:fs-write(/tmp/q1/**)", "write_file(/tmp/q1/**)"])
+    calls = ("shell", {"command": "touch {}/q1/x"}), ("write_file", {"path": "{}/q1/x", "content": ""})
+    for env in (make(), EditorEnv(make(), NoBuffers())):
+        place = "/tmp" if provider.moves_tmp else (await output(env, "printf $TMPDIR"))
+
+        for name, given in calls:
+            filled = {key: value.format(place) for key, value in given.items()}
+            decision = await permissions.decide(name, filled, env=env, definition=tools[name])
+            assert decision.outcome == "allow", decision
+        asked = await permissions.decide(
+            "shell", {"command": f"touch {place}/q2"}, env=env, definition=tools["shell"], advise=True
+        )
+        assert (asked.outcome, asked.advice) == ("ask", (("scope:fs-write(/tmp/q2)",),))
 
 
 async def test_the_whole_output_can_be_read(make: Make) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.env.local import Launch, LocalEnv
+from mainspring.env.paths import is_inside
 from mainspring.env.protocol import WebAnswer
 from mainspring.env.sandbox.box import VARIABLES, Box, make_box
 from mainspring.env.sandbox.detect import find_provider
@@ -76,6 +77,11 @@ class SandboxEnv(LocalEnv):
         self._threads: ThreadPoolExecutor | None = None
         self._files = BoxedFiles(self._cwd, self._files.home, self._known_box, moves_tmp=self._provider.moves_tmp)
         self._make_box("", "/")  # fails here if it cannot be made
+
+    def name_of(self, path: str) -> str:
+        """The name of a real path for rules and people: the private folder, another one each time, is ``/tmp``."""
+        box = self._box
+        return f"/tmp{path[len(box.tmp) :]}" if box is not None and is_inside(path, box.tmp) else path
 
     def state(self) -> SandboxState:
         """What the layer in use holds. Blocking; some milliseconds."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from mainspring.env.protocol import NamesPaths
 from mainspring.policies.permissions import globs
 from mainspring.policies.permissions.ignored import IgnoreFiles
 from mainspring.policies.permissions.pathpattern import PathPattern, components, fold, is_absolute, matches
@@ -64,7 +65,7 @@ class Target(Struct, frozen=True):
     Attributes:
         spelled: As it was written.
         lexical: Components without following links.
-        real: Components with links followed; unknown pieces stand as they are.
+        real: Components with links followed, by the names that rules know; unknown pieces stand as they are.
         path: The real path; empty if a piece of it is unknown.
         unknown: Whether it may lead anywhere.
         hidden: The ignore file that leaves it out; empty if none does.
@@ -140,7 +141,7 @@ async def look(env: Resolver, spelled: str, place: Place) -> Target:
     path = await env.realpath(spelled)
     at_home = spelled == "~" or spelled.startswith("~/")
     lexical = _lexical("/".join(("", *place.homes[-1], spelled[2:])) if at_home else spelled, place.cwd)
-    real = components(path)
+    real = components(_name(env, path))
     return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
 
 
@@ -167,11 +168,15 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     except (OSError, ValueError):  # links in a circle
         return Target(spelled, parts, parts, "", unknown=True)
     if known == len(parts):
-        real, lexical = components(path), _lexical(base, "/")
+        real, lexical = components(_name(env, path)), _lexical(base, "/")
         return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
-    above, real = components(posixpath.normpath(base)), components(path)
+    above, real = components(posixpath.normpath(base)), components(_name(env, path))
     hidden = await place.ignore.why(real, above)
     return Target(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
+
+
+def _name(env: Resolver, path: str) -> str:
+    return env.name_of(path) if isinstance(env, NamesPaths) else path
 
 
 def _tail_matches(pattern: PathPattern, parts: Parts) -> bool:
