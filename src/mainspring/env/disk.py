@@ -125,7 +125,7 @@ def _replace(path: str, data: bytes, old: os.stat_result | None) -> None:
             if old is not None:
                 _take_over(path, descriptor, old)
             _write_all(file.fileno(), data)
-            os.fsync(descriptor)
+            _settle(descriptor, len(data), path)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -151,9 +151,10 @@ def _take_over(path: str, descriptor: int, old: os.stat_result) -> None:
 def _rewrite(path: str, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
+        sizeless = not os.fstat(descriptor).st_size  # as files of the kernel are, whatever is in them
         _write_all(descriptor, data)
         os.ftruncate(descriptor, len(data))
-        os.fsync(descriptor)
+        _settle(descriptor, len(data), path, sizeless=sizeless)
     finally:
         os.close(descriptor)
 
@@ -162,6 +163,14 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _settle(descriptor: int, size: int, path: str, *, sizeless: bool = False) -> None:
+    """Have everything on the disk, and see that it is: some drives take less than they are given, without an error."""
+    os.fsync(descriptor)
+    found = os.fstat(descriptor).st_size
+    if found != size and (found or not sizeless):
+        raise OSError(errno.EIO, f"the drive took {found} of {size} bytes", path)
 
 
 def _sync_folder(folder: str) -> None:

@@ -118,6 +118,27 @@ async def test_where_renaming_is_impossible_the_file_is_rewritten(
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.mark.parametrize("renames", [True, False])
+async def test_a_drive_that_takes_less_than_it_is_given_is_told(
+    env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool
+) -> None:
+    """As some that are synced do, without an error."""
+    (tmp_path / "x").write_bytes(b"old")
+    if not renames:
+        os.link(tmp_path / "x", tmp_path / "y")
+    sync = os.fsync
+
+    def short(descriptor: int) -> None:
+        sync(descriptor)
+        if os.path.isfile(f"/dev/fd/{descriptor}"):
+            os.truncate(f"/dev/fd/{descriptor}", 1)
+
+    monkeypatch.setattr(os, "fsync", short)
+    with pytest.raises(OSError, match="the drive took 1 of 5 bytes"):
+        await env.write_bytes("x", b"newer")
+    assert (tmp_path / "x").read_bytes() == (b"old" if renames else b"n")
+
+
 async def test_extended_attributes_stay(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"old")
     try:
