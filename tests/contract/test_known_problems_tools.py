@@ -273,6 +273,34 @@ async def test_what_a_job_wrote_can_be_read_while_it_runs(env: LocalEnv, project
     assert "end with the program" in (await call(LocalEnv(project), "jobs", action="read", id="job1")).text
 
 
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        ("echo x > NUL", False),
+        ("echo x 2>nul", False),
+        ("(echo x) >>Nul; echo y", False),
+        ("echo x &>NUL&& echo y", False),
+        ("echo x > nul | cat", False),
+        ("echo x > ./NUL", True),
+        ("echo 'x > NUL'", True),
+        ('echo "a \\" > NUL"', True),
+        ("cat <<'E'\nx > NUL\nE", True),
+        ("echo x > NULL; echo x > nul.txt; echo x > a/nul || true", True),
+        ("echo \\> NUL", True),
+    ],
+)
+async def test_the_null_device_of_windows_is_no_file_here(
+    env: LocalEnv, project: Path, command: str, made: bool
+) -> None:
+    """WN-02."""
+    for background in (False, True):
+        done = await call(env, "shell", command=command, background=background)
+        assert done.is_error is not made, done.text
+        assert ("/dev/null" in done.text) is not made
+        if not made:
+            assert list(project.iterdir()) == []
+
+
 async def test_a_project_folder_that_is_gone_is_told(env: LocalEnv, project: Path) -> None:
     """SH-12: by everything that works there, and it works on once the folder is back."""
     away = project.rename(project.with_name("away"))

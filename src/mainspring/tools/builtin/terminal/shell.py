@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.env import EditorEnv, OutputLimits, ProcessResult, Stream, explain
-from mainspring.lazy import lazy_re
+from mainspring.lazy import later, lazy_re
 from mainspring.tools.builtin.terminal.background import in_background
 from mainspring.tools.builtin.terminal.quiet import QUIET
 from mainspring.tools.builtin.terminal.screen import Screen
 from mainspring.tools.builtin.terminal.tail import Tail, shares
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.builtin.terminal.devices import misused_device
+else:  # loaded when a command comes
+    misused_device = later("mainspring.tools.builtin.terminal.devices", "misused_device")
 
 MAX_BYTES = 32_768
 TIMEOUT = 120
@@ -71,6 +76,8 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     limit = int(arguments.get("max_bytes", MAX_BYTES))
     if not command.strip():
         return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
+    if refused := misused_device(command):
+        return _failure(ToolErrorCode.VALIDATION_ERROR, refused)
     if arguments.get("background"):
         return await in_background(ctx, command, arguments.get("timeout"), limit)
     collector = _Collector(ctx, limit)
