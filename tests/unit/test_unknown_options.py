@@ -152,6 +152,20 @@ def test_a_setting_of_a_model_that_is_misspelt_names_the_one_that_was_meant(sett
     )  # known to some provider, or said so
 
 
+async def test_so_does_one_of_a_configuration() -> None:
+    result = await LLMClient({"provider": "openai", "modle": "gpt-5-mini"}).invoke("go")
+    assert not isinstance(result, Success)
+    assert "no setting 'modle'; did you mean 'model'" in result.message
+
+
+async def test_what_is_set_later_is_checked_when_a_run_begins() -> None:
+    made = agent()
+    made.thinking = cast("Any", "lots")
+    with pytest.raises(ConfigError, match="thinking is 'lots'"):
+        await made.run("go")
+    assert made.messages == ()
+
+
 def test_what_is_misspelt_elsewhere_is_told_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="mode of a tape is 'onec'; it can be 'replay' or 'once' or 'record'"):
         Tape(tmp_path / "t.jsonl", cast("Any", "onec"))

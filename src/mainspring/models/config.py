@@ -112,10 +112,14 @@ def as_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") ->
     """A configuration from one, or from a dict with names in either case; unknown names go to ``extra``.
 
     Raises:
-        ProviderConfigError: If a value has the wrong type.
+        ProviderConfigError: If a value has the wrong type, or a name looks like a misspelt one.
     """
     if isinstance(config, ProviderConfig):
         return config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)
+    try:
+        refuse_misspelt(config)
+    except TypeError as error:
+        raise ProviderConfigError(str(error), provider=str(config.get("provider") or provider)) from None
     known: dict[str, Any] = {}
     extra: dict[str, Any] = dict(config.get("extra") or {})
     for name, value in config.items():

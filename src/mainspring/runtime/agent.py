@@ -289,6 +289,7 @@ class Agent(CoreAgent):
     ) -> RunResult:
         model = as_model(model)
         check_run({"model": model, "tools": tools, **options})
+        check_behavior(self.behavior)  # which may have been set since
         check_behavior(behavior)
         if thinking is not None:
             check_behavior(Behavior(thinking=thinking))

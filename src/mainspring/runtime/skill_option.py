@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -12,6 +13,7 @@ from mainspring.loop import Plug
 from mainspring.messages import AgentMessage
 
 if TYPE_CHECKING:  # reading one of the names imports it
+    from mainspring.loop import CoreAgent
     from mainspring.skills import Skill, Skills, SkillsConfig
 
     SkillsOption = Skills | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
@@ -44,7 +46,7 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
     """The plug that an option stands for; none for none.
 
     Raises:
-        ConfigError: If it is no such option, or names a folder that is not there.
+        ConfigError: If it is no such option.
     """
     if option is None:
         return []
@@ -59,10 +61,28 @@ def skills_plugs(option: SkillsOption | None) -> list[Plug]:
     inline = tuple([each for each in given if isinstance(each, package.Skill)])
     if len(folders) + len(inline) != len(given):
         raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")
-    for folder in folders:
-        if not os.path.isdir(folder):
-            raise ConfigError(f"skills: there is no folder {folder}; a SkillsConfig takes folders that may come later")
-    return [package.Skills(package.SkillsConfig(user=folders, inline=inline))]
+    return [package.Skills(package.SkillsConfig(user=folders, inline=inline)), _Folders(folders)]
+
+
+class _Folders(Plug):
+    """Looks whether the folders are there, when the first run gets ready: that takes a disk, which making an agent does not."""
+
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        self._folders = folders
+
+    def install(self, agent: CoreAgent) -> None:
+        """Nothing to listen to."""
+
+    def for_child(self) -> None:
+        """Nothing: they were looked at."""
+
+    async def prepare(self) -> None:
+        """Raise ConfigError where one is missing: of a misspelt one nobody would notice that it has no skills."""
+        for folder in self._folders:
+            if not await asyncio.to_thread(os.path.isdir, folder):
+                raise ConfigError(
+                    f"skills: there is no folder {folder}; a SkillsConfig takes folders that may come later"
+                )
 
 
 def holder_of(plugs: Iterable[Plug]) -> HasSkills:

@@ -92,10 +92,16 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None
     for make in (lambda: agent(execution=str(wrong)), lambda: agent(execution=wrong), lambda: LocalEnv(wrong)):
         with pytest.raises(ConfigError, match=f"there is no folder {re.escape(str(wrong))}"):
             make()
-    with pytest.raises(ConfigError, match=f"skills: there is no folder {re.escape(str(wrong))}"):
-        agent(skills=str(wrong))
     assert not wrong.exists()
     assert agent(execution=tmp_path).env.cwd == str(tmp_path)
+
+
+async def test_so_is_a_folder_of_skills_before_the_model_is_asked(tmp_path: Path) -> None:
+    made = agent(skills=str(tmp_path / "typo"))
+    with pytest.raises(ConfigError, match=f"skills: there is no folder {re.escape(str(tmp_path / 'typo'))}"):
+        await made.run("go")
+    assert made.messages == ()
+    assert (await agent(skills=tmp_path).run("go")).text == "done"
 
 
 def test_sub_agents_are_definitions() -> None:
