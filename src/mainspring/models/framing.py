@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 _LONGEST_LINE = 1 << 14
 _MOST_TRAILERS = 1 << 16
+_TRAILER = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+:[^\0\v\f]*")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -155,7 +157,7 @@ class Chunked:
     def _trailer(self, line: bytes) -> None:
         """Take a line behind the last chunk. Nobody asks for what it says, but what is none is the end of something else."""
         self._trailers += len(line)
-        if self._trailers > _MOST_TRAILERS or (line and (b":" not in line or line[:1] == b":")):
+        if self._trailers > _MOST_TRAILERS or (line and not _TRAILER.fullmatch(line)):
             raise FramingError("what follows the last chunk is no trailer")
         self.done = not line
 

@@ -1,0 +1,556 @@
+"""What a hostile or broken host may do to the transport of our own, and to what is asked next."""
+
+import asyncio
+import gc
+import gzip
+import json
+import socket
+import ssl
+import subprocess
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.errors import ModelError, NetworkError, ProviderConfigError
+from mainspring.models.transport import Timeouts
+from mainspring.models.transport_direct import DirectTransport
+from tests.needs import missing
+from tests.unit.models.server import chunked, head, plain, serve
+
+SOON = Timeouts(connect=5, first_byte=5, idle=5)
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture
+async def transport() -> AsyncGenerator[DirectTransport]:
+    own = DirectTransport()
+    yield own
+    await own.aclose()
+
+
+async def ask(
+    transport: DirectTransport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
+) -> tuple[int, bytes]:
+    async with transport.open(method, url, {}, body, limits) as answer:
+        return answer.status, b"".join([chunk async for chunk in answer.chunks()])
+
+
+@asynccontextmanager
+async def raw(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
+    """A host that does with its connections what ``handler`` does."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    finally:
+        server.close()
+
+
+async def test_what_comes_on_an_idle_connection_is_no_answer(transport: DirectTransport) -> None:
+    """As of hosts that say 408 before they close what was idle for too long."""
+    late = asyncio.Event()
+    sent = asyncio.Event()
+    connections = 0
+
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\nx")
+        writer.write(OK)
+        await writer.drain()
+        await late.wait()
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nlate")
+        await writer.drain()
+        sent.set()
+        await reader.read()
+
+    async with raw(host) as url:
+        assert await ask(transport, url) == (200, b"ok")
+        late.set()
+        await sent.wait()
+        assert await ask(transport, url) == (200, b"ok")
+
+    assert connections == 2
+
+
+def test_what_the_loop_has_not_seen_yet_is_looked_for() -> None:
+    """The end of a connection, or what nobody asked for, may wait in the socket when the next request is made."""
+
+    async def twice(listening: socket.socket, late: bytes) -> tuple[int, bytes]:
+        transport = DirectTransport()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        loop = asyncio.get_running_loop()
+        first = asyncio.ensure_future(ask(transport, url))
+        peer, _ = await loop.sock_accept(listening)
+        with peer:
+            await loop.sock_sendall(peer, OK)
+            await first
+            peer.send(late)  # and no turn of the loop in between
+            peer.shutdown(socket.SHUT_WR)
+            second = asyncio.ensure_future(ask(transport, url))
+            fresh, _ = await asyncio.wait_for(loop.sock_accept(listening), 5)
+            with fresh:
+                await loop.sock_sendall(fresh, OK.replace(b"ok", b"ko"))
+                got = await second
+        await transport.aclose()
+        return got
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        assert asyncio.run(twice(listening, b"")) == (200, b"ko")
+        assert asyncio.run(twice(listening, OK)) == (200, b"ko")
+
+
+async def test_a_limit_that_is_off_stays_off(transport: DirectTransport) -> None:
+    async with serve([head(**{"content-length": "2"}) + b"o", 0.4, b"k"]) as server:
+        limits = Timeouts(first_byte=0.15, idle=None)
+        assert await ask(transport, server.url, limits=limits) == (200, b"ok")
+
+
+async def test_a_request_is_only_sent_again_where_the_connection_was_stale(
+    transport: DirectTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What breaks after a long wait, or after any byte of an answer, was at work."""
+    monkeypatch.setattr("mainspring.models.transport_direct.KEEP_ALIVE", 0.2)
+    async with serve(plain(b"a"), [0.4, "reset"], plain(b"b"), [b"H", 0.02, "reset"], plain(b"c")) as server:
+        assert await ask(transport, server.url) == (200, b"a")
+        with pytest.raises(NetworkError):
+            await ask(transport, server.url)
+        assert await ask(transport, server.url) == (200, b"b")
+        with pytest.raises(NetworkError):
+            await ask(transport, server.url)
+
+    assert len(server.requests) == 4
+
+
+async def test_two_words_on_the_length_end_the_connection(transport: DirectTransport) -> None:
+    both = head(content_length="1", transfer_encoding="chunked") + b"2\r\nok\r\n0\r\n\r\n"
+    async with serve([both]) as server:
+        assert await ask(transport, server.url) == (200, b"ok")
+        assert await ask(transport, server.url) == (200, b"ok")
+
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"content-length: 2\r\ncontent-length: 3",
+        b"content-length: -2",
+        b"content-length: +2",
+        b"content-length: 2_0",
+        b"content-length: 0x2",
+        b"content-length: ",
+        b"content-length: " + b"9" * 30,
+        b"transfer-encoding: gzip, chunked",
+        b"transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+        b"transfer-encoding: \x0bchunked",
+        b"content-length : 2",
+        b" folded: first",
+        b"a\x00b: c",
+        b"a: b\x00c",
+    ],
+)
+async def test_a_head_that_can_be_read_in_two_ways_is_refused(transport: DirectTransport, said: bytes) -> None:
+    async with serve([b"HTTP/1.1 200 OK\r\n" + said + b"\r\n\r\nok", 0.02, "close"]) as server:
+        with pytest.raises(NetworkError):
+            await ask(transport, server.url)
+
+
+GZIP = gzip.compress(b"hello" * 20, mtime=0)
+ZLIB = zlib.compress(b"hello" * 20)
+
+
+@pytest.mark.parametrize(
+    ("packing", "packed", "times"),
+    [
+        ("gzip", GZIP + GZIP, 2),
+        ("gzip", GZIP + bytes(40) + GZIP + bytes(9), 2),
+        ("deflate", ZLIB[2:-4], 1),
+        ("gzip, deflate", zlib.compress(GZIP), 1),
+        ("Identity, GZIP", GZIP, 1),
+        ("gzip", b"", 0),
+        ("br", b"", 0),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_packed_bodies_are_unpacked_however_they_are_cut(
+    transport: DirectTransport, packing: str, packed: bytes, times: int, size: int
+) -> None:
+    parts = [packed[n : n + size] for n in range(0, len(packed), size)]
+    async with serve(chunked(*parts, content_encoding=packing)) as server:
+        assert await ask(transport, server.url) == (200, b"hello" * 20 * times)
+
+
+@pytest.mark.parametrize(
+    ("packing", "packed"),
+    [("gzip", GZIP[:-1]), ("gzip", GZIP[:5]), ("deflate", ZLIB[:-1]), ("gzip", GZIP + b"x"), ("deflate", ZLIB + ZLIB)],
+)
+async def test_a_packed_body_without_its_end_is_an_error(
+    transport: DirectTransport, packing: str, packed: bytes
+) -> None:
+    async with serve(chunked(packed, content_encoding=packing)) as server:
+        with pytest.raises(NetworkError, match="before the answer was complete"):
+            await ask(transport, server.url)
+
+
+async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: DirectTransport) -> None:
+    async with serve(chunked(b"\x8b\x02\x80", content_encoding="br")) as server:
+        with pytest.raises(NetworkError, match="packed its answer as 'br'") as caught:
+            await ask(transport, server.url)
+
+    assert caught.value.retryable is False
+
+
+async def test_closing_the_pool_is_no_end_of_a_body(transport: DirectTransport) -> None:
+    async with serve([head() + b"some", 5.0]) as server:
+        async with transport.open("GET", server.url, {}, b"", SOON) as answer:
+            chunks = answer.chunks()
+            assert await anext(chunks) == b"some"
+            await transport.aclose()
+            with pytest.raises(NetworkError, match="before the answer was complete"):
+                await anext(chunks)
+
+
+async def test_what_is_under_way_when_the_pool_is_closed_is_not_kept(transport: DirectTransport) -> None:
+    begun = asyncio.Event()
+    closed = asyncio.Event()
+
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.set()
+        await reader.read(100)
+        writer.write(OK)
+        await reader.read()
+        closed.set()
+
+    connect = asyncio.get_running_loop().sock_connect
+    pool_closed = asyncio.Event()
+
+    async def slowly(sock: socket.socket, target: Any) -> None:
+        await connect(sock, target)
+        await pool_closed.wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "sock_connect", slowly)
+        async with raw(host) as url:
+            task = asyncio.ensure_future(ask(transport, url))
+            await begun.wait()
+            await transport.aclose()
+            pool_closed.set()
+            assert await task == (200, b"ok")
+            await asyncio.wait_for(closed.wait(), 2)
+
+
+async def test_an_early_answer_is_read_although_the_request_was_not(transport: DirectTransport) -> None:
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
+        await writer.drain()
+        while await reader.read(1 << 16):
+            pass
+
+    async with raw(host) as url:
+        assert await ask(transport, url, b"x" * 20_000_000) == (413, b"big")
+
+
+async def test_trailers_without_end_are_an_error(transport: DirectTransport) -> None:
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
+        while True:
+            writer.write(b"a: b\r\n" * 1000)
+            await writer.drain()
+
+    async with raw(host) as url:
+        with pytest.raises(NetworkError):
+            await asyncio.wait_for(ask(transport, url), 5)
+
+
+async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport: DirectTransport) -> None:
+    with pytest.raises(NetworkError, match="127.0.0.1:0"):
+        await ask(transport, "http://127.0.0.1:0/")
+    asked: list[object] = []
+
+    async def unknown(host: object, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+        with pytest.raises(NetworkError, match="Name or service not known"):
+            await ask(transport, "http://stra\u00dfe.example/")
+
+    assert asked == [b"xn--strae-oqa.example"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hush@[::1",
+        "http://me:hush/y@host/",
+        "http://me:hush#y@host/",
+        "http://me:hush@ho\u2100st/",
+        "nonsense?key=hush",
+        "me:hush@host",
+        "http://127.0.0.1:1/?key=hush&a=\udc80",
+        "http://me:hush@127.0.0.1:1",
+        "http://127.0.0.1:1?key=hush",
+        "http://127.0.0.1:1#hush@x",
+    ],
+)
+async def test_no_secret_of_a_url_is_told(transport: DirectTransport, url: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        await ask(transport, url)
+
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sk hush", "hush:", "h\u00fcsh", "hush\r\nx", "hush\x00"])
+async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: DirectTransport, name: str) -> None:
+    with pytest.raises(ProviderConfigError, match="No request can be made") as caught:
+        async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
+            pass
+
+    assert "hush" not in str(caught.value)
+
+
+async def test_no_header_of_the_settings_says_where_a_request_ends(transport: DirectTransport) -> None:
+    given = {"Content-Length": "5", "transfer-encoding ": "chunked", "x-key": "\x00 a\r\nb: c \x01"}
+    async with serve(plain()) as server:
+        for method, body in (("GET", b""), ("POST", b"abc"), ("GET", b"")):
+            async with transport.open(method, f"{server.url}/a\r\nx: y", given, body, SOON) as answer:
+                assert [c async for c in answer.chunks()] == [b"ok"]
+
+    for request in server.requests:
+        assert "transfer-encoding" not in request.headers
+        assert request.headers["x-key"] == "ab: c"
+        assert request.target == "/ax:%20y"
+    assert [r.headers.get("content-length") for r in server.requests] == [None, "3", None]
+    assert server.connections == 1
+
+
+def certificate(folder: Path, names: str, *, expired: bool = False) -> tuple[Path, ssl.SSLContext]:
+    """A certificate that nobody trusts yet, and a host's context with it."""
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-keyout", str(key), "-out", str(cert), "-subj", "/CN=127.0.0.1", "-addext", f"subjectAltName={names}"]
+    try:
+        subprocess.run([*made, "-days", "1"], check=True, capture_output=True)
+        if expired:
+            again = ["openssl", "x509", "-in", str(cert), "-signkey", str(key), "-days", "-1", "-out", str(cert)]
+            subprocess.run(again, check=True, capture_output=True)
+    except FileNotFoundError:
+        missing("openssl")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return cert, context
+
+
+@pytest.mark.parametrize(
+    ("names", "expired", "said"),
+    [
+        ("DNS:other.example", False, "IP address mismatch"),
+        ("DNS:127.0.0.1", False, "IP address mismatch"),
+        ("IP:127.0.0.1", True, "expired"),
+    ],
+)
+def test_a_certificate_that_is_not_for_the_host_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, expired: bool, said: str
+) -> None:
+    cert, context = certificate(tmp_path, names, expired=expired)
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+
+    async def once() -> None:
+        async with serve(plain(), tls=context) as server:
+            with pytest.raises(NetworkError, match=said) as caught:
+                await ask(DirectTransport(), server.url)
+            assert (caught.value.reason, caught.value.retryable) == ("tls", False)
+        assert server.requests == []
+
+    asyncio.run(once())
+
+
+def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, context = certificate(tmp_path, "DNS:localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    named: list[str | None] = []
+
+    def asked(encrypted: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+        named.append(name)
+
+    context.sni_callback = asked
+
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        chosen = cast("ssl.SSLObject", writer.get_extra_info("ssl_object")).selected_alpn_protocol()
+        while await reader.readuntil(b"\r\n\r\nx"):
+            text = json.dumps(chosen).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
+
+    async def once() -> None:
+        transport = DirectTransport()
+        async with raw(host, context) as url:
+            for _ in range(3):
+                assert await ask(transport, url.replace("127.0.0.1", "localhost")) == (200, b'"http/1.1"')
+            with pytest.raises(NetworkError, match="IP address mismatch"):
+                await ask(transport, url)
+        await transport.aclose()
+
+    asyncio.run(once())
+    assert named == ["localhost", None]
+
+
+def test_who_does_not_encrypt_gets_nothing() -> None:
+    got = b""
+
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal got
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        got = await reader.read()
+
+    async def once() -> None:
+        async with raw(host) as url:
+            with pytest.raises(NetworkError, match="no encrypted connection") as caught:
+                await ask(DirectTransport(), url.replace("http:", "https:"))
+        assert (caught.value.reason, caught.value.retryable) == ("tls", False)
+
+    asyncio.run(once())
+    assert b"HTTP" not in got
+
+
+def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cert, context = certificate(tmp_path, "IP:127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        await writer.drain()
+        under: socket.socket = writer.get_extra_info("socket")
+        with socket.socket(fileno=socket.dup(under.fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
+        await reader.read()
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+
+    async def once() -> None:
+        transport = DirectTransport()
+        async with raw(end, context) as url:
+            assert await ask(transport, url) == (200, b"all of it")
+        async with raw(cut, context) as url:
+            with pytest.raises(NetworkError, match="before the answer was complete"):
+                await ask(transport, url)
+        await transport.aclose()
+
+    asyncio.run(once())
+
+
+@pytest.mark.parametrize("content", [None, "nonsense"])
+async def test_certificates_that_cannot_be_read_are_told_of_before_anybody_is_asked(
+    transport: DirectTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    file = tmp_path / "certificates.pem"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with serve(plain()) as server:
+        with pytest.raises(ProviderConfigError, match="SSL_CERT_FILE names"):
+            await ask(transport, server.url.replace("http:", "https:"))
+
+    assert server.connections == 0
+    gc.collect()  # a socket that was left open would warn
+
+
+def meaning(sent: bytes) -> tuple[int, bytes] | None:
+    """What h11 makes of it, if it is whole."""
+    reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 18)
+    reader.send(h11.Request(method="POST", target="/", headers=[("host", "a"), ("content-length", "0")]))
+    reader.send(h11.EndOfMessage())
+    reader.receive_data(sent)
+    reader.receive_data(b"")
+    status, body = 0, b""
+    try:
+        while not isinstance(event := reader.next_event(), h11.EndOfMessage):
+            match event:
+                case h11.Response():
+                    status = event.status_code
+                case h11.Data():
+                    body += event.data
+                case h11.InformationalResponse():
+                    pass
+                case _:
+                    return None
+    except h11.RemoteProtocolError:
+        return None
+    return status, body
+
+
+HEADS = st.sampled_from(
+    [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 \r\n\r\nHTTP/1.1 200\r\na: b\r\n c\r\n", b"HTTP/1.0 404 No\r\n"]
+)
+BODIES = st.sampled_from(
+    [
+        b"content-length: 5\r\n\r\nhello",
+        b"content-length: 0\r\n\r\n",
+        b"transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3;a=b\r\nllo\r\n0\r\nx: y\r\n\r\n",
+        b"\r\nhello",
+    ]
+)
+NOISE = st.binary(max_size=3) | st.sampled_from([b"\r", b"\n", b"\r\n", b"0", b"9", b",", b":", b" ", b"chunked"])
+CHANGES = st.lists(st.tuples(st.integers(0, 150), st.integers(0, 2), NOISE), max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HEADS, BODIES, CHANGES, st.lists(st.integers(1, 150), max_size=6))
+def test_an_answer_is_what_h11_reads_or_an_error_and_always_ends(
+    first: bytes, body: bytes, changes: list[tuple[int, int, bytes]], cuts: list[int]
+) -> None:
+    whole = first + body
+    sent = bytearray(whole)
+    for place, length, new in changes:
+        sent[place : place + length] = new
+    marks = sorted({0, len(sent), *(n for n in cuts if n < len(sent))})
+
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for start, end in zip(marks, marks[1:], strict=False):
+            writer.write(bytes(sent[start:end]))
+            await asyncio.sleep(0)
+
+    async def once() -> tuple[int, bytes] | None:
+        transport = DirectTransport()
+        async with raw(host) as url:
+            try:
+                return await asyncio.wait_for(ask(transport, url, b""), 5)
+            except NetworkError:
+                return None
+            finally:
+                await transport.aclose()
+
+    got = asyncio.run(once())
+
+    if not changes:
+        assert got is not None
+        assert got == meaning(whole)
+    elif got is not None:
+        assert got in (meaning(bytes(sent)), meaning(whole))
