@@ -37,6 +37,7 @@ from mainspring.durable.old_runs import Old
 from mainspring.durable.tables import RUN, Tables
 from mainspring.durable.watch import Watch
 from mainspring.errors import ConfigError
+from mainspring.extras import how_to_install
 
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
@@ -485,9 +486,7 @@ def _tables(url: str) -> Tables:
         import_module("dbos")
         return Tables(url)
     except ImportError as error:
-        raise ConfigError(
-            f"durable runs need the extra durable: pip install 'mainspring[durable]' ({error})"
-        ) from error
+        raise ConfigError(f"durable runs need the extra durable: {how_to_install('durable')} ({error})") from error
 
 
 def _queue(agent: str) -> str:

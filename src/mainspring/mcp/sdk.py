@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainspring import __version__
 from mainspring.errors import ConfigError
+from mainspring.extras import how_to_install
 from mainspring.mcp.callbacks import Callbacks
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.explain import Endpoint, failure_of
@@ -107,7 +108,7 @@ def import_sdk() -> None:
         for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
             importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(f"MCP servers need the extra mcp: pip install 'mainspring[mcp]' ({error})") from error
+        raise ConfigError(f"MCP servers need the extra mcp: {how_to_install('mcp')} ({error})") from error
 
 
 def _client(streams: _Streams, config: McpServerConfig, callbacks: Callbacks) -> Client:

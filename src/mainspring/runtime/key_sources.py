@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.extras import how_to_install
 from mainspring.models.auth.command import ask_command
 from mainspring.models.credentials import Given
 from mainspring.runtime.settings import ProviderSettings
@@ -19,7 +20,6 @@ SERVICE = "mainspring"
 
 _COMMAND_SECONDS = 60.0
 _LARGEST = 64 << 10
-_MISSING = 'the keyring needs a package that is not installed: pip install "mainspring[keyring]"'
 
 
 class _Keyring(Protocol):
@@ -158,5 +158,5 @@ def _keyring() -> tuple[_Keyring, type[Exception]]:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise ConfigError(_MISSING) from None
+        raise ConfigError(f"the keyring needs a package that is not installed: {how_to_install('keyring')}") from None
     return cast("_Keyring", keyring), KeyringError

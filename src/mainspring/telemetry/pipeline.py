@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from mainspring.extras import how_to_install
 from mainspring.telemetry.api import Api
 from mainspring.telemetry.conventions import SCHEMA_URL, SCOPE
 from mainspring.telemetry.options import TelemetryOptions
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _DELAY_MS = 1000  # between two batches: whoever looks at a run while it goes wants to see it
-_INSTALL = "install it with: pip install 'mainspring[otel]'"
 _EXPORTERS = {
     "http/protobuf": "opentelemetry.exporter.otlp.proto.http",
     "grpc": "opentelemetry.exporter.otlp.proto.grpc",
@@ -95,7 +95,7 @@ def connect(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
     try:
         api = Api()
     except ImportError as error:
-        raise Off(f"OpenTelemetry is not installed ({error}); {_INSTALL}") from None
+        raise Off(f"OpenTelemetry is not installed ({error}); install it with: {how_to_install('otel')}") from None
     if not isinstance(api.trace.get_tracer_provider(), api.trace.ProxyTracerProvider):
         return Pipeline(
             api,
@@ -109,7 +109,9 @@ def connect(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
     try:
         return _own(api, options, environ)
     except ImportError as error:
-        raise Off(f"a part of OpenTelemetry is not installed ({error}); {_INSTALL}") from None
+        raise Off(
+            f"a part of OpenTelemetry is not installed ({error}); install it with: {how_to_install('otel')}"
+        ) from None
 
 
 def _own(api: Api, options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:

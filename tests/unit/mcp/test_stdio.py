@@ -43,7 +43,7 @@ async def test_where_the_sdk_is_not_installed_that_is_said_and_no_server_is_blam
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(McpFailure, match=r"'raw' was not connected: .* needs? .*pip install 'mainspring\[mcp\]'"):
+    with pytest.raises(McpFailure, match=r"'raw' was not connected: .* needs? .*pip install .*\[mcp\]'"):
         async with connect_mcp(raw()):
             pass
 

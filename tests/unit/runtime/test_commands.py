@@ -7,6 +7,7 @@ import pytest
 
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
+from mainspring.extras import how_to_install
 from mainspring.models import registry
 from mainspring.runtime.commands.check import check
 from mainspring.runtime.commands.config import change_config, show_config
@@ -312,5 +313,5 @@ async def test_check_says_what_mcp_servers_lack(
     (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
     assert (await told())[:2] == ("ok", "configured: mine")
     monkeypatch.setattr("mainspring.runtime.commands.check.find_spec", lambda name: None)
-    lacking = "mine: the extra mcp is not installed", "pip install 'mainspring[mcp]'"
+    lacking = "mine: the extra mcp is not installed", how_to_install("mcp")
     assert await told() == ("note", *lacking)

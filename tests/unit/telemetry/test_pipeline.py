@@ -138,7 +138,7 @@ print(telemetry.problem)
     said = _python(code, tmp_path)
 
     assert said.startswith("fine\nOpenTelemetry is not installed")
-    assert "mainspring[otel]" in said
+    assert "[otel]'" in said
 
 
 @pytest.mark.covers("BYD-30")

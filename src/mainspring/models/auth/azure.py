@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.extras import how_to_install
 from mainspring.models.auth.command import ask_command
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.credentials import Given
@@ -209,5 +210,5 @@ def _import(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ProviderConfigError(
-            f"{name} is not installed: `pip install 'mainspring[azure]'`", reason="missing_extra"
+            f"{name} is not installed: {how_to_install('azure')}", reason="missing_extra"
         ) from error

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from mainspring.errors import ProviderConfigError
+from mainspring.extras import how_to_install
 
 ENGINE = "xllamacpp"
-INSTALL = 'python -m pip install "mainspring[local]"'
 OTHER_WAYS = (
     "Or use another model: export OPENAI_API_KEY=... , or start Ollama, LM Studio or llama-server on this machine and "
     "run `mainspring models`."
@@ -42,7 +42,7 @@ def missing_engine() -> str:
         return f"The embedded model cannot run here: {obstacle}. {OTHER_WAYS}"
     return (
         f"The embedded model needs the package {ENGINE} (34 MB, no compiler). Install it with:\n"
-        f'    {INSTALL}\nor, with uv:\n    uv pip install "mainspring[local]"\n{OTHER_WAYS}'
+        f"    {how_to_install('local')}\n{OTHER_WAYS}"
     )
 
 

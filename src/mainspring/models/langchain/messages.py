@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from mainspring.errors import ProviderConfigError
+from mainspring.extras import how_to_install
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -34,7 +35,7 @@ def langchain(module: str) -> Any:
         return import_module(f"langchain_core.{module}")
     except ModuleNotFoundError as error:
         raise ProviderConfigError(
-            "LangChain is not installed: pip install 'mainspring[langchain]'",
+            f"LangChain is not installed: {how_to_install('langchain')}",
             reason="missing_package",
             provider="langchain",
         ) from error

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.events import StreamEvent
+from mainspring.extras import how_to_install
 from mainspring.models.auth import ApiKey, CredentialResolver, FunctionKey, KeyFunction
 from mainspring.models.collect import collect
 from mainspring.models.config import ProviderConfig
@@ -221,7 +222,7 @@ def start_local(alias: str) -> tuple[str, str]:
                 manager.start_web_service()
             return str(manager.urls[0]).rstrip("/"), str(model.id)
     except ImportError as error:
-        raise _not_started(alias, "foundry-local-sdk is not installed: `pip install 'mainspring[foundry]'`") from error
+        raise _not_started(alias, f"foundry-local-sdk is not installed: {how_to_install('foundry')}") from error
     except Exception as error:
         raise _not_started(alias, str(error) or type(error).__name__) from error
 

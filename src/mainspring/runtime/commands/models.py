@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
 from mainspring.events import CancelToken
+from mainspring.extras import how_to_install
 from mainspring.models import HttpModel, ModelProvider
 from mainspring.models.catalog import catalog
 from mainspring.models.embedded.engine import engine_installed
@@ -159,7 +160,7 @@ def _embedded() -> list[ModelView]:
         state: State = "missing" if not has_engine else "ready" if here else "fetch"
         note = f"{known.note}; {known.megabytes} MB, {known.licence}"
         if not has_engine:
-            note += '; needs: pip install "mainspring[local]"'
+            note += f"; needs: {how_to_install('local')}"
         elif not here:
             note += f"; fetched on first use, or by: {get_command(known.name)}"
         views.append(ModelView(spec=f"{EMBEDDED}:{known.name}", state=state, label=known.label, note=note, prices=FREE))

@@ -157,7 +157,7 @@ WIZARDS: dict[str, Wizard] = {
         Wizard(
             provider="embedded",
             label="A small model inside this program: no key, no server",
-            about='needs: pip install "mainspring[local]"; weights are fetched on first use',
+            about="needs the extra local; weights are fetched on first use",
             questions=(
                 Question(
                     setting="model",

@@ -190,6 +190,6 @@ async def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "azure", None)
     monkeypatch.delitem(sys.modules, "azure.identity", raising=False)
 
-    with pytest.raises(ProviderConfigError, match=r"mainspring\[azure\]"):
+    with pytest.raises(ProviderConfigError, match=r"\[azure\]"):
         await EntraId()()
     assert not has_identity()

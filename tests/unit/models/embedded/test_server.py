@@ -127,7 +127,7 @@ def test_the_engine_that_is_missing_gets_commands(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
-    with pytest.raises(ProviderConfigError, match=r'pip install "mainspring\[local\]"(.|\n)*OPENAI_API_KEY'):
+    with pytest.raises(ProviderConfigError, match=r"pip install .*\[local\]'(.|\n)*OPENAI_API_KEY"):
         engine.check_engine()
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     with pytest.raises(ProviderConfigError, match="without glibc"):

@@ -12,6 +12,7 @@ from mainspring.app.export.forms import FORMS
 from mainspring.app.server.running import OpenChats, serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError
+from mainspring.extras import how_to_install
 from mainspring.runtime.chat import ChatOptions
 
 
@@ -22,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("acp") is None:
-            raise ConfigError("--acp needs the package agent-client-protocol: pip install 'mainspring[acp]'")
+            raise ConfigError(f"--acp needs the package agent-client-protocol: {how_to_install('acp')}")
         await import_module("mainspring.app.server.acp.serve").serve_acp(
             wire, chats, ChatOptions(ask=asked(options), exporters=FORMS)
         )

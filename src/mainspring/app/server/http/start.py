@@ -16,6 +16,7 @@ from mainspring.app.cli.exit_codes import DONE
 from mainspring.app.cli.frame import asked, framed
 from mainspring.app.server.http.tokens import DEFAULT, VARIABLE, Tokens, keep_up, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
+from mainspring.extras import how_to_install
 from mainspring.runtime.outcome import Notice, Report
 from mainspring.runtime.serving.engines import engine_of
 from mainspring.runtime.serving.named_agents import named_agents
@@ -36,7 +37,7 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
         http = import_module("mainspring.app.server.http.running")
         application = import_module("mainspring.app.server.http.app").application
     except ImportError as error:
-        raise ConfigError(f"serve --http needs the extra server: pip install 'mainspring[server]' ({error})") from error
+        raise ConfigError(f"serve --http needs the extra server: {how_to_install('server')} ({error})") from error
     guard = import_module("mainspring.app.server.http.guard")
     limits = import_module("mainspring.app.server.http.limits")
     given, made = await asyncio.to_thread(_tokens, options)

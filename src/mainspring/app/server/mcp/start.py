@@ -10,6 +10,7 @@ from mainspring.app.cli.frame import asked
 from mainspring.app.server.running import OpenChats, serve_stdio
 from mainspring.app.server.stdio import Wire
 from mainspring.errors import ConfigError
+from mainspring.extras import how_to_install
 from mainspring.runtime.chat import ChatOptions
 
 
@@ -18,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def serve(wire: Wire, chats: OpenChats) -> None:
         if importlib.util.find_spec("mcp") is None:
-            raise ConfigError("--mcp needs the package mcp: pip install 'mainspring[mcp]'")
+            raise ConfigError(f"--mcp needs the package mcp: {how_to_install('mcp')}")
         await import_module("mainspring.app.server.mcp.serve").serve_mcp(wire, chats, ChatOptions(ask=asked(options)))
 
     return serve_stdio(options, serve)

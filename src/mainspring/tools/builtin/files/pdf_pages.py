@@ -9,6 +9,7 @@ from typing import Any
 
 from mainspring.env.pdf import NoPypdfError, Pdf, PdfError
 from mainspring.env.text import displayable
+from mainspring.extras import how_to_install
 from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.files.names import Found, failure
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
@@ -31,7 +32,8 @@ async def read_pdf(ctx: ToolContext, found: Found, arguments: Mapping[str, Any],
     except NoPypdfError:
         text = (
             f"{found.name} is a PDF of {found.stat.size} bytes, and its text cannot be read here: pypdf is missing. The "
-            "user can install it with: pip install 'mainspring[pdf]'. A program in the shell, such as pdftotext, may do."
+            f"user can install it with: {await asyncio.to_thread(how_to_install, 'pdf')}. A program in the shell, such as "
+            "pdftotext, may do."
         )
         return failure(ToolErrorCode.CONFIG_ERROR, text)
     except PdfError as e:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.env.pictures import LONGEST_EDGE, NoPillowError, PictureError, fault_of, fitted
 from mainspring.env.text import looks_binary, mark_of, read_document
+from mainspring.extras import how_to_install
 from mainspring.lazy import later
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools.builtin.files.images import MOST_BYTES, MOST_EDGE, examine, is_convertible, is_image, kind_of
@@ -156,10 +157,11 @@ async def _image(ctx: ToolContext, found: Found, head: bytes) -> ToolResult:
     except NoPillowError:
         if image is not None and size <= MOST_BYTES and max(image.width, image.height) <= MOST_EDGE:
             return _shown_image(found, data, image.media_type, image.width, image.height, "")
+        install = await asyncio.to_thread(how_to_install, "images")
         why = (
             f"an image of more than {MOST_BYTES} bytes or {MOST_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
             "WebP, cannot be shown as it is, and Pillow, which would change it, is missing. The user can install it with: "
-            "pip install 'mainspring[images]'"
+            f"{install}"
         )
         return _not_shown(found, head, why, "not shown")
     except PictureError as e:

@@ -1,0 +1,39 @@
+"""What hints say about packages that are missing."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import extras
+from mainspring.extras import how_to_install
+
+SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
+
+
+@pytest.mark.parametrize(
+    ("origin", "what"),
+    [
+        ({}, "'mainspring[mcp]'"),
+        ({"url": "https://example.org/mainspring.whl"}, "'mainspring[mcp]'"),
+        ({"url": "file:///a%20b/clone", "dir_info": {"editable": True}}, "-e '/a b/clone[mcp]'"),
+        ({"url": "file:///clone", "dir_info": {}}, "'/clone[mcp]'"),
+    ],
+)
+def test_a_clone_installs_from_itself(origin: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "_origin", lambda: origin)
+
+    assert how_to_install("mcp") == f"{shlex.quote(sys.executable)} -m pip install {what}"
+
+
+def test_here_it_is_this_clone_or_the_index() -> None:
+    assert re.search(r" -m pip install (-e )?'.*\[mcp\]'$", how_to_install("mcp"))
+
+
+def test_every_hint_comes_from_the_one_place() -> None:
+    texts = {f: f.read_text(encoding="utf-8") for f in SOURCE.rglob("*.py") if f.name != "extras.py"}
+
+    assert [str(f) for f, text in texts.items() if re.search(r"""pip install ["']?mainspring""", text)] == []
