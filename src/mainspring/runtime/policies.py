@@ -234,7 +234,7 @@ def _window(options: Settled, conversation: _Conversation, model: ModelProvider)
     if options.compaction is not None and not _host_clears(model):
         auto = conversation.auto(options.compaction)
         compactor = auto.compactor
-        yield FIRST, {ContextTransform: partial(auto.transform, model=model)}
+        yield FIRST, {ContextTransform: partial(auto.transform, model=model), ModelErrorHook: auto.told}
         yield GUARD + 1, {ModelErrorHook: auto.failed}
     if not isinstance(overflow, str):
         compactor = overflow

@@ -11,6 +11,7 @@ from mainspring.errors import AgentContextExceededError, ConfigError, ContextExc
 from mainspring.events import ContextCompacted, ModelErrorHook, SideCall
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
+from mainspring.policies.compaction.overflow import told_window
 from mainspring.testing import Call
 from tests.unit.policies.stage import agent, requests, texts, words
 
@@ -181,3 +182,29 @@ async def test_an_application_that_answers_first_is_not_overruled() -> None:
     await made.run("go")
 
     assert words(made.messages) == ["short"]
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+        (
+            "This model's maximum context length is 131072 tokens. However, your messages resulted in 140000 tokens.",
+            131_072,
+        ),
+        ("The input token count (1100000) exceeds the maximum number of tokens allowed (1048576).", 1_048_576),
+        ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 131_072),
+        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 200_000),
+        (
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+            32_768,
+        ),
+        ("Your request exceeded model token limit: 131072", 131_072),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", 4096),
+        ("request (9021 tokens) exceeds the available context size (8192 tokens), try increasing it", 8192),
+        ("prompt too long; exceeded max context length by 500 tokens", None),
+        ("Context size has been exceeded.", None),
+    ],
+)
+def test_an_error_may_tell_the_window(text: str, window: int | None) -> None:
+    assert told_window(text) == window

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mainspring.errors import ContextExceededError
 from mainspring.events import ContextTransform, ModelErrorHook
 from mainspring.messages import AgentMessage, Message, ToolSpec
+from mainspring.policies.compaction.overflow import told_window
 from mainspring.policies.compaction.summary import SummaryCompactor
 from mainspring.policies.compaction.tokens import TokenMeter, characters, estimate_overhead, has_images
 from mainspring.policies.compaction.wording import is_summary
@@ -50,6 +51,7 @@ class AutoCompact:
             set()
         )  # messages that were there when it was made: what they report is of another history
         self._learned: Message | None = None
+        self._told: dict[str, int] = {}
 
     def tokens(self, messages: Sequence[AgentMessage]) -> int:
         """About how many tokens a request with this history has."""
@@ -61,7 +63,7 @@ class AutoCompact:
 
     async def transform(self, hook: ContextTransform, model: ModelProvider) -> None:
         """The part of `context:transform`; before all others."""
-        window = model.info.context_window
+        window = min(filter(None, (model.info.context_window, self._told.get(model.model))), default=None)
         limit = self.compactor.options.limit(window)
         if limit is None:
             return
@@ -117,6 +119,12 @@ class AutoCompact:
                     self.meter.learn(characters(messages[:i]) + fixed, message.usage.prompt_tokens)
                 self._learned = message
                 return
+
+    def told(self, hook: ModelErrorHook) -> None:
+        """The other part of `model:error`, before anybody answers it: an overflow may tell the window."""
+        error = hook.error
+        if isinstance(error, ContextExceededError) and error.model and (window := told_window(error.message)):
+            self._told[error.model] = window
 
     def failed(self, hook: ModelErrorHook) -> None:
         """The part of `model:error`: an overflow that nothing helps against says what stands in the way."""

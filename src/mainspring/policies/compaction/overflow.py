@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ContextExceededError
 from mainspring.events import ModelErrorHook
+from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
 
 LEAST_FREED = 0.05
 """The share of a history that must go for another try to be worth it."""
+
+
+_TOLD = lazy_re(
+    r"(?:maximum (?:context|prompt) length is|maximum number of tokens allowed \(|token limit:|must be <=|> ?|context size \() ?(\d{3,})"
+    r"|(\d{3,}) maximum context length"
+)
+
+
+def told_window(text: str) -> int | None:
+    """How many tokens a model takes, where the error of one that got too many tells it."""
+    found = _TOLD.search(text)
+    return int(found[1] or found[2]) if found else None
 
 
 class OverflowRecovery:
