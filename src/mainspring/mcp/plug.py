@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainspring")
 
+_AT_ONCE = 0.75  # what takes no longer is not worth telling
 GRACE = 3.0
 """Seconds that the first prompt waits for servers, at most."""
 EARLY = -900
@@ -151,7 +152,12 @@ class Mcp(Plug):
             return
         self._start()
         assert self._boot is not None
-        await asyncio.wait({self._boot}, timeout=self.grace)
+        at_once = min(_AT_ONCE, self.grace)
+        await asyncio.wait({self._boot}, timeout=at_once)
+        late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
+        if late and self.grace > at_once:  # nobody waits in the dark
+            self.tell(f"waiting for MCP server {late}, {self.grace:g} s at most")
+            await asyncio.wait({self._boot}, timeout=self.grace - at_once)
         for server in self.servers:
             if server.status == "connecting":
                 self.tell(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")

@@ -111,6 +111,19 @@ async def test_servers_start_together_and_one_that_fails_harms_nothing() -> None
         plug.get("x")
 
 
+async def test_what_a_run_waits_for_is_told() -> None:
+    gate, told = asyncio.Event(), list[str]()
+    agent = agent_with({"fast": twin("echo"), "slow": twin("echo", delay=gate)}, "done", mcp={"grace": 30.0})
+    plug_of(agent).tell = told.append
+    running = asyncio.ensure_future(agent.run("go"))
+    await until(lambda: told)
+    assert told == ["waiting for MCP server 'slow', 30 s at most"]
+    gate.set()
+
+    assert (await running).status == "completed"
+    assert len(told) == 1
+
+
 @pytest.mark.covers("HOK-34", "MCP-11")
 async def test_hooks_tell_of_the_start_with_duration_and_outcome() -> None:
     told: list[Any] = []
