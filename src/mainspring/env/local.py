@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -229,7 +230,7 @@ class LocalEnv:
         if "\0" in script:
             raise OSError(22, "the script has a NUL character in it")
         code = script.encode("utf-8", "surrogateescape")
-        shell = self._shell or await self.find_program("bash") or await self.find_program("sh")
+        shell = self._shell or await self._find_shell()
         if shell is None:
             return ["cmd", "/d", "/s", "/c", script], stdin
         if os.path.basename(shell).startswith("bash"):
@@ -238,6 +239,16 @@ class LocalEnv:
         if len(code) < _LONGEST_ARGUMENT:
             return [shell, "-c", script], stdin
         return [shell, await asyncio.to_thread(self._private_file, code)], stdin
+
+    async def _find_shell(self) -> str | None:
+        if sys.platform != "win32":
+            return await self.find_program("bash") or await self.find_program("sh")
+        for name in ("bash", "sh"):
+            found = await self.find_program(name)
+            if found and await asyncio.to_thread(is_shell, found):
+                self._shell = found
+                return found
+        return None
 
     def _private_file(self, data: bytes) -> str:
         """Write what goes with the environment; its path. Blocking."""
@@ -367,6 +378,17 @@ def _abandon(running: set[Running | LocalConnection], spools: _Spools, watcher: 
         left.kill()
     watcher.close()
     spools.remove()
+
+
+def is_shell(program: str) -> bool:
+    """Whether a program runs scripts. Blocking. On Windows a ``bash`` may only say that there is no Linux for it."""
+    try:
+        done = subprocess.run(
+            [program, "-c", "echo $((6 * 7))"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return (done.returncode, done.stdout.strip()) == (0, b"42")
 
 
 def _find_program(name: str) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import LocalEnv, OutputLimits
+from mainspring.env.local import is_shell
 from mainspring.events import CancelToken
 from tests.needs import on_linux
 
@@ -104,6 +105,17 @@ async def test_a_long_script_is_no_argument(env: LocalEnv) -> None:
 async def test_a_script_is_not_seen_in_the_process_list(env: LocalEnv) -> None:
     result = await env.run("pkill -f a_pattern_that_is_only_here; echo alive")
     assert (result.exit_code, result.stdout.text) == (0, "alive\n")
+
+
+def test_a_program_that_only_has_the_name_of_a_shell_is_none(tmp_path: Path) -> None:
+    """As the ``bash`` that Windows brings along, where there is no Linux for it."""
+    stub = tmp_path / "bash"
+    stub.write_text("#!/bin/sh\necho 'Windows Subsystem for Linux has no installed distributions.'\n", encoding="utf-8")
+    stub.chmod(0o755)
+    assert not is_shell(str(stub))
+    assert not is_shell(str(tmp_path / "none"))
+    assert not is_shell("/bin/false")
+    assert is_shell("/bin/sh")
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
