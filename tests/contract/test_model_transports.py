@@ -123,7 +123,7 @@ async def test_what_is_no_http_is_a_network_error(transport: Transport) -> None:
             await ask(transport, server.url)
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "nonsense", "http://"])
+@pytest.mark.parametrize("url", ["http://[::1", "nonsense", "http://", "http://127.0.0.1:1/\udc80"])
 async def test_what_is_no_url_is_an_error_of_the_configuration(transport: Transport, url: str) -> None:
     with pytest.raises(ProviderConfigError, match="not valid"):
         await ask(transport, url)
@@ -285,13 +285,74 @@ async def test_a_private_certificate_is_trusted_once_it_is_named(
     cert, context = certificate
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     async with serve(plain(b"secret"), tls=context) as server:
-        with pytest.raises(NetworkError, match="SSL_CERT_FILE") as caught:
+        with pytest.raises(NetworkError, match="SSL_CERT_FILE.*self-signed certificate") as caught:
             await ask(transport, server.url)
         assert (caught.value.reason, caught.value.retryable) == ("tls", False)
+        assert "not permitted" not in str(caught.value)
         await transport.aclose()
 
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
         assert await ask(transport, server.url) == (200, b"secret")
+
+
+async def test_certificates_that_cannot_be_read_are_an_error_of_the_configuration(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
+    with pytest.raises(ProviderConfigError, match="SSL_CERT_FILE names '/no/such/file.pem'.*No such file"):
+        await ask(transport, "https://127.0.0.1:1/")
+
+
+async def test_a_host_that_does_not_encrypt_is_not_said_to_have_a_wrong_certificate(transport: Transport) -> None:
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(host, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(NetworkError, match="no encrypted connection came about") as caught:
+            await ask(transport, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+
+    assert (caught.value.reason, caught.value.retryable) == ("tls", False)
+
+
+async def test_what_a_host_says_wrongly_is_no_failed_connection_and_tells_no_secret(transport: Transport) -> None:
+    """Two lengths: it was reached, and the URL, which libraries quote, may hold a key."""
+    async with serve([head(**{"content-length": "2", "Content-Length": "3"}) + b"ok", 0.02, "close"]) as server:
+        with pytest.raises(NetworkError) as caught:
+            await ask(transport, f"{server.url}/?key=hush")
+
+    assert caught.value.reason == "connection_lost"
+    assert "hush" not in str(caught.value)
+
+
+async def test_a_limit_that_is_off_stays_off(transport: Transport) -> None:
+    async with serve([head(**{"content-length": "2"}) + b"o", 0.4, b"k"]) as server:
+        assert await ask(transport, server.url, b"x", Timeouts(first_byte=0.15, idle=None)) == (200, b"ok")
+
+
+@pytest.mark.parametrize("name", ["sk hush", "hush:", "h\u00fcsh", "hush\r\nx"])
+async def test_a_name_of_a_header_that_is_none_is_an_error_of_the_configuration(
+    transport: Transport, name: str
+) -> None:
+    with pytest.raises(ProviderConfigError, match="No request can be made") as caught:
+        async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
+            pass
+
+    assert "hush" not in str(caught.value)
+
+
+async def test_headers_that_say_where_a_request_ends_are_not_taken_from_the_settings(transport: Transport) -> None:
+    given = {"Content-Length": "7", "transfer-encoding": "chunked", "x-key": "\x00 a \x01"}
+    async with serve(plain()) as server:
+        async with transport.open("POST", server.url, given, b"abc", SOON) as answer:
+            assert [c async for c in answer.chunks()] == [b"ok"]
+
+    [request] = server.requests
+    assert request.body == b"abc"
+    assert request.headers["x-key"] == "a"
+    assert "transfer-encoding" not in request.headers
 
 
 async def test_errors_are_only_ever_ours(transport: Transport) -> None:

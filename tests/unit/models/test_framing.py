@@ -167,4 +167,5 @@ def test_what_was_changed_on_its_way_has_no_other_meaning_than_for_h11(
 
     assert got == outcome([bytes(sent)])
     if isinstance(got, bytes):
-        assert got == b"".join(chunks) or got == outcome_of_h11(bytes(sent))
+        lenient = b" ;" in sent or b"\t;" in sent  # which h11 refuses, but whoever reads has to take (RFC 9112, 7.1.1)
+        assert got == b"".join(chunks) or lenient or got == outcome_of_h11(bytes(sent))
