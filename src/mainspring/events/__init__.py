@@ -4,6 +4,7 @@ from mainspring.events.agent import (
     AgentEnd,
     AgentEvent,
     AgentStart,
+    ChildStats,
     MessageEnd,
     MessageStart,
     MessageUpdate,
@@ -35,7 +36,6 @@ from mainspring.events.child_hooks import (
     SpawnComplete,
     SpawnError,
 )
-from mainspring.events.child_stats import ChildStats
 from mainspring.events.draft import Draft, parse_call
 from mainspring.events.entry_hooks import AgentBefore, InputHook, SessionOpen, SessionShutdown
 from mainspring.events.feature_hooks import (

@@ -15,8 +15,7 @@ from mainspring.events.hooks import Hook, StreamEnd, StreamText, StreamThinking,
 from mainspring.events.tool_hooks import ToolAfter, ToolBefore, ToolErrorHook, ToolGate
 
 if TYPE_CHECKING:
-    from mainspring.events.agent import RunStatus
-    from mainspring.events.child_stats import ChildStats
+    from mainspring.events.agent import ChildStats, RunStatus
 
 
 class _Spawn(Hook):
