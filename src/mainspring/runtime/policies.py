@@ -46,10 +46,8 @@ from mainspring.policies.compaction import (
     TailCompactor,
     TailStubs,
 )
-from mainspring.policies.persistence import PersistResults
 from mainspring.policies.reads import DedupReads, ElideStaleReads, ReadBeforeEdit, ReadState
 from mainspring.policies.repeats import RepeatHint
-from mainspring.policies.thinking import DecayThinking
 from mainspring.runtime.disclosing import offered_tools
 from mainspring.runtime.skill_option import kept_by
 from mainspring.tools import LazyTool, Tool
@@ -57,9 +55,13 @@ from mainspring.tools import LazyTool, Tool
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent, Hooks, Settled
     from mainspring.policies.dedup import DedupTools
+    from mainspring.policies.persistence import PersistResults
+    from mainspring.policies.thinking import DecayThinking
     from mainspring.runtime.tool_names import tell_unknown
-else:
+else:  # loaded when an option asks for it
     DedupTools = later("mainspring.policies.dedup", "DedupTools")
+    DecayThinking = later("mainspring.policies.thinking", "DecayThinking")
+    PersistResults = later("mainspring.policies.persistence", "PersistResults")
     tell_unknown = later("mainspring.runtime.tool_names", "tell_unknown")
 
 # The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
