@@ -39,6 +39,8 @@ _MOST_UNREAD = 1 << 18
 """Bytes that may wait to be read before the host is made to wait."""
 
 _LARGEST_HEAD = 1 << 18
+_MOST_HEADS = 1 << 20
+"""Bytes that may come before an answer begins: a host may say 100 or 103 first, but not for ever."""
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = "%/?:@!$&'()*+,;=-._~[]"
@@ -132,6 +134,7 @@ class _Connection(asyncio.Protocol):
             OSError: If the connection broke.
             h11.RemoteProtocolError: If what came is no HTTP.
         """
+        taken = 0
         while not isinstance(event := self._http.next_event(), h11.Response):
             if isinstance(event, h11.InformationalResponse):
                 continue
@@ -139,7 +142,10 @@ class _Connection(asyncio.Protocol):
                 raise h11.RemoteProtocolError("it speaks another protocol from here on")
             if not self._unread and not self._closed:
                 await self._wait(limit)
+            if taken > _MOST_HEADS:
+                raise h11.RemoteProtocolError("nothing but words before an answer")
             if data := self._take():
+                taken += len(data)
                 self._http.receive_data(data)
             elif self._error is not None:
                 raise self._error

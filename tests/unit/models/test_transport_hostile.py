@@ -284,6 +284,18 @@ async def test_trailers_without_end_are_an_error(transport: DirectTransport) -> 
             await asyncio.wait_for(ask(transport, url), 5)
 
 
+async def test_words_before_an_answer_without_end_are_an_error(transport: DirectTransport) -> None:
+    async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        while True:
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n" * 1000)
+            await writer.drain()
+
+    async with raw(host) as url:
+        with pytest.raises(NetworkError, match="before it answered"):
+            await asyncio.wait_for(ask(transport, url), 10)
+
+
 async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport: DirectTransport) -> None:
     with pytest.raises(NetworkError, match="127.0.0.1:0"):
         await ask(transport, "http://127.0.0.1:0/")
@@ -401,7 +413,11 @@ def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
 
     context.sni_callback = asked
 
+    connections = 0
+
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
         chosen = cast("ssl.SSLObject", writer.get_extra_info("ssl_object")).selected_alpn_protocol()
         while await reader.readuntil(b"\r\n\r\nx"):
             text = json.dumps(chosen).encode()
@@ -418,6 +434,7 @@ def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
 
     asyncio.run(once())
     assert named == ["localhost", None]
+    assert connections == 1  # of what encryption says between requests none is taken for noise
 
 
 def test_who_does_not_encrypt_gets_nothing() -> None:
