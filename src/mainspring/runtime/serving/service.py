@@ -205,7 +205,7 @@ class Service:
                 asking = sum([await self._asks(info) for info in active])
                 raise LimitError(
                     "too_many_runs",
-                    f"{counted(len(active), 'run goes', 'runs go')} on ({asking} waiting for an answer to a call), and no more may; answer or "
+                    f"{counted(len(active), 'run goes', 'runs go')} on, of which {counted(asking, 'waits', 'wait')} for an answer to a call, and no more may; answer or "
                     "end one, or wait until one ends",
                     retry_after=5.0,
                 )
