@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from typing import Protocol
 
 from mainspring.errors import NetworkError
 from mainspring.models.transport_errors import host_of, lost_error
@@ -42,6 +43,19 @@ async def _unpacked(chunks: AsyncGenerator[bytes], packing: str, url: str) -> As
             raise lost_error(url, error, begun=True) from error
 
 
+class _Unpacker(Protocol):
+    """What zlib makes, which has no name of its own."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
 class _Body:
     """What is packed in one way. In gzip parts may follow one another, and zeros may fill it up."""
 
@@ -49,7 +63,7 @@ class _Body:
         self._packing = packing
         self._host = host
         self._repeats = packing in ("gzip", "x-gzip")
-        self._unpack: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
+        self._unpack: _Unpacker | None = None
         self._over = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -83,7 +97,7 @@ class _Body:
             raise zlib.error("the end is missing")
         return last
 
-    def _begin(self, chunk: bytes) -> zlib._Decompress:  # pyright: ignore[reportPrivateUsage]
+    def _begin(self, chunk: bytes) -> _Unpacker:
         match self._packing:
             case "gzip" | "x-gzip":
                 return zlib.decompressobj(zlib.MAX_WBITS | 16)
