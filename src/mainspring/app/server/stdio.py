@@ -152,7 +152,9 @@ async def open_wire(given: int, out: int, most: int = MOST) -> AsyncGenerator[Wi
 
 
 async def _reading(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
-    if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(number):  # as /dev/null, for whose input nobody can wait
+    if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(
+        number
+    ):  # as /dev/null, for whose input nobody can wait
         return lambda: asyncio.to_thread(os.read, number, _CHUNK)
     pipe = os.fdopen(os.dup(number), "rb", buffering=0)
     reader = asyncio.StreamReader()
