@@ -282,7 +282,7 @@ def test_the_cost_report(command: Command) -> None:
     table = command.run("cost")
     assert table.code == 0
     assert "unknown" in table.out
-    assert "no known price" in table.err
+    assert "1 call with 15 tokens, of which the price is not known" in table.err
     report = command.run("cost", "--by", "model", "--json").result
     assert report["total"]["calls"] == 2
     assert report["total"]["unpricedCalls"] == 1

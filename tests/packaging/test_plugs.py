@@ -20,6 +20,8 @@ KEPT = {
     "testing",
     "__init__.py",
     "lazy.py",
+    "extras.py",
+    "counting.py",
     "py.typed",
 }
 

@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.redact import MASK
@@ -19,6 +19,7 @@ def said_in(stream: str) -> list[str]:
     return [json.loads(line[5:])["text"] for line in stream.split("\n") if line.startswith("data:")]
 
 
+@example(secret="000000", around=["\0"], cuts=[])
 @settings(max_examples=60)
 @given(
     secret=st.text(st.characters(exclude_categories=("Cs",)), min_size=6, max_size=12),

@@ -130,7 +130,7 @@ async def test_a_start_that_fails_is_a_model_not_found(alias: str, text: str) ->
 
 @pytest.mark.covers("PRV-22")
 async def test_a_missing_package_is_named() -> None:
-    with pytest.raises(ModelNotFoundError, match=r"mainspring\[foundry\]"):
+    with pytest.raises(ModelNotFoundError, match=r"pip install .*\[foundry\]"):
         await create_model("foundry").complete(ASK)
 
 
