@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -22,6 +23,12 @@ class InlineApplication(Application[None]):
 
     resized: Callable[[], object] | None = None
     frame: FrameOutput
+
+    def invalidate(self) -> None:
+        """Draw again soon. A clock that was set back would hold frames up until it has caught up."""
+        if self._last_redraw_time > time.time():
+            self._last_redraw_time = 0.0
+        super().invalidate()
 
     def _on_resize(self) -> None:
         """Draw anew. Terminals wrap rows that have become too long, so there may be more to erase than was drawn."""

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
@@ -552,3 +553,15 @@ async def test_the_input_stands_apart_from_what_was_printed_where_there_is_room(
         await one.until(lambda: "by the way" in one.written)
         assert one.session.live_rows(80, 24, 18) == [[]]
         assert one.session.live_rows(80, 12, 6) == []
+
+
+async def test_a_clock_that_is_set_back_holds_up_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with desk(tmp_path) as one:
+        await one.typed("before")
+        await one.until(lambda: "before" in one.written)
+        now = time.time() - 3600
+        monkeypatch.setattr(time, "time", lambda: now)
+        await one.typed(" and after")
+        await one.until(lambda: "and after" in one.written)
+        one.keys("\x03")
+        await one.until(lambda: not one.session.screen.buffer.text)
