@@ -136,7 +136,14 @@ class JsonlLog:
     def _create(self) -> int:
         """Make the file, which nobody else can have made."""
         make_private_folder(self._path.parent)
-        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+        how = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS
+        try:
+            fd = os.open(self._path, how, 0o600)
+        except FileExistsError:
+            if not _is_left(self._path):
+                raise
+            self._path.unlink()
+            fd = os.open(self._path, how, 0o600)
         self._lock = lock(fd)
         mark_quick(fd)
         self._fd = fd
@@ -234,8 +241,8 @@ class JsonlStore:
         return log
 
     def exists(self, name: str) -> bool:
-        """Whether it is stored."""
-        return any(True for _ in self.root.glob(f"*/{checked_id(name)}{SUFFIX}"))
+        """Whether it is stored. A file without a byte is what a process left that was killed when it made it."""
+        return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{checked_id(name)}{SUFFIX}"))
 
     def delete(self, name: str) -> None:
         """Remove a session for good."""
@@ -287,6 +294,15 @@ class JsonlStore:
 
 _NOT_SAVED = "what is said now is not saved"
 _FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a file is empty and nobody writes it: it was left by a process that was killed before its first line."""
+    fd = os.open(path, os.O_RDWR | _FLAGS)
+    try:
+        return os.fstat(fd).st_size == 0 and lock(fd) == "held"
+    finally:
+        os.close(fd)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from mainspring.errors import SessionError
 from mainspring.messages import Message
 from mainspring.sessions import JsonlLog, JsonlStore, MessageEntry, SessionEntry, encode_entry
+from mainspring.sessions.lock import lock
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HEADER = SessionEntry(id="s1", parent=None, timestamp=NOW, version=1, cwd="/work")
@@ -218,3 +219,24 @@ def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: 
         again = store.open("s1")
         child.kill()
     assert again.writable
+
+
+@pytest.mark.covers("SES-15")
+def test_a_file_left_by_a_kill_before_its_first_line_takes_no_id(store: JsonlStore, log: JsonlLog) -> None:
+    file = Path(log.place)
+    log.close()
+    file.write_bytes(b"")
+
+    assert not store.exists("s1")
+    second = store.create(HEADER)
+    second.append([encode_entry(HEADER), line("b")])
+    assert store.exists("s1")
+    assert len(list(second.rows())) == 2
+    second.close()
+
+    file.write_bytes(b"")
+    with file.open("ab") as writer:  # somebody is about to write it
+        assert lock(writer.fileno()) == "held"
+        with pytest.raises(FileExistsError):
+            store.create(HEADER).append([encode_entry(HEADER)])
+    assert file.read_bytes() == b""
