@@ -23,7 +23,7 @@ pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31", "B
 TOKEN = "a-token-of-the-test-0123456789"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, command: Command) -> str:
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     if request.param == "postgres":
