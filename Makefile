@@ -11,7 +11,7 @@ RUN := $(VENV)/.run-installed
 # One more worker than cores, since many tests wait for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST ?=
-ASK ?= What is in this folder? Look, then answer in two sentences.
+ASK ?= Read README.md, then say in two sentences what this project is.
 PYTHONS ?= 3.11 3.12 3.13
 
 .PHONY: help setup test check requirements agent bench soak matrix lowest typecheck-314 docs format clean
