@@ -9,6 +9,8 @@ import math
 import os
 import secrets
 import socket
+import sqlite3
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -478,15 +480,27 @@ def _tables(url: str) -> Tables:
     """The tables at an address.
 
     Raises:
-        ConfigError: If DBOS is not installed, or it is no such address.
+        ConfigError: If DBOS is not installed, it is no such address, or this Python's SQLite is too old.
     """
-    if url.partition(":")[0].partition("+")[0] not in ("sqlite", "postgresql", "postgres"):
+    kind = url.partition(":")[0].partition("+")[0]
+    if kind not in ("sqlite", "postgresql", "postgres"):
         raise ConfigError("durable runs are kept at sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
+    if kind == "sqlite" and sqlite3.sqlite_version_info < _least_sqlite():
+        least = ".".join(map(str, _least_sqlite()))
+        raise ConfigError(
+            f"durable runs on SQLite need SQLite {least} under this Python, which has {sqlite3.sqlite_version}: use a Python with "
+            "a newer one (those of python.org and uv have it), Python 3.11, or PostgreSQL"
+        )
     try:
         import_module("dbos")
         return Tables(url)
     except ImportError as error:
         raise ConfigError(f"durable runs need the extra durable: {how_to_install('durable')} ({error})") from error
+
+
+def _least_sqlite() -> tuple[int, ...]:
+    """What DBOS needs: from Python 3.12 on it takes times of parts of a second from the database."""
+    return (3, 42) if sys.version_info >= (3, 12) else (3, 31)
 
 
 def _queue(agent: str) -> str:

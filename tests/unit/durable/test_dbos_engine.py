@@ -174,3 +174,10 @@ async def test_tables_of_an_earlier_version_are_widened(tmp_path: Path) -> None:
 
 async def _moment() -> None:
     await asyncio.sleep(0.01)
+
+
+def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 30, 1))
+
+    with pytest.raises(ConfigError, match="need SQLite 3\\..* or PostgreSQL"):
+        DbosEngine(f"sqlite:///{tmp_path / 'runs.db'}")
