@@ -41,15 +41,16 @@ class Masking:
         """The text without them."""
         return redact_keys(text, *self._forms)
 
-    def value(self, value: Any) -> Any:
-        """The same for whatever JSON can hold."""
+    def value(self, value: Any, *, names: bool = False) -> Any:
+        """The same for whatever JSON can hold; with ``names`` also for the names in objects."""
         match value:
             case str():
                 return self.text(value)
             case dict():
-                return {k: self.value(v) for k, v in cast("dict[str, Any]", value).items()}
+                given = cast("dict[str, Any]", value)
+                return {self.text(k) if names else k: self.value(v, names=names) for k, v in given.items()}
             case list() | tuple():
-                return [self.value(v) for v in cast("list[Any]", value)]
+                return [self.value(v, names=names) for v in cast("list[Any]", value)]
             case _:
                 return value
 
@@ -68,18 +69,8 @@ class Masking:
         made = self.text("\n".join(lines)).split("\n")
         for at, event in events.items() if len(made) == len(lines) else ():
             if not _is_json(made[at].removeprefix(_DATA)):  # as where a secret of digits met those of an escape
-                made[at] = f"{_DATA} {json.dumps(self._with_names(event))}"
+                made[at] = f"{_DATA} {json.dumps(self.value(event, names=True))}"
         return "\n".join(made)
-
-    def _with_names(self, value: Any) -> Any:
-        """Like `value`, with the names in objects too."""
-        match value:
-            case dict():
-                return {self.text(k): self._with_names(v) for k, v in cast("dict[str, Any]", value).items()}
-            case list():
-                return [self._with_names(v) for v in cast("list[Any]", value)]
-            case _:
-                return self.value(value)
 
     def _joined(self, events: dict[int, Any]) -> set[int]:
         """Mask what only several events together tell; the lines of those that were changed."""

@@ -156,9 +156,12 @@ class Tape:
         part.replace(self.path)
 
     def _clean(self, exchange: dict[str, Any]) -> dict[str, Any]:
-        told = exchange["response"]
-        told["body_text"] = self._masking.stream(told["body_text"])
-        return self._masking.value(exchange)
+        body = exchange["response"].pop(
+            "body_text"
+        )  # looked at as a stream, and not once more as a text: that may break it
+        clean = self._masking.value(exchange)
+        clean["response"]["body_text"] = self._masking.stream(body)
+        return clean
 
 
 _ASKED = ("name", "input")

@@ -238,6 +238,15 @@ async def test_a_secret_is_masked_in_every_form_and_where_a_stream_spells_it_out
     assert played.text == "The key is [redacted], and [redacted] too; [redacted]"
 
 
+async def test_a_secret_whose_digits_only_an_escape_has_breaks_no_answer(tmp_path: Path) -> None:
+    with _Recording(tmp_path / "t", "record", secrets=["0000ab"]) as tape:
+        real = await run(tape, Looking(), host(answer(text="it is \x00ab")))
+
+    with Tape(tmp_path / "t", secrets=["0000ab"]) as tape:
+        played = await run(tape, Looking())
+    assert played.text == real.text == "it is \x00ab"
+
+
 async def test_lines_end_where_json_says_so(tmp_path: Path) -> None:
     await record(tmp_path / "t", answer(call="\u2028\u0085"), answer(text="a\u2029b"))
     with Tape(tmp_path / "t", secrets=[SECRET]) as tape:
