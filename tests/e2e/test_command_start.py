@@ -24,6 +24,19 @@ OWN_OF_A_RUN = 394
 """Modules of ours that a run in print mode loads, at most. Each costs about a fifth of a millisecond: this may only fall."""
 
 
+def python(command: Command, code: str) -> "subprocess.CompletedProcess[str]":
+    """A program of Python's where the command would run."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=command.folder,
+        env={**command.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
 def modules(command: Command, *arguments: str) -> set[str]:
     """The modules that the command has loaded when it ends."""
     code = (
@@ -33,15 +46,8 @@ def modules(command: Command, *arguments: str) -> set[str]:
         f"sys.argv = ['mainspring', *{list(arguments)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=command.folder,
-        env={**command.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
+    done = python(command, code)
+    assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("LOADED"), done.stderr
     return set(last.split()[1:])
@@ -101,15 +107,7 @@ def signalled_at(command: Command, number: int, signal_number: int) -> tuple[int
         "sys.argv = ['mainspring', '-p', 'x']\n"
         "sys.exit(main())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=command.folder,
-        env={**command.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    done = python(command, code)
     return done.returncode, done.stderr, done.stdout.startswith("now")
 
 

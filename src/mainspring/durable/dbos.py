@@ -59,9 +59,10 @@ _STATES: dict[str, RunState] = {
     "DELAYED": "waiting",
     "PENDING": "running",
     "SUCCESS": "done",
+    "ERROR": "failed",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
     "CANCELLED": "cancelled",
 }
-_FAILED = ("ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 _EVERLASTING = 1_000_000
 """Attempts at a run: how often its worker dies says nothing about the run."""
 
@@ -292,7 +293,7 @@ class DbosEngine:
         waits = any(_STATES.get(run.status) == "waiting" for run in found)
         workers = await self.workers() if waits else ()
         # Why one failed stands where results do, which may be large and were left out.
-        failed = [run.workflow_id for run in found if run.status in _FAILED]
+        failed = [run.workflow_id for run in found if _STATES.get(run.status) == "failed"]
         client = await self.open()
         told = await self.ask(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
         errors = {run.workflow_id: str(run.error or "") for run in told}
@@ -320,7 +321,7 @@ class DbosEngine:
     def _ended(self, run_ids: Sequence[str]) -> dict[str, int]:
         """Those of the runs that are over, or gone. Blocks."""
         assert self._client is not None
-        going = [*_statuses("waiting"), *_statuses("running")]
+        going = _statuses("waiting", "running")
         found = self._client.list_workflows(
             workflow_ids=list(run_ids), status=going, load_input=False, load_output=False
         )
@@ -361,14 +362,13 @@ class DbosEngine:
 
     async def delete(self, run_id: str) -> None:
         await self.open()
-        states = [status for state in OVER for status in _statuses(state)]
-        if not await self.ask(self.tables.old.delete, run_id, Old(states)):
+        if not await self.ask(self.tables.old.delete, run_id, Old(_statuses(*OVER))):
             raise not_over(await self._known(run_id))
 
     async def prune(self, older_than: float, states: Sequence[RunState] = OVER, *, dry_run: bool = False) -> int:
         check_over(states)
         await self.open()
-        old = Old([status for state in states for status in _statuses(state)], older_than)
+        old = Old(_statuses(*states), older_than)
         if dry_run:
             return await self.ask(self.tables.old.count, old)
         total = 0
@@ -508,9 +508,9 @@ def _queue(agent: str) -> str:
     return f"{NAME}.{agent}"
 
 
-def _statuses(state: RunState) -> list[str]:
-    """What DBOS calls a state."""
-    return list(_FAILED) if state == "failed" else [name for name, known in _STATES.items() if known == state]
+def _statuses(*states: RunState) -> list[str]:
+    """What DBOS calls some states."""
+    return [name for name, state in _STATES.items() if state in states]
 
 
 def _why_no_more(run_id: str, deaths: int, steps: Sequence[str]) -> str:

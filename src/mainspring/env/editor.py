@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from mainspring.env.jobs import Jobs
-from mainspring.env.local import LocalEnv
+from mainspring.env.local import LocalEnv, find_shell
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
     DEFAULT_LIMITS,
@@ -219,7 +219,7 @@ class EditorEnv:
         """
         if self._terminals is None or "\0" in script or len(script) > _LONGEST_SCRIPT:
             return None
-        shell = await self._env.find_program("bash") or await self._env.find_program("sh")
+        shell = await find_shell(self._env.find_program)
         terminal = shell and await self._terminals.open(
             [shell, "-c", script],
             cwd=self.cwd,

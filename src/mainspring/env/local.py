@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -230,7 +230,9 @@ class LocalEnv:
         if "\0" in script:
             raise OSError(22, "the script has a NUL character in it")
         code = script.encode("utf-8", "surrogateescape")
-        shell = self._shell or await self._find_shell()
+        shell = self._shell or await find_shell(self.find_program)
+        if sys.platform == "win32":
+            self._shell = shell  # to look at it again would take a program each time
         if shell is None:
             return ["cmd", "/d", "/s", "/c", script], stdin
         if os.path.basename(shell).startswith("bash"):
@@ -239,16 +241,6 @@ class LocalEnv:
         if len(code) < _LONGEST_ARGUMENT:
             return [shell, "-c", script], stdin
         return [shell, await asyncio.to_thread(self._private_file, code)], stdin
-
-    async def _find_shell(self) -> str | None:
-        if sys.platform != "win32":
-            return await self.find_program("bash") or await self.find_program("sh")
-        for name in ("bash", "sh"):
-            found = await self.find_program(name)
-            if found and await asyncio.to_thread(is_shell, found):
-                self._shell = found
-                return found
-        return None
 
     def _private_file(self, data: bytes) -> str:
         """Write what goes with the environment; its path. Blocking."""
@@ -378,6 +370,15 @@ def _abandon(running: set[Running | LocalConnection], spools: _Spools, watcher: 
         left.kill()
     watcher.close()
     spools.remove()
+
+
+async def find_shell(find_program: Callable[[str], Awaitable[str | None]]) -> str | None:
+    """The shell that scripts are given to, where nobody names another; ``None`` where there is none."""
+    for name in ("bash", "sh"):
+        found = await find_program(name)
+        if found and (sys.platform != "win32" or await asyncio.to_thread(is_shell, found)):
+            return found
+    return None
 
 
 def is_shell(program: str) -> bool:

@@ -55,9 +55,10 @@ class _SilentError(Exception):
 class _Connection(asyncio.Protocol):
     """A connection to a host, with at most one request on it. h11 reads and writes heads; bodies go past it, for they are many."""
 
+    _http: h11.Connection  # of the request that was sent last
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._deadline = 0.0

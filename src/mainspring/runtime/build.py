@@ -175,8 +175,9 @@ async def converse(
         told = await guidance(works, settings, choice, permissions, report, small=small, alone=front.ask is None)
         telemetry = await telemetry_of(settings, environ, report) if settings.config.telemetry.enabled else None
         plan = plan_of(options, session, report, switchable=front.ask is not None)
-        bare = small or options.tools is not None
-        plugs, outputs = plugs_of(cwd, settings, session, bare=bare)
+        named = options.tools is not None  # and so nothing else is offered
+        plugs, outputs = plugs_of(cwd, settings, session, bare=small or named)
+        skilled = not named and (not small or allows_skills(rules))
         agent = Agent(
             front.wrap(choice.model) if front.wrap else choice.model,
             name="mainspring",
@@ -185,20 +186,18 @@ async def converse(
             behavior=behavior_of(settings.config, compaction_of(settings)),
             execution=works,
             permissions=permissions,
-            skills=await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None)
-            if not bare or (options.tools is None and allows_skills(rules))
-            else None,
-            mcp_servers=await asyncio.to_thread(
+            skills=await asyncio.to_thread(skills_of, cwd, settings, asks=front.ask is not None) if skilled else None,
+            mcp_servers=None
+            if named
+            else await asyncio.to_thread(
                 mcp_of,
                 cwd,
                 settings,
                 report,
                 front.ask is None,
                 front.servers,
-                (lambda key: allows_server(key, rules)) if bare else None,
-            )
-            if options.tools is None
-            else None,
+                (lambda key: allows_server(key, rules)) if small else None,
+            ),
             tool_disclosure=settings.config.mcp.disclosure,
             subagents=None if small else await asyncio.to_thread(subagents_of, cwd, settings, options, report),
             plugs=[

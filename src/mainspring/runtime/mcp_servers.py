@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mainspring import mcp
 from mainspring.redact import MASK
-from mainspring.runtime.home import FOLDER, Home, project_root
+from mainspring.runtime.home import FOLDER, Home, project_root, repository_of
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
 from mainspring.runtime.settings.jsonc import JsonError, parse
@@ -115,7 +115,7 @@ def mcp_of(
 def _project_files(cwd: str, home: Home | None) -> list[Path]:
     files: list[Path] = []
     folder = Path(cwd)
-    inside = next((p for p in (folder, *folder.parents) if os.path.lexists(p / ".git")), folder)
+    inside = repository_of(folder) or folder
     for place in (folder, *folder.parents):
         if os.path.lexists(place / SHARED_FILE):
             files.append(place / SHARED_FILE)

@@ -144,13 +144,14 @@ def _named(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, 
 
 async def _that_is_there(choice: Choice, config: AppConfig, registry: ProviderRegistry) -> Choice:
     """The same, with a model that the server has where only the address of a local one is set."""
-    if choice.name.provider != local.NAME or config.providers.get(local.NAME).model:
+    asked = choice.model
+    if not isinstance(asked, HttpModel) or asked.provider != local.NAME or config.providers.get(local.NAME).model:
         return choice
-    address = choice.model.profile.base_url if isinstance(choice.model, HttpModel) else ""
-    for server in await detect_local_servers([local.LocalServer("it", address)], timeout=DETECT_SECONDS):
+    there = local.LocalServer("it", asked.profile.base_url)
+    for server in await detect_local_servers([there], timeout=DETECT_SECONDS):
         model = _for_chat(server)
-        if model and choice.model.model not in server.models:
-            await choice.model.aclose()
+        if model and asked.model not in server.models:
+            await asked.aclose()
             return Choice(make(f"{local.NAME}:{model}", config, registry), f"{choice.why}; it is the first one there")
     return choice
 

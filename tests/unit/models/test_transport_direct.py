@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import socket
 import zlib
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -13,25 +12,12 @@ from mainspring.errors import ModelTimeoutError, NetworkError, ProviderConfigErr
 from mainspring.models import dialing
 from mainspring.models.transport import Timeouts
 from mainspring.models.transport_direct import DirectTransport
+from tests.unit.models.direct import SOON, ask, transport
 from tests.unit.models.server import Received, chunked, head, plain, serve
 
+__all__ = ["transport"]
+
 pytestmark = pytest.mark.usefixtures("no_blocking")
-
-SOON = Timeouts(connect=5, first_byte=5, idle=5)
-
-
-@pytest.fixture
-async def transport() -> AsyncGenerator[DirectTransport]:
-    own = DirectTransport()
-    yield own
-    await own.aclose()
-
-
-async def ask(
-    transport: DirectTransport, url: str, body: bytes = b"", limits: Timeouts = SOON, method: str = "POST"
-) -> tuple[int, bytes]:
-    async with transport.open(method, url, {}, body, limits) as answer:
-        return answer.status, b"".join([chunk async for chunk in answer.chunks()])
 
 
 async def test_who_logs_in_by_the_url_sends_it_as_a_header(transport: DirectTransport) -> None:

@@ -23,25 +23,13 @@ from mainspring.errors import ModelError, NetworkError, ProviderConfigError
 from mainspring.models.transport import Timeouts
 from mainspring.models.transport_direct import DirectTransport
 from tests.needs import missing
+from tests.unit.models.direct import SOON, ask, transport
 from tests.unit.models.server import chunked, head, plain, serve
 
-SOON = Timeouts(connect=5, first_byte=5, idle=5)
+__all__ = ["transport"]
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@pytest.fixture
-async def transport() -> AsyncGenerator[DirectTransport]:
-    own = DirectTransport()
-    yield own
-    await own.aclose()
-
-
-async def ask(
-    transport: DirectTransport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
-) -> tuple[int, bytes]:
-    async with transport.open(method, url, {}, body, limits) as answer:
-        return answer.status, b"".join([chunk async for chunk in answer.chunks()])
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from mainspring.app.cli.frame import framed
 from mainspring.app.cli.stdin import Piped
 from mainspring.app.cli.worker import url_of
 from mainspring.app.cli.working import OVER
+from mainspring.counting import counted
 from mainspring.runtime.commands.runs import (
     Asked,
     Attempt,
@@ -111,7 +112,7 @@ async def _prune(options: argparse.Namespace, runs: DurableRuns, console: Consol
         console.data(msgspec.json.encode({"runs": count, "deleted": not options.dry_run}).decode())
         return
     what = "would be deleted" if options.dry_run else "deleted"
-    console.answer(f"{count} {'run' if count == 1 else 'runs'} {what}\n")
+    console.answer(f"{counted(count, 'run')} {what}\n")
 
 
 def _line(run: KnownRun) -> str:

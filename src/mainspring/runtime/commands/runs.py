@@ -125,8 +125,4 @@ async def _report(run: DurableRun, info: RunInfo) -> RunReport:
             result = await run.result()
             status, error = result.status, str(result.error or "")
     fields: dict[str, Any] = {**asdict(info), "error": error, "status": status}
-    waiting = [
-        WaitingView(call_id=c.call.id, tool=c.call.name, input=c.call.input, reason=c.reason, agent=c.agent)
-        for c in calls
-    ]
-    return RunReport(run=KnownRun(**fields), waiting=waiting)
+    return RunReport(run=KnownRun(**fields), waiting=[WaitingView.of(call) for call in calls])

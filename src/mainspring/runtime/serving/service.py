@@ -369,10 +369,7 @@ class Service:
     async def _view(self, info: RunInfo) -> RunView:
         waiting = await self._run(info.id).pending() if info.state == "running" else ()
         state: State = "paused" if waiting else info.state
-        calls = [
-            WaitingView(call_id=w.call.id, tool=w.call.name, input=w.call.input, reason=w.reason, agent=w.agent)
-            for w in waiting
-        ]
+        calls = [WaitingView.of(call) for call in waiting]
         return RunView(
             id=info.id,
             agent=info.agent,

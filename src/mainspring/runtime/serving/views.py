@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from msgspec import Meta, Struct
 
 from mainspring.events import RunStatus
+
+if TYPE_CHECKING:
+    from mainspring.durable.feed import WaitingCall
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]
@@ -71,6 +74,12 @@ class WaitingView(Struct, frozen=True, kw_only=True):
     input: dict[str, Any]
     reason: str
     agent: Annotated[str, Meta(description="The sub-agent whose call it is; empty for the run's own.")] = ""
+
+    @classmethod
+    def of(cls, waiting: WaitingCall) -> Self:
+        """What people are told of a call that waits."""
+        call = waiting.call
+        return cls(call_id=call.id, tool=call.name, input=call.input, reason=waiting.reason, agent=waiting.agent)
 
 
 class RunView(Struct, frozen=True, kw_only=True):

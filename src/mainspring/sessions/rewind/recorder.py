@@ -36,6 +36,7 @@ class FileRecorder(Plug):
         self.session = session
         self.blobs = blobs or session.blobs
         self._paths: dict[str, list[str]] = {}
+        self._unruled = Permissions()
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plug`."""
@@ -68,7 +69,7 @@ class FileRecorder(Plug):
 
     async def _only_reads(self, tool: Tool, hook: ToolStart) -> bool:
         """Whether a command changes nothing, as permissions judge it where there is no rule."""
-        decision = await Permissions().decide(hook.name, hook.input, env=self._agent.env, definition=tool)
+        decision = await self._unruled.decide(hook.name, hook.input, env=self._agent.env, definition=tool)
         return decision.outcome == "allow"
 
     async def _after(self, hook: ToolAfter) -> None:

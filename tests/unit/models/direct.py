@@ -1,0 +1,26 @@
+"""The direct transport, as tests of it use it."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from mainspring.models.transport import Timeouts
+from mainspring.models.transport_direct import DirectTransport
+
+SOON = Timeouts(connect=5, first_byte=5, idle=5)
+
+
+@pytest.fixture
+async def transport() -> AsyncGenerator[DirectTransport]:
+    """One that is closed in the end."""
+    own = DirectTransport()
+    yield own
+    await own.aclose()
+
+
+async def ask(
+    transport: DirectTransport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
+) -> tuple[int, bytes]:
+    """Ask a host; the status, and all of the body."""
+    async with transport.open(method, url, {}, body, limits) as answer:
+        return answer.status, b"".join([chunk async for chunk in answer.chunks()])
