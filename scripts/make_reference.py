@@ -17,7 +17,7 @@ PACKAGES = {
     "mainspring.messages": "Messages, content blocks, usage.",
     "mainspring.events": "Events of a run, and the hooks.",
     "mainspring.loop": "The loop, the core agent, plugs and steps.",
-    "mainspring.policies.permissions": "Permissions: rules, grants, decisions.",
+    "mainspring.permissions": "Permissions: rules, grants, decisions.",
     "mainspring.policies.compaction": "Keeping a conversation within its window.",
     "mainspring.policies.budgets": "Limits by money, tokens, turns and time.",
     "mainspring.policies.structured": "Answers that fit a schema.",

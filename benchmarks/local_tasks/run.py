@@ -10,7 +10,7 @@ from benchmarks.local_tasks.task import Task, TaskSet
 from mainspring import Agent, Behavior
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.models.embedded import EmbeddedModel
-from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.permissions import Permissions, RuleSet
 from mainspring.tools.builtin import builtin_tools
 
 OFFERED = ("read_file", "list_files", "grep")

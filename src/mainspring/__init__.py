@@ -230,6 +230,7 @@ if TYPE_CHECKING:
     from mainspring.models import (
         create_model as create_model,
     )
+    from mainspring.permissions import Permissions as Permissions
     from mainspring.policies.budgets import (
         Budget as Budget,
     )
@@ -242,7 +243,6 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import Compaction as Compaction
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
-    from mainspring.policies.permissions import Permissions as Permissions
     from mainspring.policies.thinking import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import compose_presets as compose_presets
@@ -291,7 +291,7 @@ _HOMES = {
     "memory": "Memory",
     "policies.compaction": "Compaction Compactor",
     "policies.disclosure": "Disclosure",
-    "policies.permissions": "Permissions",
+    "permissions": "Permissions",
     "policies.thinking": "ThinkingDecay",
     "presets": "Preset compose_presets",
     "runtime.agent": "Agent create_agent",

@@ -24,7 +24,7 @@ from mainspring.errors import RateLimitedError
 from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
-from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.permissions import Permissions, RuleSet
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import Tool, tool

@@ -17,7 +17,7 @@ from mainspring.app.cli.render import told
 from mainspring.app.server.acp.calls import locations_of, plan_of, raw, title_of
 from mainspring.env import LocalEnv
 from mainspring.messages import Message, ToolUseBlock
-from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.runtime.chat.describe import started
 from mainspring.testing import Call, ScriptedModel
 from mainspring.tools import Tool, ToolContext

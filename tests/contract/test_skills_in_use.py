@@ -10,7 +10,8 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
-from mainspring.policies.permissions import Permissions, PlanMode
+from mainspring.permissions import Permissions
+from mainspring.policies.plan_mode import PlanMode
 from mainspring.presets import Preset, compose_presets
 from mainspring.runtime.context_outputs import ContextOutputs
 from mainspring.sessions.context import MemoryContext

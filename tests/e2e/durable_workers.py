@@ -25,7 +25,7 @@ from mainspring.durable.dbos import DbosEngine
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.models.port import ModelRequest
-from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.permissions import Permissions, RuleSet
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 

@@ -77,12 +77,12 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
     loaded = modules(command, "-p", "x")
 
     assert {m.split(".")[0] for m in loaded} & NEVER == set()
-    unused = ("env.sandbox.box", "env.container", "policies.permissions.commandjudge", "telemetry", "runtime.templates",
+    unused = ("env.sandbox.box", "env.container", "permissions.commandjudge", "telemetry", "runtime.templates",
               "tools.builtin.diagnostics.client", "sessions.sqlite", "models.wire.anthropic_messages.encode",
               "models.wire.gemini.encode", "models.wire.openai_responses", "models.embedded.engine",
               "runtime.callbacks.plug", "extensions.command_hooks.plug", "sessions.portable", "sessions.transcript", "env.web",
               "tools.builtin.samples", "tools.builtin.files.patching", "tools.builtin.files.plan", "sessions.rewind.plan",
-              "policies.permissions.units", "policies.structured.plug", "models.error_body", "models.transport_httpx2",
+              "permissions.units", "policies.structured.plug", "models.error_body", "models.transport_httpx2",
               "models.transport_aiohttp", "policies.audit", "app.tui", "app.export", "durable")  # fmt: skip
     assert [m for m in own(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
     assert len(own(loaded)) <= OWN_OF_A_RUN

@@ -16,7 +16,7 @@ from mainspring.env.sandbox import SandboxEnv
 from mainspring.messages import Message
 from mainspring.models import ModelResponse, Success, complete, retry_stream, with_retry
 from mainspring.models.client import LLMClient
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.telemetry import Telemetry, TelemetryOptions, install_tracing
 from mainspring.testing import MemoryEnv, ScriptedModel, Tape
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from mainspring.lazy import lazy_re
-from mainspring.policies.permissions.text import named, odd_character
+from mainspring.permissions.text import named, odd_character
 from mainspring.redact import redact
 
 Section = Literal["Preferences", "Context", "Learned Patterns"]

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.policies.permissions.text import visible
+from mainspring.permissions.text import visible
 from mainspring.runtime.home import FOLDER, SETTINGS
 from mainspring.runtime.settings.jsonc import JsonError, parse
 from mainspring.skills.skill import LAYOUTS

@@ -38,7 +38,7 @@ from mainspring.tools import LazyTool, Tool
 if TYPE_CHECKING:  # whoever passes one has imported it
     from mainspring.mcp import McpConnector
     from mainspring.memory import Memory
-    from mainspring.policies.permissions import Permissions
+    from mainspring.permissions import Permissions
     from mainspring.policies.structured import StructuredOutput
     from mainspring.runtime.agent_options import McpServersOption
     from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug

@@ -20,8 +20,9 @@ from mainspring.loop import Behavior, Plug
 from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
+from mainspring.permissions import Origin, Permissions, RuleSet, rules_without_tool
 from mainspring.policies.compaction import Compaction
-from mainspring.policies.permissions import Origin, Permissions, PlanMode, RuleSet, rules_without_tool
+from mainspring.policies.plan_mode import PlanMode
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.execution import environment, with_language_servers

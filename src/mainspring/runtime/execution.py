@@ -12,7 +12,7 @@ from mainspring.env import (
     sandbox,  # loads its parts on use
 )
 from mainspring.env.ignore import VCS
-from mainspring.policies.permissions.ignored import MAX_BYTES, NAME, rules_in, verdict
+from mainspring.permissions.ignored import MAX_BYTES, NAME, rules_in, verdict
 from mainspring.runtime.settings import Settings
 from mainspring.tools import Tool
 from mainspring.tools.builtin import diagnostics  # loads its parts on use

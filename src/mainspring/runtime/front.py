@@ -11,7 +11,7 @@ from mainspring.env import Buffers, Terminals
 from mainspring.extensions.ui import UserInterface
 from mainspring.loop import Steps
 from mainspring.models import ModelProvider
-from mainspring.policies.permissions import Ask
+from mainspring.permissions import Ask
 
 
 class Front(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv
 from mainspring.loop import Plug
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.runtime.instructions import InstructionReader
 from mainspring.runtime.model_choice import Choice
 from mainspring.runtime.outcome import Notice, Reporter

@@ -9,7 +9,7 @@ from mainspring.attachments import delimited
 from mainspring.env import ExecutionEnv, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
-from mainspring.policies.permissions import Decision
+from mainspring.permissions import Decision
 
 MOST = 256 << 10
 """Bytes that are attached of one file."""

@@ -10,8 +10,7 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import later
 from mainspring.loop import Plug
 from mainspring.policies.guardrails import Guardrails
-from mainspring.policies.permissions import PlanMode
-from mainspring.policies.permissions.plan import CARRY_OUT, FOLDER, PlanState
+from mainspring.policies.plan_mode import CARRY_OUT, FOLDER, PlanMode, PlanState
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from mainspring.policies.permissions import RuleSet
-from mainspring.policies.permissions.rules import FILE_TOOLS
+from mainspring.permissions import RuleSet
+from mainspring.permissions.rules import FILE_TOOLS
 from mainspring.tools import Tool
 
 SMALL_TOOLS = ("read_file", "list_files", "grep")

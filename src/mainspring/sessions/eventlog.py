@@ -36,8 +36,8 @@ from mainspring.events import (
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import Usage, utc_now
-from mainspring.policies.permissions.pathpattern import fold
-from mainspring.policies.permissions.sensitive import SensitivePaths
+from mainspring.permissions.pathpattern import fold
+from mainspring.permissions.sensitive import SensitivePaths
 from mainspring.redact import redact
 from mainspring.sessions.eventfile import LIMIT, LogFile
 from mainspring.sessions.places import log_file, older_log

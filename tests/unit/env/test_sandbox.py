@@ -19,7 +19,7 @@ from mainspring.env import EditorEnv, ExecutionEnv, LocalEnv, OutputLimits
 from mainspring.env.sandbox import Bubblewrap, Landlock, SandboxEnv, SandboxProvider, find_provider
 from mainspring.env.sandbox.kernel import landlock_version
 from mainspring.errors import ConfigError
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.tools.builtin import builtin_tools
 from tests.needs import needs
 from tests.sandboxes import LAYERS, layer

@@ -20,7 +20,7 @@ from mainspring.extensions.command_hooks.plug import MOST_STOPS
 from mainspring.extensions.command_hooks.run import CommandRunner
 from mainspring.messages import Message
 from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.subagents import Subagents
 from mainspring.tools import tool
 from tests.processes import ended

@@ -17,8 +17,8 @@ from mainspring.mcp.results import tool_result
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.models import ModelInfo
 from mainspring.models.scripted import Call, Reply, ScriptedModel
+from mainspring.permissions import Permissions, RuleSet
 from mainspring.policies.budgets import ToolBudget
-from mainspring.policies.permissions import Permissions, RuleSet
 from mainspring.presets import Preset, compose_presets
 from mainspring.runtime.agent import Agent
 from mainspring.tools.builtin.talk.seam import Question

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mainspring import Agent
+from mainspring.permissions import Permissions
 from mainspring.policies.audit import AuditLog
-from mainspring.policies.permissions import Permissions
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 from tests.unit.policies.stage import results

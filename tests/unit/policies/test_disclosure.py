@@ -18,10 +18,10 @@ from mainspring.mcp.port import ToolInfo
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
+from mainspring.permissions import Permissions
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.disclosure.envelope import escaped, escaped_json, named
-from mainspring.policies.permissions import Permissions
 from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import Tool, define_tool
 from tests.unit.policies.stage import model_of, requests, results, texts, words

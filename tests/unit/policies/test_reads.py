@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mainspring import Agent, Behavior, Message, Session, ToolResult, define_tool
 from mainspring.events import ContextTransform, ToolAfter, ToolTransform
 from mainspring.messages import AgentMessage
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.policies.reads import ElideStaleReads, FileRead, ReadState
 from mainspring.policies.reads.state import Version
 from mainspring.testing import Call, MemoryEnv, ScriptedModel

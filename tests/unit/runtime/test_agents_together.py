@@ -11,7 +11,7 @@ import pytest
 from mainspring import Agent, create_agent, tool
 from mainspring.errors import AgentAbortedError
 from mainspring.events import ToolExecutionEnd
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.runtime.callbacks import AgentCallbacks
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import Access

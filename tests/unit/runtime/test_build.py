@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring.errors import ConfigError, SessionError
 from mainspring.mcp import Mcp
 from mainspring.models import ModelInfo, RetryConfig
-from mainspring.policies.permissions import RuleSet
+from mainspring.permissions import RuleSet
 from mainspring.runtime.build import (
     Conversation,
     behavior_of,

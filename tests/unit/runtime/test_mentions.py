@@ -8,7 +8,7 @@ import pytest
 from mainspring.attachments import delimited
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
-from mainspring.policies.permissions import Decision, Permissions
+from mainspring.permissions import Decision, Permissions
 from mainspring.runtime import mentions
 from mainspring.runtime.mentions import attach
 from mainspring.tools.builtin import read_file

@@ -33,8 +33,8 @@ def test_each_place_asks_for_trust(place: str) -> None:
 HARMLESS = {
     "runtime/home.py": "finds files, reads none",
     "runtime/planning.py": "plans, which the user asks for by --execute",
-    "policies/permissions/plan.py": "writes plans",
-    "policies/permissions/sensitive.py": "guards the folder",
+    "policies/plan_mode.py": "writes plans",
+    "permissions/sensitive.py": "guards the folder",
     "env/sandbox/box.py": "guards the folder",
     "sessions/places.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",

@@ -15,7 +15,7 @@ from mainspring.events import SessionEnd, SessionShutdown, SessionStart
 from mainspring.loop import Behavior
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
-from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.permissions import Permissions, RuleSet
 from mainspring.sessions import EventLog, LogEvent, MemoryStore, Session, SqliteStore, all_events, read_events
 from mainspring.sessions.eventfile import LogFile
 from mainspring.testing import Call, Reply

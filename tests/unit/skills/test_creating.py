@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent
-from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig, Written
 from mainspring.skills.creating import skill_text
 from mainspring.skills.manifest import parse_skill

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.events import CancelToken
-from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig
 from mainspring.skills.resources import OutsideError, listed, locate
 from mainspring.skills.scripts import ScriptError, check_arguments, run_script

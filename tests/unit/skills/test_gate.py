@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mainspring import Behavior
 from mainspring.events import ChildToolAfter, ChildToolGate
-from mainspring.policies.permissions import PermissionRequest, Permissions
+from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills.gate import read_allowance
 from mainspring.subagents import Subagents
 from mainspring.testing import Call, ScriptedModel

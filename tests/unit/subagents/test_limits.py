@@ -12,7 +12,7 @@ from mainspring.errors import AgentAbortedError
 from mainspring.events import ChildToolBefore
 from mainspring.loop import Behavior
 from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.runtime.agent import Agent
 from mainspring.subagents import Child
 from mainspring.tools import ToolContext, tool

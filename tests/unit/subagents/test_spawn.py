@@ -10,7 +10,7 @@ from mainspring.errors import ConfigError, NetworkError, ToolError
 from mainspring.events import SpawnBefore
 from mainspring.loop import Behavior
 from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.runtime.agent import Agent
 from mainspring.subagents import AgentDefinition, ChildStats, Subagents
 from mainspring.tools import ToolContext, tool

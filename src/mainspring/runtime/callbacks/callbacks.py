@@ -11,7 +11,7 @@ from msgspec import Struct
 from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, Usage
-from mainspring.policies.permissions import PermissionRequest
+from mainspring.permissions import PermissionRequest
 from mainspring.redact import redact
 from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse

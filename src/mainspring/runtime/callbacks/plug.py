@@ -26,7 +26,7 @@ from mainspring.events import (
 from mainspring.events.span import RandomBytes, SpanContext, SpanSource
 from mainspring.loop import Plug
 from mainspring.messages import Message, ToolResultBlock, Usage
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.runtime.callbacks.callbacks import AgentCallbacks, ErrorReport
 from mainspring.tools import ToolResult
 from mainspring.tools.response import as_error_code, to_tool_response

@@ -8,7 +8,7 @@ from typing import Any
 
 from mainspring.errors import ConfigError
 from mainspring.loop import Approve as WithInput
-from mainspring.policies.permissions import PermissionRequest, Permissions, Reply
+from mainspring.permissions import PermissionRequest, Permissions, Reply
 from mainspring.runtime.chat.commands import Approve
 from mainspring.runtime.chat.describe import Display
 from mainspring.runtime.chat.diffs import diffs_of

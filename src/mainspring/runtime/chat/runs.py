@@ -15,7 +15,7 @@ from mainspring.events import CancelToken, ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
-from mainspring.policies.permissions import Origin, parse_rule
+from mainspring.permissions import Origin, parse_rule
 from mainspring.runtime.chat.children import find_child
 from mainspring.runtime.chat.events import Notice, RunFinished, RunStarted, UserText, Working
 from mainspring.runtime.chat.messages import SAID, message_of, said

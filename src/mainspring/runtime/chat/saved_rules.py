@@ -10,7 +10,7 @@ import msgspec
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
 from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError
-from mainspring.policies.permissions import Origin, Rule, parse_rule
+from mainspring.permissions import Origin, Rule, parse_rule
 from mainspring.runtime.home import Home
 from mainspring.runtime.settings import parse_settings
 from mainspring.runtime.settings.jsonc import JsonError, edit

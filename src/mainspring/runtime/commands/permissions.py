@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.policies.permissions import Decision
+from mainspring.permissions import Decision
 from mainspring.runtime.build import load, permissions_of
 from mainspring.runtime.options import Place, Rules
 from mainspring.tools import Tool

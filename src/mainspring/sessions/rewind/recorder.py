@@ -9,7 +9,7 @@ import msgspec
 from mainspring.env import explain
 from mainspring.events import ToolAfter, ToolStart
 from mainspring.loop import Plug
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.sessions.blobs import Blobs
 from mainspring.sessions.rewind.state import AFTER, BEFORE, UNCOVERED, FileNote, FileState, Uncovered, state_of
 

@@ -16,7 +16,7 @@ from mainspring.loop import Behavior
 from mainspring.messages import Usage
 from mainspring.models import RetryConfig
 from mainspring.models.scripted import Call, Reply, ScriptedModel
-from mainspring.policies.permissions import Permissions
+from mainspring.permissions import Permissions
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.callbacks import AgentCallbacks, CallbacksPlug, ErrorReport
 from mainspring.tools import Attachment, ToolErrorCode, ToolResult, tool

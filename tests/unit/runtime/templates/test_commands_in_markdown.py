@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
-from mainspring.policies.permissions import Permissions, RuleSet
+from mainspring.permissions import Permissions, RuleSet
 from mainspring.runtime.home import Home
 from mainspring.runtime.mentions import mentions
 from mainspring.runtime.templates import CustomCommand, CustomCommands, parse_command

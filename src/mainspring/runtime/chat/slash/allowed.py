@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from mainspring.errors import ConfigError
-from mainspring.policies.permissions import Rule, RuleSet, rules_without_tool
+from mainspring.permissions import Rule, RuleSet, rules_without_tool
 from mainspring.runtime.chat.saved_rules import parsed_rules, save_rules
 from mainspring.runtime.chat.shown import Fields, Shown, Table, Text
 from mainspring.runtime.chat.slash.command import Seat, SlashCommand

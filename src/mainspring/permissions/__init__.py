@@ -1,0 +1,46 @@
+"""Permissions: which calls of tools may happen.
+
+Above: the hook `tool:permit`. Below: rules (`rules`), what a command line does (`units`), where a path leads (`paths`), and the
+decision (`engine`), each usable alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import exports
+
+if TYPE_CHECKING:
+    from mainspring.permissions.decision import Decision as Decision
+    from mainspring.permissions.decision import Outcome as Outcome
+    from mainspring.permissions.decision import PermissionRequest as PermissionRequest
+    from mainspring.permissions.decision import Reply as Reply
+    from mainspring.permissions.decision import Verdict as Verdict
+    from mainspring.permissions.engine import Call as Call
+    from mainspring.permissions.engine import Engine as Engine
+    from mainspring.permissions.pathjudge import Mode as Mode
+    from mainspring.permissions.plug import Answer as Answer
+    from mainspring.permissions.plug import Ask as Ask
+    from mainspring.permissions.plug import OnDeny as OnDeny
+    from mainspring.permissions.plug import Permissions as Permissions
+    from mainspring.permissions.rules import Effect as Effect
+    from mainspring.permissions.rules import Origin as Origin
+    from mainspring.permissions.rules import Rule as Rule
+    from mainspring.permissions.rules import RuleSet as RuleSet
+    from mainspring.permissions.rules import parse_rule as parse_rule
+    from mainspring.permissions.rules import rules_without_tool as rules_without_tool
+    from mainspring.permissions.units import CommandLine as CommandLine
+    from mainspring.permissions.units import Unit as Unit
+    from mainspring.permissions.units import analyse as analyse
+
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "decision": "Decision Outcome PermissionRequest Reply Verdict",
+        "engine": "Call Engine",
+        "pathjudge": "Mode",
+        "plug": "Answer Ask OnDeny Permissions",
+        "rules": "Effect Origin Rule RuleSet parse_rule rules_without_tool",
+        "units": "CommandLine Unit analyse",
+    },
+)

@@ -1,0 +1,357 @@
+"""Decides about a command line: its commands, its redirections, and the files they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from msgspec.structs import replace
+
+from mainspring.lazy import lazy_re
+from mainspring.permissions import globs, suggest
+from mainspring.permissions.commandpattern import compile_command, program
+from mainspring.permissions.copying import copying
+from mainspring.permissions.decision import Outcome, Verdict
+from mainspring.permissions.expand import expand
+from mainspring.permissions.judge import Finding, Judge
+from mainspring.permissions.line import Redirect
+from mainspring.permissions.looking import Looking
+from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
+from mainspring.permissions.paths import Resolver, Target, look_at_word
+from mainspring.permissions.readonly import Reading, reading
+from mainspring.permissions.rules import Rule
+from mainspring.permissions.text import visible
+from mainspring.permissions.units import CommandLine, Unit
+from mainspring.permissions.variables import Values, filled
+from mainspring.permissions.visible import hosts_of, paths_of, plain_words_of
+from mainspring.permissions.words import PIPE, Word
+
+MAX_LOOKS = 300
+"""How many paths of one line are looked at; a line with more is not judged."""
+
+MAX_FOLDERS = 4
+
+ONLY_READS = "it only reads"
+
+_HARMLESS_DEVICE = lazy_re(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
+_NETWORK_DEVICE = lazy_re(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
+
+
+class CommandJudge:
+    """Decides about one line."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        mode: Mode,
+        paths: PathJudge,
+        env: Resolver,
+        grants: Collection[Key],
+        folder: str | None,
+        *,
+        reads_free: bool = True,
+    ) -> None:
+        self.judge = judge
+        self.mode: Mode = mode
+        self.paths = paths
+        self.env = env
+        self.grants = grants
+        self.folders: list[str | None] = [folder]
+        self.free: set[int] = set()
+        self.reads_free = reads_free
+        self.verdicts: list[Verdict] = []
+        self._looking = Looking(env, paths)
+        self._bounds = Looking(env, paths, allowed=True)
+        self._targets: dict[tuple[str, str | None], Target] = {}
+        self._expansions: dict[str, list[Target]] = {}
+        self._uncounted: set[str] = set()  # words whose wildcards stand for too much to look at
+        self._too_many = False
+        self._links: list[tuple[str, ...]] = []
+        self._linked = False
+        self._values: Values = {}
+        self._pours = False
+        self._source = ""
+
+    async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
+        """All verdicts on a line; none only if it holds nothing."""
+        self._source = source
+        self._values, self._pours = line.values, line.pours
+        for part in line.parts:
+            if isinstance(part, Redirect):
+                await self._redirect(part)
+            else:
+                await self._unit(part)
+        linked = ["it makes a link and goes on with it; make the link alone"] if self._linked else []
+        doubts = [*line.doubts, *linked, *(["it names too many paths"] if self._too_many else [])]
+        for doubt in doubts:
+            reason = f"the command cannot be judged: {doubt}"
+            self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
+        return self.verdicts
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    async def _unit(self, unit: Unit) -> None:
+        await self._move(unit)
+        self._mark_free(unit)
+        verdict, cover = self._command(unit)
+        if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
+            verdict = await self._only_reads(unit, verdict)
+        self.verdicts.append(verdict)
+        if verdict.reason != ONLY_READS:  # what such a command opens is known better
+            for inner in unit.walk():
+                for touch in inner.touches:
+                    await self._touch(touch.scope, touch.word, cover)
+                    await self._filled(touch.scope, touch.word, cover)
+            if verdict.outcome == "allow":
+                await self._bounded(unit, verdict)
+        for text in dict.fromkeys(text for inner in self._readable(unit) for text in paths_of(inner)):
+            for target in [*await self._look(text), *await self._expanded(text)]:
+                self._add(self.paths.seen(target))
+        await self._links_of(unit)
+        for host in dict.fromkeys(hosts_of(unit)):
+            self._host(host, seen=True)
+
+    def _readable(self, unit: Unit) -> Iterator[Unit]:
+        """A command and what it runs, also with what the names in them stand for."""
+        for inner in unit.walk():
+            yield inner
+            forms = filled(inner.words, self._values)
+            self._too_many = self._too_many or forms is None
+            yield from (replace(inner, words=words, inner=()) for words in forms or ())
+
+    async def _links_of(self, unit: Unit) -> None:
+        """Note the links that a command makes: where they lead cannot be seen before they are there."""
+        for inner in unit.walk():
+            if inner.words and program(inner.words[0].text) in ("ln", "link"):
+                made = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
+                for target in [target for word in made for target in await self._look(word.text)]:
+                    names = [t.word.text.rpartition("/")[2] for t in inner.touches if t.scope == "fs-read"]
+                    self._links += [target.lexical, *((*target.lexical, name) for name in names)]
+
+    async def _filled(self, scope: str, word: Word, cover: Cover) -> None:
+        """The decision about a path of which pieces are names that the line sets."""
+        forms = filled((word,), self._values)
+        self._too_many = self._too_many or forms is None
+        for [form] in forms or ():
+            for target in await self._look(form.text):
+                verdict = self.paths.verdict(scope, target, cover)
+                self._add(None if verdict.outcome == "allow" else verdict)
+
+    async def _move(self, unit: Unit) -> None:
+        """Follow ``cd``. What comes later is judged in the folder before and in the folder after."""
+        for inner in unit.walk():
+            if inner.moves is None:
+                continue
+            targets = await self._look(inner.moves.text)
+            if targets and all(t.inside(self.judge.place) for t in targets):
+                self.free.add(id(inner))
+            self.folders = list(dict.fromkeys([*self.folders, *(t.path or None for t in targets)]))
+            if len(self.folders) > MAX_FOLDERS:
+                self.folders = [None]
+
+    def _mark_free(self, unit: Unit) -> None:
+        for inner in unit.inner:
+            self._mark_free(inner)
+        runs_free = unit.needs == "inner" and unit.inner and all(id(u) in self.free for u in unit.inner)
+        if unit.free or (runs_free and not unit.unknown):
+            self.free.add(id(unit))
+
+    def _command(self, unit: Unit) -> tuple[Verdict, Cover]:
+        for effect in ("deny", "ask"):
+            found = self.judge.tightens_command(effect, unit)
+            if effect == "deny" and found is None:
+                found = self.judge.tightens_scope("deny", "shell-run")
+            if found is None and effect == "ask":
+                found = self.judge.tightens_scope("ask", "shell-run")
+            if found is not None and not (effect == "ask" and found.certain and self._granted(unit)):
+                return self._tightened(effect, unit, found), NO_COVER
+        if id(unit) in self.free:
+            return self._say(unit, "allow", "it does nothing that needs permission"), NO_COVER
+        if self._granted(unit):
+            return self._say(unit, "allow", "it was granted for this session"), Cover(
+                None, "anywhere", "inside", "inside"
+            )
+        rule = self.judge.allows_command(unit, self.free)
+        if rule is not None:
+            return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), _cover(rule)
+        rule = self.judge.allows_any_command()
+        if rule is not None:
+            return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), Cover(
+                rule, "anywhere", "inside"
+            )
+        if self.mode == "allow":
+            return self._say(unit, "allow", "this is allowed where no rule says otherwise"), NO_COVER
+        tool = self.judge.tool
+        return self._say(unit, "ask", self._why_not(unit), allow=suggest.command_rules(tool, unit)), NO_COVER
+
+    async def _only_reads(self, unit: Unit, asked: Verdict) -> Verdict:
+        """The decision about a command that no rule is about: if all it does is read in the project, it may."""
+        if not self.reads_free:
+            return asked
+        if self._pours:
+            reason = "it reads, but values of variables are fed to it, which may hold keys"
+            return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
+        found = self._readings(unit)
+        if found is None:
+            return asked
+        for one in found:
+            problem = await self._looking.problem(one, self.folders, self._look, self._expanded)
+            for word in one.paths:
+                await self._expanded(word.text)
+                if word.text in self._uncounted:
+                    problem = problem or "it is not known which files its wildcards stand for"
+            if problem:
+                reason = f"it reads, but {problem}"
+                return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
+            for word in one.paths:
+                await self._touch("fs-read", word, NO_COVER)
+        return self._say(unit, "allow", ONLY_READS)
+
+    async def _bounded(self, unit: Unit, allowed: Verdict) -> None:
+        """What ignore files and rules about reading say about the files of a command that a rule allows."""
+        readings = self._readings(unit)
+        if readings is None:
+            readings = [found for inner in unit.walk() if (found := copying(inner))]
+            for text in dict.fromkeys(text for inner in unit.walk() for text in plain_words_of(inner)):
+                for target in await self._look(text):
+                    self._add(self.paths.may_be_named(target))
+        for one in readings:
+            for word in one.paths:
+                for target in [*await self._look(word.text), *await self._expanded(word.text)]:
+                    self._add(self.paths.barred(target))
+            problem = await self._bounds.shows(one, self.folders, self._look, self._expanded)
+            if problem:
+                self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
+
+    def _readings(self, unit: Unit) -> list[Reading] | None:
+        """What a command and those that it runs open; ``None`` if one of them is not known to only read."""
+        if id(unit) in self.free:
+            return []
+        if not unit.inner or unit.needs != "inner" or unit.unknown:
+            own = reading(unit)
+            return None if own is None else [own]
+        found: list[Reading] = []
+        for inner in unit.inner:
+            its = self._readings(inner)
+            if its is None:
+                return None
+            found += its
+        return found
+
+    def _why_not(self, unit: Unit) -> str:
+        reason = next((u.unknown for u in unit.walk() if u.unknown), "")
+        if reason:
+            return reason
+        if unit.fixed > 1 and not unit.inner:
+            return "it runs code, so only a rule that names it to the end allows it"
+        return "no rule allows it"
+
+    def _tightened(self, effect: str, unit: Unit, found: Finding) -> Verdict:
+        if not found.certain:
+            return self._say(unit, "ask", f"it may be what the rule {found.rule.text!r} is about", found.rule)
+        if effect == "deny":
+            return self._say(unit, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
+        return self._say(unit, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
+
+    def _granted(self, unit: Unit) -> bool:
+        return self._key(unit) in self.grants
+
+    def _key(self, unit: Unit) -> Key:
+        """By what a grant of a command is known. The same words are another command in another folder, and with other things to read."""
+        text = unit.text
+        if self.folders != [self.judge.place.cwd]:
+            text += "".join(f"\0{folder}" for folder in self.folders)
+        return ("shell-run", f"{text}\0{self._source}" if unit.piped else text)
+
+    def _say(
+        self, unit: Unit, outcome: Outcome, reason: str, rule: Rule | None = None, *, allow: tuple[str, ...] = ()
+    ) -> Verdict:
+        remember = None if unit.unknown else self._key(unit)
+        return Verdict("shell-run", visible(unit.text, limit=2000), outcome, reason, rule, allow, remember)
+
+    # --- files and hosts --------------------------------------------------------------------------------------------
+
+    async def _redirect(self, redirect: Redirect) -> None:
+        text = redirect.target.text
+        network = _NETWORK_DEVICE.fullmatch(text)
+        if network:
+            self._host(f"{network[1]}:{network[2]}", seen=False)
+        elif not _HARMLESS_DEVICE.fullmatch(text):
+            bare = self.judge.allows_any_command()
+            cover = Cover(bare, "anywhere", "inside") if bare else NO_COVER
+            scope = "fs-write" if redirect.writes else "fs-read"
+            await self._touch(scope, redirect.target, cover)
+            await self._filled(scope, redirect.target, cover)
+
+    async def _touch(self, scope: str, word: Word, cover: Cover) -> None:
+        if word.text == PIPE or _HARMLESS_DEVICE.fullmatch(word.text):
+            return
+        for target in await self._look(word.text):
+            self._add(self.paths.verdict(scope, target, cover))
+        for target in await self._expanded(word.text):
+            verdict = self.paths.verdict(scope, target, cover)
+            self._add(None if verdict.outcome == "allow" else verdict)
+
+    async def _look(self, text: str) -> list[Target]:
+        found: list[Target] = []
+        for folder in self.folders:
+            key = (text, folder)
+            if key not in self._targets:
+                if len(self._targets) >= MAX_LOOKS:
+                    self._too_many = True
+                    return found
+                self._targets[key] = await look_at_word(self.env, text, self.judge.place, folder)
+            parts = self._targets[key].lexical
+            self._linked = self._linked or any(parts[: len(link)] == link for link in self._links)
+            found.append(self._targets[key])
+        return found
+
+    async def _expanded(self, text: str) -> list[Target]:
+        """What the wildcards of a word stand for right now."""
+        if globs.ONE not in text or globs.MANY in text:
+            return []
+        if text not in self._expansions:
+            found: list[Target] = []
+            for target in await self._look(text):
+                paths = await expand(self.env, target.real)
+                if paths is None:
+                    self._uncounted.add(text)
+                    continue
+                found += [await look_at_word(self.env, path, self.judge.place, None) for path in paths]
+            self._expansions[text] = found
+        return self._expansions[text]
+
+    def _host(self, host: str, *, seen: bool) -> None:
+        verdict = host_verdict(self.judge, self.mode, host, self.grants, by_tool=False)
+        if not seen or verdict.rule is not None and verdict.outcome != "allow":
+            self._add(verdict)
+
+    def _add(self, verdict: Verdict | None) -> None:
+        if verdict is not None and verdict not in self.verdicts:
+            self.verdicts.append(verdict)
+
+
+def _cover(rule: Rule) -> Cover:
+    """What a rule that names a command says about its files: all where it names every word, else the project's."""
+    exact = rule.pattern is not None and compile_command(rule.pattern).exact
+    if exact:
+        return Cover(rule, "anywhere", "anywhere", "anywhere")
+    return Cover(rule, "inside" if rule.origin.kind == "default" else "anywhere", "inside", "inside")
+
+
+def host_verdict(judge: Judge, mode: Mode, host: str, grants: Collection[Key], *, by_tool: bool = True) -> Verdict:
+    """The decision about a host."""
+    remember = ("network", host)
+    shown = visible(host.replace(globs.MANY, "…"), limit=300)
+    for effect in ("deny", "ask"):
+        found = judge.tightens_scope(effect, "network") or judge.tightens_host(effect, host)
+        if found is None or (effect == "ask" and remember in grants):
+            continue
+        verb = "denies it" if effect == "deny" else "asks about it"
+        return Verdict("network", shown, effect, f"the rule {found.rule.text!r} {verb}", found.rule, remember=remember)
+    rule = judge.allows_host(host) or judge.allows_scope("network") or (judge.allows_call() if by_tool else None)
+    if rule is not None:
+        return Verdict("network", shown, "allow", f"the rule {rule.text!r} allows it", rule)
+    if remember in grants or mode == "allow":
+        return Verdict("network", shown, "allow", "this is allowed where no rule says otherwise")
+    rules = suggest.host_rules(judge.tool if by_tool else "", host)
+    return Verdict("network", shown, "ask", "no rule allows it", None, rules, remember)

@@ -1,0 +1,190 @@
+"""Command patterns: compared with the words of one simple command, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.permissions import globs
+from mainspring.permissions.pathpattern import fold
+from mainspring.permissions.words import Word
+
+ANY_WORDS = "**"
+"""The token that stands for any number of words."""
+
+Certainty = Literal["yes", "maybe", "no"]
+"""Whether a rule that tightens is about a command, as far as can be known."""
+
+
+class CommandPattern(Struct, frozen=True):
+    """A pattern, taken apart.
+
+    Attributes:
+        tokens: Its words, wildcards marked; ``**`` stands for any number of words, and so does a ``*`` at the end.
+        fixed: How many words at its beginning it names without a wildcard.
+        unquoted: What stood outside quotes.
+        problem: What is wrong with it; empty if nothing is.
+    """
+
+    tokens: tuple[str, ...]
+    fixed: int
+    unquoted: str
+    problem: str = ""
+
+    @property
+    def anything(self) -> bool:
+        """Whether it stands for every command."""
+        return self.tokens == (ANY_WORDS,)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it holds no wildcard."""
+        return self.fixed == len(self.tokens)
+
+
+@lru_cache(2048)
+def compile_command(text: str) -> CommandPattern:
+    """Take a pattern apart. Never raises; see `CommandPattern.problem`."""
+    reader = _Reader(text)
+    tokens = reader.tokens()
+    if reader.open_quote:
+        return CommandPattern(
+            (), 0, "", f"has an open quote {reader.open_quote}; close it, or put a backslash before it"
+        )
+    if not tokens:
+        return CommandPattern((), 0, "", "has an empty pattern; write the command, as in 'git status'")
+    tokens = [ANY_WORDS if t == globs.MANY * 2 else t for t in tokens]
+    if tokens[-1] == globs.MANY:
+        tokens[-1] = ANY_WORDS
+    fixed = next((i for i, t in enumerate(tokens) if t == ANY_WORDS or not globs.is_literal(t)), len(tokens))
+    return CommandPattern(tuple(tokens), fixed, reader.unquoted)
+
+
+class _Reader:
+    """Splits a pattern into words, as a shell would, and tells wildcards from quoted characters."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.unquoted = ""
+        self.open_quote = ""
+
+    def tokens(self) -> list[str]:
+        found: list[str] = []
+        current: str | None = None
+        i = 0
+        while i < len(self.text):
+            char = self.text[i]
+            i += 1
+            if char.isspace():
+                self.unquoted += char
+                if current is not None:
+                    found.append(current)
+                current = None
+                continue
+            current = current or ""
+            if char in "'\"":
+                piece, i = self._quoted(char, i)
+                current += piece
+            elif char == "\\" and i < len(self.text):
+                current += self.text[i]
+                i += 1
+            else:
+                self.unquoted += char
+                home = char == "~" and not current and self.text[i : i + 1] in ("", "/", " ")
+                current += globs.HOME if home else globs.marked(char)
+        return found if current is None else [*found, current]
+
+    def _quoted(self, quote: str, i: int) -> tuple[str, int]:
+        piece = ""
+        while i < len(self.text):
+            char = self.text[i]
+            i += 1
+            if char == quote:
+                return piece, i
+            if char == "\\" and quote == '"' and self.text[i : i + 1] in ("\\", '"', "$", "`"):
+                char = self.text[i : i + 1]
+                i += 1
+            piece += char
+        self.open_quote = quote
+        return piece, i
+
+
+def allows(pattern: CommandPattern, words: Sequence[Word]) -> bool:
+    """Whether a pattern is about a command for certain, to the letter."""
+    return _run(pattern.tokens, words, _surely)
+
+
+def concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
+    """Whether a pattern is about a command, for rules that tighten: it names how the command begins, and what is unknown
+    in the command may be just what it names.
+    """
+    tokens = pattern.tokens if pattern.tokens[-1] == ANY_WORDS else (*pattern.tokens, ANY_WORDS)
+    if _run(tokens, words, _likely):
+        return "yes"
+    return "maybe" if _run(tokens, words, _possibly) else "no"
+
+
+_Matches = Callable[[str, Word, bool], bool]
+
+
+def _surely(token: str, word: Word, first: bool) -> bool:
+    if token == globs.MANY:
+        return not word.splits
+    return word.literal and globs.matches(token, word.text)
+
+
+def _likely(token: str, word: Word, first: bool) -> bool:
+    if token == globs.MANY:
+        return not word.splits
+    if not word.literal:
+        return False
+    return globs.matches(token, word.text) or (first and globs.matches(fold(token), program(word.text)))
+
+
+def _possibly(token: str, word: Word, first: bool) -> bool:
+    if token == globs.MANY or globs.could_match(token, word.text):
+        return True
+    return first and globs.could_match(fold(token), program(word.text))
+
+
+def program(text: str) -> str:
+    """The name of a program without its folder and without ``.exe``, folded."""
+    name = fold(text.rsplit("/", 1)[-1])
+    unknown = name.rfind(globs.MANY)  # may hold a slash, so that what stands before it is no part of the name
+    if unknown >= 0:
+        name = name[unknown:]
+    return name.removesuffix(".exe")
+
+
+def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
+    guessing = matches_word is _possibly
+    states = _closure({0}, tokens)
+    for number, word in enumerate(words):
+        following: set[int] = set()
+        for i in states:
+            if i == len(tokens):
+                continue
+            if tokens[i] == ANY_WORDS:
+                following.add(i)
+            elif matches_word(tokens[i], word, number == 0):
+                following.add(i + 1)
+        if guessing and word.splits:  # it may be no word at all, or several
+            following |= states
+            following |= set(range(min(states, default=0), len(tokens) + 1))
+        states = _closure(following, tokens)
+        if not states:
+            return False
+    return len(tokens) in states
+
+
+def _closure(states: set[int], tokens: tuple[str, ...]) -> set[int]:
+    found = set(states)
+    for start in states:
+        i = start
+        while i < len(tokens) and tokens[i] == ANY_WORDS:
+            i += 1
+            found.add(i)
+    return found

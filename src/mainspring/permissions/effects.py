@@ -1,0 +1,187 @@
+"""What well-known commands do to the files they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.permissions import globs, options
+from mainspring.permissions.words import Word
+from mainspring.tools import Scope
+
+
+class Touch(Struct, frozen=True):
+    """A file or folder that a command reads, changes or deletes."""
+
+    scope: Scope
+    word: Word
+
+
+_DELETE = frozenset("rm rmdir unlink shred trash srm".split())
+_WRITE = frozenset("tee touch mkdir truncate mkfifo mknod chmod chown chgrp setfacl chattr sponge patch".split())
+_COPY = frozenset("cp install ln rsync scp ditto".split())
+_READ = frozenset(
+    "cat head tail less more tac nl od xxd hexdump strings base64 base32 wc sort uniq cut comm diff cmp paste md5sum sha1sum sha256sum "
+    "sha512sum b2sum cksum file stat ls tree du grep egrep fgrep rg ag bat zcat bzcat xzcat jq yq sed awk column fold rev expand".split()
+)
+_MESSAGE = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "sed", "awk", "jq", "yq"))
+
+
+def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
+    """The files that a command is known to touch.
+
+    Args:
+        name: The program's plain name.
+        words: The command.
+    """
+    operands = _operands(words)
+    if name == "install" and options.holds(words, ("-d", "--directory")):
+        return tuple(Touch("fs-write", w) for w in operands)
+    if name == "mv":
+        return _moved(words, operands)
+    if name in _COPY:
+        into = _target_folder(words)
+        reads = operands if into else operands[:-1]
+        return tuple(Touch("fs-read", w) for w in reads) + tuple(Touch("fs-write", w) for w in into or operands[-1:])
+    if name == "dd":
+        return tuple(_dd(words))
+    if name == "git":
+        return _git(words)
+    if name in ("sed", "gsed", "yq") and options.holds(words, ("-i", "--in-place", "--inplace")):
+        scripts = options.holds(words, ("-e", "-f", "--expression", "--file", "--from-file"))
+        return tuple(Touch("fs-write", w) for w in operands[0 if scripts else 1 :])
+    scope: Scope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
+    if scope is not None:
+        return tuple(Touch(scope, w) for w in [*operands, *_output_files(name, words)])
+    reads = operands[1 if name in _MESSAGE else 0 :] if name in _READ else ()
+    written = [*_output_files(name, words), *_outputs(name, words, operands)]
+    return tuple(Touch("fs-write", w) for w in written) + tuple(Touch("fs-read", w) for w in reads)
+
+
+def _outputs(name: str, words: Sequence[Word], operands: list[Word]) -> list[Word]:
+    """The operands of some programs that are written."""
+    if name in ("uniq", "xxd", "split", "csplit"):
+        return operands[1:]
+    if name == "zip":
+        return operands[:1]
+    if name not in ("tar", "bsdtar", "gtar") or len(words) < 2:
+        return []
+    making = re.match(r"-?[A-Za-z]*[cru]", words[1].text) or options.holds(words, ("--create", "--append", "--update"))
+    if not making and not options.holds(words, ("-c", "-r", "-u")):
+        return []
+    bundled = re.fullmatch(r"[A-Za-z]*f[A-Za-z]*", words[1].text) is not None
+    return [*words[2:3], *_file_values(words)] if bundled else _file_values(words)
+
+
+def _file_values(words: Sequence[Word]) -> list[Word]:
+    return list(options.values(words, ("-f", "--file")))
+
+
+def find_touches(words: Sequence[Word]) -> tuple[Touch, ...]:
+    """What ``find`` touches: the folders it looks through, deletes in, and files it writes."""
+    starts: list[Word] = []
+    for word in words[1:]:
+        if word.text.startswith(("-", "(", "!", ")")) and word.text not in ("-H", "-L", "-P"):
+            break
+        if not word.text.startswith("-"):
+            starts.append(word)
+    starts = starts or [Word(".", ".")]
+    found = [Touch("fs-read", w) for w in starts]
+    for option, value in zip(words[1:], [*words[2:], None], strict=False):
+        if option.text == "-delete":
+            found += [Touch("fs-delete", w) for w in starts]
+        elif option.text in ("-fprint", "-fprint0", "-fprintf", "-fls") and value is not None:
+            found.append(Touch("fs-write", value))
+    return tuple(found)
+
+
+def _operands(words: Sequence[Word]) -> list[Word]:
+    """The arguments that are no options. The value of an option counts as one, which does no harm here."""
+    found: list[Word] = []
+    ended = False
+    for word in words[1:]:
+        if ended or not word.text.startswith("-") or word.text == "-":
+            found.append(word)
+        elif word.text == "--":
+            ended = True
+    return [w for w in found if w.text != "-"]
+
+
+def _target_folder(words: Sequence[Word]) -> list[Word]:
+    return list(options.values(words, ("-t", "--target-directory")))
+
+
+def _moved(words: Sequence[Word], operands: list[Word]) -> tuple[Touch, ...]:
+    into = _target_folder(words)
+    sources = operands if into or len(operands) < 2 else operands[:-1]
+    return tuple(Touch("fs-delete", w) for w in sources) + tuple(Touch("fs-write", w) for w in into or operands[-1:])
+
+
+def _dd(words: Sequence[Word]) -> list[Touch]:
+    found: list[Touch] = []
+    for word in words[1:]:
+        key, _, value = word.text.partition("=")
+        if key in ("of", "if"):
+            found.append(Touch("fs-write" if key == "of" else "fs-read", Word(value, word.source, word.splits)))
+    return found
+
+
+def _git(words: Sequence[Word]) -> tuple[Touch, ...]:
+    subcommand = words[1].text if len(words) > 1 else ""
+    operands = _operands(words[1:])
+    if subcommand == "rm":
+        return tuple(Touch("fs-delete", w) for w in operands)
+    if subcommand == "mv":
+        return _moved(words[1:], operands)
+    if subcommand == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", w.text) for w in words[2:]):
+        return tuple(Touch("fs-delete", w) for w in operands or [Word(".", ".")])
+    made = {
+        "init": operands,
+        "clone": operands[1:],
+        "bundle": operands[1:2] if operands[:1] and operands[0].text == "create" else [],
+        "worktree": operands[1:] if operands[:1] and operands[0].text in ("add", "move") else [],
+        "checkout": operands,
+        "restore": operands,
+    }.get(subcommand, [])
+    given = options.values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
+    return tuple(Touch("fs-write", w) for w in [*made, *given])
+
+
+_GIT_OUTPUT = {
+    "archive": ("-o", "--output"),
+    "clone": ("--separate-git-dir",),
+    "init": ("--separate-git-dir",),
+    "diff": ("--output",),
+    "log": ("--output",),
+    "show": ("--output",),
+    "format-patch": ("-o", "--output-directory"),
+    "checkout-index": ("--prefix",),
+    "apply": ("--directory",),
+    "fast-import": ("--export-marks",),
+    "fast-export": ("--export-marks",),
+}
+
+
+_OUTPUT_OPTIONS = {
+    "curl": ("-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar"),
+    "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
+    "sort": ("-o", "--output"),
+    "shuf": ("-o", "--output"),
+    "iconv": ("-o", "--output"),
+    "tree": ("-o",),
+    "diff": ("--output",),
+    "patch": ("-o", "--output", "-d", "--directory", "-r", "--reject-file"),
+    "gcc": ("-o",),
+    "cc": ("-o",),
+    "unzip": ("-d",),
+    "tar": ("-C", "--directory"),
+}
+
+
+def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
+    found = list(options.values(words, _OUTPUT_OPTIONS.get(name, ())))
+    if name == "wget" and not found:
+        found.append(Word(globs.HERE, "."))
+    return found

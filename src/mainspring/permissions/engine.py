@@ -1,0 +1,312 @@
+"""The decision about a call, from rules alone. Usable without an agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
+
+from mainspring.env import explain
+from mainspring.lazy import later
+from mainspring.permissions import suggest
+from mainspring.permissions.decision import Decision, Verdict, decide_all, stricter
+from mainspring.permissions.hosts import host_of
+from mainspring.permissions.judge import Judge
+from mainspring.permissions.pathjudge import Key, Mode, PathJudge
+from mainspring.permissions.pathpattern import components
+from mainspring.permissions.paths import Place, Resolver, Target, look
+from mainspring.permissions.rules import RuleSet, parse_rule
+from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.text import visible
+from mainspring.permissions.visible import names_in, paths_in
+from mainspring.tools import Access, Tool
+
+if TYPE_CHECKING:
+    from mainspring.permissions.commandjudge import CommandJudge, host_verdict
+    from mainspring.permissions.units import analyse
+else:  # all that is known of commands takes as long to load as the rest
+    CommandJudge = later("mainspring.permissions.commandjudge", "CommandJudge")
+    analyse = later("mainspring.permissions.units", "analyse")
+    host_verdict = later("mainspring.permissions.commandjudge", "host_verdict")
+
+MAX_TRIED = 20
+"""Of how many rules it is tried whether a call needs them, before they are named to a person."""
+
+MAX_SEEN = 200
+"""How many texts of a call that may be paths are looked at; one with more asks."""
+
+FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
+"""Arguments that say in which folder a command runs."""
+
+
+class Call(Struct, frozen=True):
+    """A call to be decided on.
+
+    Attributes:
+        tool: The tool's name.
+        arguments: Its arguments.
+        definition: The tool itself, which says what a call touches; ``None`` if it is not known.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    definition: Tool | None = None
+
+
+class Engine(Struct, frozen=True):
+    """Decides about calls.
+
+    Attributes:
+        rules: The rules of all sources.
+        mode: What holds where no rule does.
+        sensitive: Paths that always ask.
+        reads_free: Whether, in the mode ``defaults``, commands that only read in the project need no rule.
+    """
+
+    rules: RuleSet = RuleSet()
+    mode: Mode = "defaults"
+    sensitive: SensitivePaths = SensitivePaths.standard()
+    reads_free: bool = True
+
+    async def decide(
+        self,
+        call: Call,
+        env: Resolver,
+        place: Place,
+        *,
+        original: Mapping[str, Any] | None = None,
+        grants: Collection[Key] = (),
+    ) -> Decision:
+        """Decide.
+
+        Args:
+            call: The call as it will run.
+            env: Where it will run.
+            place: The project and the home folder.
+            original: The arguments as the model gave them; the stricter decision of the two forms holds.
+            grants: What was granted for the session.
+        """
+        decision = await _Case(self, call, env, place, grants).decide()
+        if original is None or original == call.arguments or decision.outcome == "deny":
+            return decision
+        first = Call(call.tool, original, call.definition)
+        if accesses(first) is None and call.definition is not None and call.definition.access is not None:
+            return decision  # it says nothing in that form; what runs was judged
+        return stricter(decision, await _Case(self, first, env, place, grants, final=False).decide())
+
+    async def advice(
+        self,
+        decision: Decision,
+        call: Call,
+        env: Resolver,
+        place: Place,
+        *,
+        original: Mapping[str, Any] | None = None,
+        grants: Collection[Key] = (),
+    ) -> tuple[tuple[str, ...], ...]:
+        """The rules that would allow a call which asks, found by trying; the other arguments are those of the decision.
+
+        Returns:
+            Sets of rules each of which is enough for the whole call, and of which none can be left out; the narrowest set first.
+            None if no rules would do.
+        """
+
+        async def enough(texts: tuple[str, ...]) -> bool:
+            more = RuleSet(tuple([parse_rule(text, "allow") for text in texts]))
+            engine = structs.replace(self, rules=self.rules + more)
+            return (await engine.decide(call, env, place, original=original, grants=grants)).outcome == "allow"
+
+        offered = [v.allow for v in decision.asked if v.allow]
+        found: list[tuple[str, ...]] = []
+        for end in (0, -1):
+            rules = tuple(dict.fromkeys(each[end] for each in offered))
+            if not rules or not await enough(rules):
+                continue
+            for rule in reversed(rules[:MAX_TRIED]) if len(rules) > 1 else ():  # a command comes before what it touches
+                fewer = tuple([r for r in rules if r != rule])
+                if fewer and await enough(fewer):
+                    rules = fewer
+            if rules not in found:
+                found.append(rules)
+        return tuple(found)
+
+    async def hides(self, path: str, place: Place) -> bool:
+        """Whether an ignore file or a rule keeps every tool from reading a path; what only asks does not count.
+
+        Args:
+            path: The real path.
+            place: The project and the home folder.
+        """
+        parts = components(path)
+        target = Target(path, parts, parts, path, hidden=await place.ignore.why(parts))
+        found = PathJudge(Judge(self.rules, "read_file", place), self.mode, self.sensitive, ()).seen(target)
+        return found is not None and found.outcome == "deny"
+
+    async def may_show(self, path: str, place: Place, grants: Collection[Key]) -> bool:
+        """Whether a search through a folder may show what is in a file.
+
+        Args:
+            path: The real path of the file.
+            place: The project and the home folder.
+            grants: What was granted for the session.
+        """
+        judge = PathJudge(Judge(self.rules, "grep", place), self.mode, self.sensitive, grants)
+        parts = components(path)
+        return judge.seen(Target(path, parts, parts, path, hidden=await place.ignore.why(parts))) is None
+
+
+def accesses(call: Call) -> tuple[Access, ...] | None:
+    """What a call says it touches; ``None`` if it does not or cannot say."""
+    if call.definition is None or call.definition.access is None:
+        return None
+    try:
+        return tuple(call.definition.access(call.arguments))
+    except Exception:  # noqa: BLE001 - the tool's own code, on arguments of any form
+        return None
+
+
+def argument_of(arguments: Mapping[str, Any]) -> str:
+    """The text that the pattern of a rule is matched against for a tool that does not say what it touches.
+
+    The only argument if it is a text, else all arguments as JSON with sorted keys and no blanks.
+    """
+    if len(arguments) == 1:
+        only = next(iter(arguments.values()))
+        if isinstance(only, str):
+            return only
+    return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+class _Case:
+    """One call on its way to a decision."""
+
+    def __init__(
+        self, engine: Engine, call: Call, env: Resolver, place: Place, grants: Collection[Key], *, final: bool = True
+    ) -> None:
+        self.final = final
+        self.engine = engine
+        self.call = call
+        self.env = env
+        self.place = place
+        self.grants = grants
+        self.judge = Judge(engine.rules, call.tool, place)
+        self.paths = PathJudge(self.judge, engine.mode, engine.sensitive, grants)
+        self.verdicts: list[Verdict] = []
+        self.resolved: dict[str, str] = {}
+
+    async def decide(self) -> Decision:
+        argument = visible(argument_of(self.call.arguments), limit=300)
+        denied = self.judge.tightens_call("deny")
+        if denied is not None:
+            reason = f"the rule {denied.rule.text!r} denies every call"
+            return decide_all(self.call.tool, [Verdict("tool", argument, "deny", reason, denied.rule)], {})
+        asks = self.judge.tightens_call("ask")
+        remember = ("tool", f"{self.call.tool} {argument_of(self.call.arguments)}")
+        if asks is not None and remember not in self.grants:
+            reason = f"the rule {asks.rule.text!r} asks about every call"
+            self.verdicts.append(Verdict("tool", argument, "ask", reason, asks.rule, remember=remember))
+        touched = accesses(self.call)
+        if touched is None:
+            await self._undeclared(argument, remember)
+        for access in touched or ():
+            await self._access(access)
+        if not self.verdicts:
+            self._nothing(argument, remember)
+        return decide_all(self.call.tool, self.verdicts, self.resolved)
+
+    async def _access(self, access: Access) -> None:
+        if access.scope == "shell-run":
+            await self._command(access.resource)
+        elif access.scope == "network":
+            self._network(access.resource)
+        else:
+            await self._path(access)
+
+    async def _path(self, access: Access) -> None:
+        try:
+            target = await look(self.env, access.resource, self.place)
+        except (OSError, ValueError) as error:
+            if not self.final:
+                return  # arguments of any form; what runs was judged
+            why = explain(error) if isinstance(error, OSError) else str(error)
+            reason = f"the path cannot be resolved: {visible(why, limit=200)}"
+            self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300) or "''", "deny", reason))
+            return
+        self.resolved[access.resource] = target.path
+        self.verdicts.append(self.paths.verdict(access.scope, target))
+
+    async def _command(self, source: str) -> None:
+        paths = PathJudge(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
+        folder: str | None = self.place.cwd
+        for name in FOLDER_ARGUMENTS:
+            given = self.call.arguments.get(name)
+            if isinstance(given, str) and given:
+                folder = await self._folder(given)
+        free = self.engine.reads_free
+        judge = CommandJudge(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
+        found = await judge.verdicts_on(analyse(source), source)
+        self.verdicts += found or [Verdict("shell-run", visible(source, limit=300), "allow", "it is empty")]
+
+    async def _folder(self, given: str) -> str | None:
+        try:
+            target = await look(self.env, given, self.place)
+        except (OSError, ValueError):
+            return None
+        self.resolved[given] = target.path
+        return target.path
+
+    def _network(self, url: str) -> None:
+        host = host_of(url)
+        if host is None:
+            reason = "it is not clear which host that is"
+            self.verdicts.append(Verdict("network", visible(url, limit=300), "ask", reason))
+        else:
+            self.verdicts.append(host_verdict(self.judge, self.engine.mode, host, self.grants))
+
+    async def _undeclared(self, argument: str, remember: Key) -> None:
+        """A call of a tool that does not say what it touches: its name, its argument, and paths seen in it."""
+        text = argument_of(self.call.arguments)
+        paths, names = dict.fromkeys(paths_in(self.call.arguments)), dict.fromkeys(names_in(self.call.arguments))
+        for seen in islice(paths, MAX_SEEN):
+            await self._seen(seen)
+        for seen in islice(names, MAX_SEEN):
+            await self._seen(seen, plain=True)
+        if len(paths) > MAX_SEEN or (len(names) > MAX_SEEN and self.judge.bounds_reading()):
+            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
+        for effect in ("deny", "ask"):
+            found = self.judge.tightens_argument(effect, text)
+            if found is not None and not (effect == "ask" and remember in self.grants):
+                verb = "denies it" if effect == "deny" else "asks about it"
+                reason = f"the rule {found.rule.text!r} {verb}"
+                self.verdicts.append(Verdict("tool", argument, effect, reason, found.rule, remember=remember))
+                return
+        rule = self.judge.allows_argument(text) or self.judge.allows_call()
+        if rule is not None:
+            self.verdicts.append(Verdict("tool", argument, "allow", f"the rule {rule.text!r} allows it", rule))
+        elif self.engine.mode == "allow" or remember in self.grants:
+            self.verdicts.append(Verdict("tool", argument, "allow", "this is allowed where no rule says otherwise"))
+        else:
+            rules = suggest.argument_rules(self.call.tool, text)
+            reason = "the tool does not say what it touches"
+            self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
+
+    async def _seen(self, text: str, *, plain: bool = False) -> None:
+        try:
+            target = await look(self.env, text, self.place)
+        except (OSError, ValueError):
+            return
+        verdict = self.paths.may_be_named(target) if plain else self.paths.seen(target)
+        if verdict is not None:
+            self.verdicts.append(verdict)
+
+    def _nothing(self, argument: str, remember: Key) -> None:
+        """A call that touches nothing, or so its tool says."""
+        rule = self.judge.allows_call() or self.judge.allows_argument(argument_of(self.call.arguments))
+        if rule is None and self.engine.mode == "ask" and remember not in self.grants:
+            rules = (self.call.tool,)
+            self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
+        else:
+            self.verdicts.append(Verdict("tool", argument, "allow", "it touches nothing", rule))

@@ -1,0 +1,295 @@
+"""Rules against what a call touches: which of them are about it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mainspring.lazy import lazy_re
+from mainspring.permissions import globs
+from mainspring.permissions.commandpattern import (
+    Certainty,
+    CommandPattern,
+    allows,
+    compile_command,
+    concerns,
+    program,
+)
+from mainspring.permissions.hosts import as_ascii
+from mainspring.permissions.pathpattern import PathPattern, compile_path, fold
+from mainspring.permissions.paths import Place, Target
+from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
+from mainspring.permissions.words import Word
+
+if TYPE_CHECKING:
+    from mainspring.permissions.units import Unit
+
+EDITORS = frozenset(("edit", "multi_edit", "apply_patch"))
+"""Tools that show what a file holds while they change it."""
+
+_ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
+_PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x03]+")
+_GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
+
+
+class Finding(Struct, frozen=True):
+    """A rule that is about something; ``certain`` is false if only an unknown piece may make it so."""
+
+    rule: Rule
+    certain: bool = True
+
+
+class Judge(Struct, frozen=True):
+    """The rules that count for one tool, as questions.
+
+    Attributes:
+        rules: All rules.
+        tool: Name of the tool that is called.
+        place: The project and the home folder.
+    """
+
+    rules: RuleSet
+    tool: str
+    place: Place
+
+    # --- rules that tighten -----------------------------------------------------------------------------------------
+
+    def tightens_call(self, effect: Effect) -> Finding | None:
+        """A rule about every call of the tool."""
+        for rule in self.rules.effective(effect):
+            if rule.tool and rule.pattern is None and self._named(rule):
+                return Finding(rule)
+        return None
+
+    def tightens_scope(self, effect: Effect, scope: str) -> Finding | None:
+        """A rule about everything of a scope."""
+        for rule in self.rules.effective(effect):
+            if rule.scope == scope and rule.pattern is None:
+                return Finding(rule)
+        return None
+
+    def tightens_path(self, effect: Effect, scope: str, target: Target, *, by_tool: bool = True) -> Finding | None:
+        """A rule about a path, by whatever tool it is touched."""
+        guess: Finding | None = None
+        for rule in self.rules.effective(effect):
+            named = by_tool and self._named(rule)
+            if rule.pattern is None or not (named or self._about_paths(rule, scope)):
+                continue
+            pattern = compile_path(rule.pattern)
+            if target.concerned_by(pattern, self.place):
+                return Finding(rule)
+            if guess is None and not target.path and self._guess(pattern, target):
+                guess = Finding(rule, certain=False)
+        return guess
+
+    def bounds_reading(self) -> bool:
+        """Whether a rule is against reading some paths."""
+        rules = (*self.rules.effective("deny"), *self.rules.effective("ask"))
+        return any(rule.pattern is not None and self._about_paths(rule, "fs-read") for rule in rules)
+
+    def names_path(self, target: Target) -> Rule | None:
+        """A rule against reading a path that names more of it than wildcards."""
+        for rule in (*self.rules.effective("deny"), *self.rules.effective("ask")):
+            if rule.pattern is None or not self._about_paths(rule, "fs-read"):
+                continue
+            pattern = compile_path(rule.pattern)
+            if pattern.telling and target.concerned_by(pattern, self.place):
+                return rule
+        return None
+
+    def tightens_command(self, effect: Effect, unit: Unit) -> Finding | None:
+        """A rule about a command or about one that it runs."""
+        guess: Finding | None = None
+        for rule in self.rules.effective(effect):
+            if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):
+                continue
+            pattern = compile_command(rule.pattern)
+            if pattern.problem:  # a rule that cannot be read about commands is about all of them
+                return Finding(rule)
+            for inner in unit.walk():
+                answers = [_concerns(pattern, form) for form in _forms(inner)]
+                if "yes" in answers:
+                    return Finding(rule)
+                if guess is None and ("maybe" in answers or (inner.unknown and inner.scan) or _in_code(pattern, inner)):
+                    guess = Finding(rule, certain=False)
+        return guess
+
+    def tightens_host(self, effect: Effect, host: str) -> Finding | None:
+        """A rule about a host."""
+        for rule in self.rules.effective(effect):
+            about = rule.scope == "network" or self._named(rule)
+            if rule.pattern is not None and about and host_matches(rule.pattern, host):
+                return Finding(rule)
+        return None
+
+    def tightens_argument(self, effect: Effect, argument: str) -> Finding | None:
+        """A rule about a call that does not say what it touches."""
+        for rule in self.rules.effective(effect):
+            if rule.tool and rule.pattern is not None and self._named(rule):
+                if globs.matches(fold(globs.marked(rule.pattern)), fold(argument)):
+                    return Finding(rule)
+        return None
+
+    # --- rules that loosen ------------------------------------------------------------------------------------------
+
+    def allows_call(self) -> Rule | None:
+        """A rule that allows every call of the tool."""
+        return next((r for r in self.rules.effective("allow") if r.tool and r.pattern is None and self._named(r)), None)
+
+    def allows_scope(self, scope: str) -> Rule | None:
+        """A rule that allows everything of a scope."""
+        return next((r for r in self.rules.effective("allow") if r.scope == scope and r.pattern is None), None)
+
+    def allows_path(self, scope: str, target: Target, *, exactly: bool = False, by_tool: bool = True) -> Rule | None:
+        """A rule that allows a path.
+
+        Args:
+            scope: What is done with it.
+            target: Where it leads.
+            exactly: Whether the rule has to name the very path, without a wildcard.
+            by_tool: Whether rules about the tool count; for the files of a command only those about scopes do.
+        """
+        for rule in self.rules.effective("allow"):
+            if rule.pattern is None or not (rule.scope == scope or (by_tool and self._named(rule))):
+                continue
+            pattern = compile_path(rule.pattern)
+            literal_needed = exactly or (scope == "fs-delete" and rule.scope is None)
+            if target.allowed_by(pattern, self.place) and (pattern.literal or not literal_needed):
+                return rule
+        return None
+
+    def allows_command(self, unit: Unit, free: Container[int] = ()) -> Rule | None:
+        """The rule that allows a command, or the first of those that allow what it runs.
+
+        Args:
+            unit: The command.
+            free: Identities of commands that need no rule.
+        """
+        own = self._pattern_for(unit)
+        if own is not None:
+            rule, pattern = own
+            if unit.needs != "both" or pattern.exact:
+                return rule
+        if not unit.inner or unit.needs == "self" or (unit.needs == "both" and own is None):
+            return None
+        found = [self.allows_command(inner, free) for inner in unit.inner if id(inner) not in free]
+        if any(rule is None for rule in found):
+            return None
+        return found[0] if found else (own[0] if own else None)
+
+    def _pattern_for(self, unit: Unit) -> tuple[Rule, CommandPattern] | None:
+        if unit.unknown or unit.fed:  # its words do not say what it runs
+            return None
+        for rule in self.rules.effective("allow"):
+            if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):
+                continue
+            pattern = compile_command(rule.pattern)
+            if not pattern.problem and pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words):
+                return rule, pattern
+        return None
+
+    def allows_any_command(self) -> Rule | None:
+        """A rule that allows every command."""
+        for rule in self.rules.effective("allow"):
+            if rule.scope == "shell-run" or self._named(rule):
+                if rule.pattern is None or compile_command(rule.pattern).anything:
+                    return rule
+        return None
+
+    def allows_host(self, host: str) -> Rule | None:
+        """A rule that allows a host."""
+        for rule in self.rules.effective("allow"):
+            about = rule.scope == "network" or self._named(rule)
+            if rule.pattern is not None and about and host_matches(rule.pattern, host):
+                return rule
+        return None
+
+    def allows_argument(self, argument: str) -> Rule | None:
+        """A rule that allows a call that does not say what it touches."""
+        for rule in self.rules.effective("allow"):
+            if rule.tool and rule.pattern is not None and self._named(rule):
+                if globs.matches(globs.marked(rule.pattern), argument):
+                    return rule
+        return None
+
+    # --- which rules are meant --------------------------------------------------------------------------------------
+
+    def _named(self, rule: Rule) -> bool:
+        return bool(rule.tool) and globs.matches(globs.marked(rule.tool), self.tool)
+
+    def _about_paths(self, rule: Rule, scope: str) -> bool:
+        """Whether a rule that tightens is about paths touched in such a way, whatever the tool."""
+        means = rule.scope or FILE_TOOLS.get(rule.tool)
+        if means == "fs-read" and scope == "fs-write" and self.tool in EDITORS:
+            return True
+        return means == scope or (means == "fs-write" and scope == "fs-delete")
+
+    def _guess(self, pattern: PathPattern, target: Target) -> bool:
+        known = any(c not in globs.UNKNOWN for c in target.spelled)
+        return known and target.concerned_by(pattern, self.place, maybe=True)
+
+
+def host_matches(pattern: str, host: str) -> bool:
+    """Whether a pattern is about a host: ``example.com`` is that host alone, ``*.example.com`` those below it, and
+    ``domain:example.com`` both.
+    """
+    start, colon, domain = pattern.partition(":")
+    whole = bool(colon) and start.casefold() == "domain"
+    pattern, host = as_ascii(domain.strip() if whole else pattern).rstrip("."), host.casefold().rstrip(".")
+    if ":" not in pattern.rpartition("]")[2]:
+        name, colon, port = host.rpartition(":")
+        host = name.rstrip(".") if colon and port.isdigit() else host
+    marked = globs.marked(pattern)
+    return globs.matches(marked, host) or (whole and globs.matches(f"{globs.MANY}.{marked}", host))
+
+
+def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
+    answer = concerns(pattern, words)
+    if answer == "maybe" and words and _ASSIGNS.match(words[0].text):
+        return "no"  # what follows the assignment is asked about by itself
+    return answer
+
+
+def _in_code(pattern: CommandPattern, unit: Unit) -> bool:
+    """Whether code among the arguments seems to hold a command that a pattern names."""
+    if not unit.code:
+        return False
+    for text in (form for word in unit.words for form in _spellings(word.text)):
+        pieces = _PIECE.findall(text)
+        if len(pieces) > 1:
+            told = [Word(piece, piece) for piece in pieces]
+            if any(concerns(pattern, told[start:]) == "yes" for start in range(len(told))):
+                return True
+    return False
+
+
+def _forms(unit: Unit) -> Iterable[tuple[Word, ...]]:
+    """The forms of a command in which rules that tighten look for what they name."""
+    words = unit.words
+    yield words
+    if words and words[0].literal and program(words[0].text) == "git":
+        yield _without_global_options(words)
+    if unit.scan:
+        for start in range(1, len(words)):
+            yield words[start:]
+        for word in words[1:]:
+            if word.literal and " " in word.text:
+                yield from (tuple(Word(t, t) for t in form.split()) for form in _spellings(word.text))
+
+
+def _spellings(text: str) -> Iterable[str]:
+    """A word that may hold a command, and what it would hold behind an option in the same word."""
+    yield text
+    if text.startswith("--"):
+        yield text.partition("=")[2]
+    elif text.startswith("-"):
+        yield from (text[end:] for end in (2, 3, 4))
+
+
+def _without_global_options(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    i = 1
+    while i < len(words) and words[i].text.startswith("-"):
+        i += 2 if words[i].text in _GIT_VALUED else 1
+    return (words[0], *words[i:])

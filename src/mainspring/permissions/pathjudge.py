@@ -1,0 +1,207 @@
+"""Decides about one path."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.permissions import globs, suggest
+from mainspring.permissions.decision import Outcome, Verdict
+from mainspring.permissions.judge import Judge
+from mainspring.permissions.pathpattern import fold
+from mainspring.permissions.paths import Place, Target
+from mainspring.permissions.rules import Rule
+from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.text import visible
+
+Mode = Literal["defaults", "ask", "allow"]
+"""What becomes of a call that no rule is about.
+
+``defaults``: reading inside the project is allowed, all else asks. ``ask``: all asks. ``allow``: all is allowed but
+sensitive paths, which ask in every mode.
+"""
+
+Key = tuple[str, str]
+"""By what a grant is known: a scope and a resource."""
+
+
+class Cover(Struct, frozen=True):
+    """What a rule about a command says about the files of that command.
+
+    Attributes:
+        rule: The rule; ``None`` if the mode allows it.
+        reads: Whether it covers reading: anywhere, inside the project, or not at all.
+        changes: The same for writing.
+        deletes: The same for deleting.
+    """
+
+    rule: Rule | None = None
+    reads: Literal["anywhere", "inside", "none"] = "none"
+    changes: Literal["anywhere", "inside", "none"] = "none"
+    deletes: Literal["anywhere", "inside", "none"] = "none"
+
+    def covers(self, scope: str, target: Target, place: Place) -> bool:
+        """Whether it covers a path."""
+        reach = {"fs-read": self.reads, "fs-write": self.changes, "fs-delete": self.deletes}.get(scope, "none")
+        return reach == "anywhere" or (reach == "inside" and target.inside(place))
+
+
+NO_COVER = Cover()
+
+
+class PathJudge(Struct, frozen=True):
+    """Decides about the paths of one call.
+
+    Attributes:
+        judge: The rules.
+        mode: What holds where no rule does.
+        sensitive: Paths that always ask.
+        grants: What was granted for the session.
+        by_tool: Whether rules about the tool are about its paths; those about a command are not.
+    """
+
+    judge: Judge
+    mode: Mode
+    sensitive: SensitivePaths
+    grants: Collection[Key]
+    by_tool: bool = True
+
+    @property
+    def place(self) -> Place:
+        """The project and the home folder."""
+        return self.judge.place
+
+    def verdict(self, scope: str, target: Target, cover: Cover = NO_COVER) -> Verdict:
+        """The decision about a path that is touched for certain."""
+        strict = self._tightened(scope, target)
+        if strict is not None:
+            return strict
+        why = self.why_sensitive(scope, target)
+        if why:
+            return self._sensitive(scope, target, why)
+        rule = self.judge.allows_path(scope, target, by_tool=self.by_tool)
+        if rule is None:
+            rule = self._broad(scope, target)
+        if rule is None and cover.covers(scope, target, self.place):
+            rule = cover.rule
+        if rule is not None:
+            return self._say(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
+        if cover.covers(scope, target, self.place) or self._by_default(scope, target):
+            return self._say(scope, target, "allow", "this is allowed where no rule says otherwise")
+        return self._say(scope, target, "ask", self._why_not(target), allow=self.rules_for(scope, target))
+
+    def seen(self, target: Target) -> Verdict | None:
+        """The decision about a path that is only seen in an argument: ``None`` unless it is denied, asked about or
+        sensitive.
+        """
+        strict = self._tightened("fs-read", target)
+        if strict is not None:
+            return None if strict.outcome == "allow" else strict
+        return self._seen_sensitive(target)
+
+    def barred(self, target: Target) -> Verdict | None:
+        """What ignore files and rules say against reading a path; ``None`` if they say nothing."""
+        strict = self._tightened("fs-read", target)
+        return None if strict is None or strict.outcome == "allow" else strict
+
+    def may_be_named(self, target: Target) -> Verdict | None:
+        """The decision about a plain word of a command, which may be a path or anything else: it asks if ignore files or rules that
+        name such a path would refuse it as one.
+        """
+        rule = self.judge.names_path(target)
+        if (rule is None and not target.hidden) or self._granted("fs-read", target):
+            return None
+        about = target.hidden if rule is None else f"the rule {rule.text!r}"
+        return self._say("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
+
+    def _seen_sensitive(self, target: Target) -> Verdict | None:
+        why = self.why_sensitive("fs-read", target)
+        found = self._sensitive("fs-read", target, why) if why else None
+        return None if found is None or found.outcome == "allow" else found
+
+    def why_sensitive(self, scope: str, target: Target) -> str:
+        """Why a path always asks; empty if it does not."""
+        for parts in dict.fromkeys((target.real, target.lexical)):
+            full = tuple(map(fold, parts))
+            below = next((parts[len(r) :] for r in self.place.roots if parts[: len(r)] == r), parts)
+            why = self.sensitive.why(full, tuple(map(fold, below)), changes=scope != "fs-read", maybe=not target.path)
+            if why:
+                return why
+        return ""
+
+    def _tightened(self, scope: str, target: Target) -> Verdict | None:
+        """What ignore files and rules that tighten say, and what was granted in spite of an asking one."""
+        if target.hidden:
+            return self._say(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
+        for effect in ("deny", "ask"):
+            found = self.judge.tightens_scope(effect, scope) or self.judge.tightens_path(
+                effect, scope, target, by_tool=self.by_tool
+            )
+            if found is None:
+                continue
+            if effect == "deny" and found.certain:
+                return self._say(scope, target, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
+            if not found.certain:
+                reason = f"it may be what the rule {found.rule.text!r} is about"
+                return self._say(scope, target, "ask", reason, found.rule)
+            if self._granted(scope, target):
+                return self._say(scope, target, "allow", "it was granted for this session")
+            return self._say(scope, target, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
+        if self._granted(scope, target):
+            return self._say(scope, target, "allow", "it was granted for this session")
+        return None
+
+    def _granted(self, scope: str, target: Target) -> bool:
+        return bool(target.path) and (scope, target.path) in self.grants
+
+    def _sensitive(self, scope: str, target: Target, why: str) -> Verdict:
+        rule = self.judge.allows_path(scope, target, exactly=True, by_tool=self.by_tool)
+        if rule is not None:
+            return self._say(scope, target, "allow", f"the rule {rule.text!r} names this very path", rule)
+        narrow = self.rules_for(scope, target)[:1]
+        return self._say(scope, target, "ask", f"{why}, so it always asks", allow=narrow, lasting=True)
+
+    def _broad(self, scope: str, target: Target) -> Rule | None:
+        """A rule without a pattern: about files it means the project."""
+        if not target.inside(self.place):
+            return None
+        by_tool = self.by_tool and scope != "fs-delete"
+        return self.judge.allows_scope(scope) or (self.judge.allows_call() if by_tool else None)
+
+    def _by_default(self, scope: str, target: Target) -> bool:
+        if self.mode == "allow":
+            return True
+        return self.mode == "defaults" and scope == "fs-read" and target.inside(self.place)
+
+    def _why_not(self, target: Target) -> str:
+        if target.unknown:
+            return "it is not known which file that is"
+        if not target.inside(self.place):
+            leads = "" if target.real == target.lexical else f" (it leads to /{'/'.join(target.real)})"
+            return f"it lies outside the project{leads}"
+        return "no rule allows it"
+
+    def rules_for(self, scope: str, target: Target) -> tuple[str, ...]:
+        """Rules that would allow it, the narrowest first."""
+        tool = self.judge.tool if self.by_tool and scope != "fs-delete" else ""
+        return suggest.path_rules(tool, scope, target, self.place, wide=True)
+
+    def _say(
+        self,
+        scope: str,
+        target: Target,
+        outcome: Outcome,
+        reason: str,
+        rule: Rule | None = None,
+        *,
+        allow: tuple[str, ...] = (),
+        lasting: bool = False,
+    ) -> Verdict:
+        shown = visible(target.spelled.translate(_SHOWN), limit=500)
+        remember = (scope, target.path) if target.path else None
+        return Verdict(scope, shown, outcome, reason, rule, allow, remember, lasting)
+
+
+_SHOWN: Mapping[int, str] = {ord(globs.MANY): "…", ord(globs.ONE): "*", ord(globs.HOME): "~", ord(globs.HERE): "."}

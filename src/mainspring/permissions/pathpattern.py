@@ -1,0 +1,117 @@
+"""Path patterns: anchored, compared component by component."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from typing import Literal
+
+from msgspec import Struct
+
+from mainspring.lazy import lazy_re
+from mainspring.permissions import globs
+
+Anchor = Literal["project", "root", "home"]
+"""Where a pattern begins."""
+
+ANY_DEPTH = "**"
+"""The component that stands for any number of components."""
+
+_DRIVE = lazy_re(r"[A-Za-z]:[\\/]|\\\\")
+
+
+class PathPattern(Struct, frozen=True):
+    """A pattern, taken apart.
+
+    Attributes:
+        anchor: What its first component lies in.
+        parts: Its components, wildcards marked.
+        loose: The same for rules that tighten: case and Unicode spelling do not count.
+        literal: Whether it holds no wildcard, so that it names exactly one path.
+        problem: What is wrong with it; empty if nothing is.
+    """
+
+    anchor: Anchor
+    parts: tuple[str, ...]
+    loose: tuple[str, ...]
+    literal: bool
+    problem: str = ""
+
+    @property
+    def telling(self) -> bool:
+        """Whether any of its components is more than wildcards."""
+        return any(part != ANY_DEPTH and not globs.UNKNOWN.issuperset(part) for part in self.parts)
+
+
+@lru_cache(2048)
+def compile_path(text: str) -> PathPattern:
+    """Take a pattern apart. Never raises; see `PathPattern.problem`."""
+    anchor: Anchor = "project"
+    rest = text
+    if text == "~" or text.startswith("~/"):
+        anchor, rest = "home", text[2:]
+    elif is_absolute(text):
+        anchor = "root"
+    parts = [p if p == ANY_DEPTH else globs.marked(p) for p in components(rest) if p != "."]
+    problem = ""
+    if ".." in parts:
+        problem = "holds '..'; write the path from the project's folder, or from '/' or '~/' if it lies elsewhere"
+    literal = all(p != ANY_DEPTH and globs.is_literal(p) for p in parts)
+    if rest.endswith("/") and parts and parts[-1] != ANY_DEPTH:
+        parts.append(ANY_DEPTH)
+        literal = False
+    return PathPattern(anchor, tuple(parts), tuple(map(fold, parts)), literal, problem)
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path begins at the root, at a drive or at a share."""
+    return path.startswith("/") or _DRIVE.match(path) is not None
+
+
+def components(path: str) -> tuple[str, ...]:
+    """The components of a path; the leading slash is none, a drive is."""
+    if _DRIVE.match(path):
+        path = path.replace("\\", "/")
+    return tuple([p for p in path.split("/") if p])
+
+
+def fold(part: str) -> str:
+    """A component as rules that tighten see it."""
+    return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
+
+
+def matches(pattern: tuple[str, ...], parts: tuple[str, ...], *, below: bool = False, maybe: bool = False) -> bool:
+    """Whether a path lies where a pattern says.
+
+    Args:
+        pattern: Components of the pattern.
+        parts: Components of the path, from the same anchor.
+        below: Whether what lies below a match matches too.
+        maybe: Whether it is enough that the unknown pieces of the path can be such that it matches.
+    """
+    matches_part = globs.could_match if maybe else globs.matches
+    states = _closure({0}, pattern)
+    for part in parts:
+        if below and len(pattern) in states:
+            return True
+        following: set[int] = set()
+        for i in states:
+            if i < len(pattern):
+                if pattern[i] == ANY_DEPTH:
+                    following.add(i)
+                elif matches_part(pattern[i], part):
+                    following.add(i + 1)
+        states = _closure(following, pattern)
+        if not states:
+            return False
+    return len(pattern) in states
+
+
+def _closure(states: set[int], pattern: tuple[str, ...]) -> set[int]:
+    found = set(states)
+    for start in states:
+        i = start
+        while i < len(pattern) and pattern[i] == ANY_DEPTH:
+            i += 1
+            found.add(i)
+    return found

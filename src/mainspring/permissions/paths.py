@@ -1,0 +1,210 @@
+"""Where a path leads: as it is spelled, and for real."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Protocol
+
+from msgspec import Struct
+
+from mainspring.env.protocol import NamesPaths
+from mainspring.permissions import globs
+from mainspring.permissions.ignored import IgnoreFiles
+from mainspring.permissions.pathpattern import PathPattern, components, fold, is_absolute, matches
+
+Parts = tuple[str, ...]
+
+_OWN_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
+
+
+class Resolver(Protocol):
+    """What is needed of an environment: where a path leads, links followed, also where nothing is there yet."""
+
+    async def realpath(self, path: str) -> str:
+        """The real, absolute path; a relative one is taken from the environment's folder."""
+        ...
+
+
+class Place(Struct, frozen=True):
+    """The project and the user's home folder.
+
+    Attributes:
+        root: Components of the project's real folder.
+        roots: The same, and as it was spelled.
+        cwd: The real folder in which tools work.
+        homes: Components of the home folder, real and as spelled.
+        ignore: The ignore files, which say what no tool may touch.
+    """
+
+    root: Parts
+    roots: tuple[Parts, ...]
+    cwd: str
+    homes: tuple[Parts, ...]
+    ignore: IgnoreFiles
+
+    @classmethod
+    async def find(cls, env: Resolver, *, root: str | None, home: str | None) -> Place:
+        """Ask the environment.
+
+        Args:
+            env: Where tools work.
+            root: The project's folder; the environment's own if it is not given.
+            home: The user's home folder; the environment's own if it is not given.
+        """
+        cwd = await env.realpath(".")
+        spelled = posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(root or ".")))
+        real = components(await env.realpath(spelled))
+        home_real = await env.realpath(home or "~")
+        homes = _distinct(components(home_real), components(_slashes(home or home_real)))
+        return cls(real, _distinct(real, components(spelled)), cwd, homes, IgnoreFiles(env, real))
+
+
+class Target(Struct, frozen=True):
+    """Where one spelling of a path leads.
+
+    Attributes:
+        spelled: As it was written.
+        lexical: Components without following links.
+        real: Components with links followed, by the names that rules know; unknown pieces stand as they are.
+        path: The real path; empty if a piece of it is unknown.
+        unknown: Whether it may lead anywhere.
+        hidden: The ignore file that leaves it out; empty if none does.
+    """
+
+    spelled: str
+    lexical: Parts
+    real: Parts
+    path: str
+    unknown: bool = False
+    hidden: str = ""
+
+    def inside(self, place: Place) -> bool:
+        """Whether it leads into the project for certain."""
+        return not self.unknown and self.real[: len(place.root)] == place.root
+
+    def below_root(self, place: Place) -> Parts:
+        """Components below the project's folder, or all of them outside it."""
+        return self.real[len(place.root) :] if self.real[: len(place.root)] == place.root else self.real
+
+    def allowed_by(self, pattern: PathPattern, place: Place) -> bool:
+        """Whether a pattern is about it to the letter: its real path, case and all."""
+        if self.unknown or pattern.problem:
+            return False
+        bases = {"project": place.root, "root": (), "home": place.homes[0]}
+        rest = _below(self.real, bases[pattern.anchor])
+        if rest is None or not all(globs.is_literal(p) for p in rest):
+            return False
+        return matches(pattern.parts, rest)
+
+    def concerned_by(self, pattern: PathPattern, place: Place, *, maybe: bool = False) -> bool:
+        """Whether a pattern is about it or about a folder above it: in either form, whatever the case."""
+        bases: tuple[Parts, ...] = ((),)
+        if pattern.anchor == "project":
+            bases = place.roots
+        elif pattern.anchor == "home":
+            bases = place.homes
+        for parts in _distinct(self.real, self.lexical):
+            folded = tuple(map(fold, parts))
+            for base in bases:
+                rest = _below(folded, tuple(map(fold, base)))
+                if rest is not None and matches(pattern.loose, rest, below=True, maybe=maybe):
+                    return True
+            if maybe and self.unknown and _tail_matches(pattern, folded):
+                return True
+        return False
+
+    def could_hold(self, pattern: PathPattern, place: Place) -> bool:
+        """Whether what the pattern is about may lie below this folder."""
+        base: Parts = {"project": place.root, "root": (), "home": place.homes[0]}[pattern.anchor]
+        wanted = tuple(map(fold, base)) + pattern.loose
+        here = tuple(map(fold, self.real))
+        for mine, theirs in zip(here, wanted, strict=False):
+            if theirs == "**":
+                return True
+            if not globs.matches(theirs, mine):
+                return False
+        return True
+
+
+async def look(env: Resolver, spelled: str, place: Place) -> Target:
+    """Where a path of a tool's argument leads; it is resolved as the tool itself would.
+
+    Args:
+        env: Where the tool will work.
+        spelled: The path as the call spells it.
+        place: The project and the home folder.
+
+    Raises:
+        OSError: If it cannot be resolved.
+        ValueError: If it is no path.
+    """
+    path = await env.realpath(spelled)
+    at_home = spelled == "~" or spelled.startswith("~/")
+    lexical = _lexical("/".join(("", *place.homes[-1], spelled[2:])) if at_home else spelled, place.cwd)
+    real = components(_name(env, path))
+    return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+
+
+async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) -> Target:
+    """Where a word of a command leads, as far as can be known.
+
+    Args:
+        env: Where the command will run.
+        text: The word, unknown pieces marked.
+        place: The project and the home folder.
+        cwd: The folder the command runs in; ``None`` if that is not known.
+    """
+    spelled = text
+    home = "/" + "/".join(place.homes[0])
+    text = text.replace(globs.HOME, home).replace(globs.HERE, cwd or globs.MANY)
+    if not is_absolute(text) and not text.startswith(globs.MANY):
+        text = f"{cwd or globs.MANY}/{text}"
+    parts = _anybodys(components(_slashes(text)))
+    known = next((i for i, p in enumerate(parts) if not globs.is_literal(p)), len(parts))
+    unknown = any(globs.MANY in p for p in parts) or ".." in parts[known:]
+    base = "/" + "/".join(parts[:known])
+    try:
+        path = await env.realpath(base)
+    except (OSError, ValueError):  # links in a circle
+        return Target(spelled, parts, parts, "", unknown=True)
+    if known == len(parts):
+        real, lexical = components(_name(env, path)), _lexical(base, "/")
+        return Target(spelled, lexical, real, path, hidden=await place.ignore.why(real, lexical))
+    above, real = components(posixpath.normpath(base)), components(_name(env, path))
+    hidden = await place.ignore.why(real, above)
+    return Target(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
+
+
+def _name(env: Resolver, path: str) -> str:
+    return env.name_of(path) if isinstance(env, NamesPaths) else path
+
+
+def _tail_matches(pattern: PathPattern, parts: Parts) -> bool:
+    """Whether what is known behind an unknown piece is what a pattern names, wherever the piece leads."""
+    unknown = [i for i, part in enumerate(parts) if globs.MANY in part]
+    tails = [parts[i + 1 :] for i in unknown]
+    return any(tail and matches(("**", *pattern.loose), tail, below=True, maybe=True) for tail in tails)
+
+
+def _anybodys(parts: Parts) -> Parts:
+    """The same, with links that lead elsewhere for each program as a piece that is not known: ``/proc/self/cwd``."""
+    if parts[:1] != ("proc",):
+        return parts
+    link = next((i for i, part in enumerate(parts[2:5], 2) if part in _OWN_LINKS), None)
+    return parts if link is None else (globs.MANY, *parts[link + 1 :])
+
+
+def _lexical(spelled: str, cwd: str) -> Parts:
+    return components(posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(spelled))))
+
+
+def _slashes(path: str) -> str:
+    return path.replace("\\", "/") if is_absolute(path) and not path.startswith("/") else path
+
+
+def _below(parts: Parts, base: Parts) -> Parts | None:
+    return parts[len(base) :] if parts[: len(base)] == base else None
+
+
+def _distinct(*forms: Parts) -> tuple[Parts, ...]:
+    return tuple(dict.fromkeys(forms))

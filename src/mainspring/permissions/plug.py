@@ -1,0 +1,467 @@
+"""The plug: decides in `tool:permit`, asks a person where the rules say so, and remembers for the session."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import difflib
+import inspect
+import warnings
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+
+from msgspec import structs
+from msgspec.structs import replace
+
+from mainspring.errors import ConfigError, ConfigWarning, refuse_unknown
+from mainspring.events import SessionStart, ToolPermit, ToolStart
+from mainspring.permissions.decision import ACTIONS, Decision, PermissionRequest, Reply
+from mainspring.permissions.engine import Call, Engine
+from mainspring.permissions.pathjudge import Key, Mode
+from mainspring.permissions.paths import Place, Resolver
+from mainspring.permissions.rules import Rule, RuleSet, rules_without_tool
+from mainspring.permissions.sensitive import SensitivePaths
+from mainspring.permissions.text import visible
+from mainspring.tools import Tool
+from mainspring.tools.builtin import BUILTIN_NAMES
+from mainspring.tools.builtin.files import Preview, preview
+from mainspring.tools.threads import in_thread
+
+if TYPE_CHECKING:
+    from mainspring.env import ExecutionEnv
+    from mainspring.env.protocol import Guard
+    from mainspring.loop import CoreAgent
+
+Answer = bool | Literal["session"] | Reply
+"""Yes or no to this call; ``"session"`` is yes to all that was asked about, for as long as the session lasts."""
+
+Ask = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
+"""Asks a person. Sync or async; a sync one runs in a thread, so that it may wait."""
+
+_LAST_LOOK = 90
+"""Before a session notes that a tool was started."""
+
+OnDeny = Literal["continue", "stop"]
+"""After a denied call: the model is told and goes on, or the run ends."""
+
+
+Unattended = Literal["deny", "pause"]
+"""With nobody to ask: the call is denied, or the run stops until somebody can answer."""
+
+
+class PermissionOptions(TypedDict, total=False):
+    """The rarer options of `Permissions`."""
+
+    unattended: Unattended
+    ask_timeout: float | None
+    root: str | None
+    home: str | None
+    sensitive: Iterable[str]
+    guarded: Iterable[str]
+    reads_free: bool
+    on_decision: Callable[[str, Decision], object]
+
+
+_OPTIONS = ("allow", "ask", "deny", "rules", "mode", "on_permission_request", "on_deny")
+
+
+class Permissions:
+    """Decides which calls may happen. Without this plug every call may.
+
+    Args:
+        allow: Rules that allow; see the page on permissions for what a rule may say.
+        ask: Rules that ask.
+        deny: Rules that deny. Over all sources deny beats ask beats allow.
+        rules: Rules of other sources, as settings files.
+        mode: What holds where no rule does.
+        on_permission_request: Asks a person. Without it, what would ask is denied, with a reason that says how to allow it.
+        on_deny: Whether the run ends at a denied call.
+        **options: ``unattended``: with nobody to ask, ``deny`` the call or ``pause`` the run, to be taken up where somebody
+            can answer. ``ask_timeout``: seconds to wait for an answer. ``root``: the project's folder, the environment's
+            own if not given. ``home``: the user's home folder, likewise. ``sensitive``, ``guarded``: more paths that always ask, or
+            whose change does, as globs at any depth or absolute. ``reads_free``: whether commands that only read in the
+            project need no rule in the mode ``defaults``; they do not if not given. ``on_decision``: told of each decision, with
+            the id of the call; its outcome is what became of it, after somebody was asked.
+
+    Raises:
+        ConfigError: If a rule is none, or an option has a value that it cannot have.
+        TypeError: If there is no such option.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        rules: RuleSet | None = None,
+        mode: Mode = "defaults",
+        on_permission_request: Ask | None = None,
+        on_deny: OnDeny = "continue",
+        **options: Unpack[PermissionOptions],
+    ) -> None:
+        refuse_unknown("Permissions", options, (*_OPTIONS, *PermissionOptions.__optional_keys__) if options else ())
+        unattended = options.get("unattended", "deny")
+        for name, value, known in (
+            ("mode", mode, Mode),
+            ("on_deny", on_deny, OnDeny),
+            ("unattended", unattended, Unattended),
+        ):
+            if value not in get_args(known):
+                raise ConfigError(
+                    f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, get_args(known)))}"
+                )
+        for name, asked in (
+            ("on_permission_request", on_permission_request),
+            ("on_decision", options.get("on_decision")),
+        ):
+            if asked is not None and not callable(asked):
+                raise ConfigError(f"permissions: {name} is a function, not {asked!r:.80}")
+        for name in ("sensitive", "guarded"):
+            if isinstance(options.get(name, ()), str):  # of a text every letter would be a pattern
+                raise ConfigError(f'permissions: {name} is a list of patterns, as in {name}=["**/*.key"]')
+        sensitive = SensitivePaths.standard(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
+        given = RuleSet.build(allow=allow, ask=ask, deny=deny)
+        free = options.get("reads_free", True)
+        self.on_permission_request = on_permission_request
+        self.on_deny: OnDeny = on_deny
+        self.unattended: Unattended = unattended
+        self.ask_timeout = options.get("ask_timeout")
+        self.root = options.get("root")
+        self.home = options.get("home")
+        self.on_decision = options.get("on_decision")
+        engine = Engine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
+        self._given = given
+        self._tools = {*BUILTIN_NAMES}
+        self._told: set[str] = set()
+        self._session = _Session(engine)
+        self._place: tuple[Resolver, Place] | None = None
+        self._agent = ""
+
+    def install(self, agent: CoreAgent) -> None:
+        """Sit on `tool:permit` of an agent."""
+        self._agent = agent.name
+        if any(rule.tool for rule in self._given):
+            agent.on(SessionStart, lambda _: self._warn(agent))
+        agent.on(ToolPermit, self.permit)
+        agent.on(ToolStart, self.still_as_shown, order=_LAST_LOOK)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Which of the rules that it was given fit no tool and so do nothing: no built-in one, and none that an agent with these
+        permissions had when a run began. Rules about tools of MCP servers are not looked at. When a run begins each is told once, as
+        a `ConfigWarning`; a tool that joins later ends the problem with the next run.
+        """
+        known = sorted(self._tools)
+        found: list[str] = []
+        for rule in rules_without_tool(self._given, known):
+            if not rule.tool.startswith("mcp__"):  # what servers have may not be known yet
+                near = difflib.get_close_matches(rule.tool, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                found.append(f"no tool fits the {rule.effect} rule {rule.text!r}, which so does nothing{hint}")
+        return tuple(found)
+
+    def _warn(self, agent: CoreAgent) -> None:
+        self._tools.update(t.name for t in agent.tools)
+        for text in self.problems:
+            if text not in self._told:
+                self._told.add(text)
+                warnings.warn(f"permissions: {text}", ConfigWarning, stacklevel=2)
+
+    @property
+    def engine(self) -> Engine:
+        """What decides, with the rules that are in force now."""
+        return self._session.engine
+
+    @engine.setter
+    def engine(self, engine: Engine) -> None:
+        self._session.engine = engine
+
+    def add(self, *rules: Rule) -> None:
+        """Have further rules in force from the next decision on, for sub-agents too."""
+        engine = self._session.engine
+        self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
+
+    def for_child(self) -> Permissions:
+        """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
+        return copy.copy(self)
+
+    @contextmanager
+    def during(self, *rules: Rule) -> Generator[None]:
+        """Have further rules in force while this is open, for sub-agents too."""
+        self.add(*rules)
+        try:
+            yield
+        finally:
+            engine = self._session.engine
+            left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
+            self._session.engine = structs.replace(engine, rules=RuleSet(left))
+
+    async def decide(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        env: Resolver,
+        definition: Any = None,
+        original: Mapping[str, Any] | None = None,
+        advise: bool = False,
+    ) -> Decision:
+        """What would be decided about a call, without asking anybody.
+
+        Args:
+            tool: The tool's name.
+            arguments: The arguments as they will be used.
+            env: Where the tool will work.
+            definition: The tool itself, if there is one.
+            original: The arguments as the model gave them.
+            advise: Whether to find, where it asks, the rules that would allow the call; the call is decided on a few times for it.
+        """
+        call = Call(tool, arguments, definition)
+        place = await self._find_place(env)
+        grants = frozenset(self._session.grants)
+        decision = await self.engine.decide(call, env, place, original=original, grants=grants)
+        if not advise or decision.outcome != "ask":
+            return decision
+        found = await self.engine.advice(decision, call, env, place, original=original, grants=grants)
+        return replace(decision, advice=found)
+
+    async def hidden_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
+        """What in the project no tool may read, by ignore files and rules that deny: for a sandbox, which can keep it from
+        programs, too.
+
+        Args:
+            env: Where tools work.
+            limit: How many names are looked at.
+
+        Returns:
+            Real paths, sorted; of a folder that is hidden as a whole only the folder.
+        """
+        place = await self._find_place(env)
+        root = "/" + "/".join(place.root)
+        walk = await env.walk(root, include_ignored=True, limit=limit)
+        found: list[str] = []
+        for entry in walk.entries:
+            path = f"{root.rstrip('/')}/{entry.path}"
+            if found and path.startswith(f"{found[-1]}/"):
+                continue
+            if await self.engine.hides(path, place):
+                found.append(path)
+        return tuple(found)
+
+    async def permit(self, context: ToolPermit) -> None:
+        """Decide about a call that is about to run. The handler of `tool:permit`."""
+        decision = await self._permit(context)
+        if self.on_decision is not None and not context.paused and not context.obstacle:
+            self.on_decision(context.call_id, replace(decision, outcome="deny" if context.denied else "allow"))
+
+    async def _permit(self, context: ToolPermit) -> Decision:
+        decision = await self._decide(context)
+        if decision.outcome == "ask":
+            async with self._session.queue():  # one question after the other; a grant serves the call behind it
+                decision = await self._decide(context, advise=True)
+                if decision.outcome == "ask" and (
+                    await context.is_in_vain() or not await self._answered(decision, context)
+                ):
+                    return decision
+        if decision.outcome == "deny":
+            context.deny(denial(decision), stop=self.on_deny == "stop")
+            return decision
+        self._guard(context.env, await self._find_place(context.env))
+        for spelled, real in decision.paths.items():
+            context.allow_path(spelled, real)
+        return decision
+
+    async def _decide(self, context: ToolPermit, *, advise: bool = False) -> Decision:
+        return await self.decide(
+            context.name,
+            context.input,
+            env=context.env,
+            definition=context.tool,
+            original=context.original,
+            advise=advise,
+        )
+
+    async def _answered(self, decision: Decision, context: ToolPermit) -> bool:
+        """Whether a person says yes; otherwise the call is refused."""
+        stop = self.on_deny == "stop"
+        if self.on_permission_request is None:
+            if self.unattended == "pause":
+                context.pause(question(decision))
+            else:
+                context.deny(f"{question(decision)}, and there is nobody to ask. {how_to_allow(decision)}", stop=stop)
+            return False
+        tried = await self._tried(decision, context)
+        request = replace(
+            request_for(decision, context.input), call_id=context.call_id, agent=self._agent, preview=tried
+        )
+        try:
+            answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
+        except TimeoutError:
+            context.deny(f"{question(decision)}, and nobody answered in time.", stop=stop)
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
+            context.deny(f"{question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop)
+            return False
+        given = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
+        if given.pause and not context.approved:
+            context.pause(question(decision))
+            return False
+        if given.allow:
+            self._session.remember(decision, everything=given.session or answer == "session")
+            if tried is not None:
+                self._session.shown[self._agent, context.call_id] = (context.tool, tried, context.env, decision.paths)
+            return True
+        said = f": {given.reason}" if given.reason else "."
+        context.deny(f"{question(decision)}, and the user said no{said}", stop=stop or given.stop)
+        return False
+
+    async def _tried(self, decision: Decision, context: ToolPermit) -> Preview | None:
+        try:
+            return await preview(context.tool, context.input, context.env, decision.paths)
+        except (OSError, ValueError) as error:  # then it fails when it runs, too, and says so to the model
+            return Preview(problem=f"{type(error).__name__}: {error}")
+
+    async def still_as_shown(self, hook: ToolStart) -> None:
+        """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
+        shown = self._session.shown.pop((self._agent, hook.call_id), None)
+        if shown is None:
+            return
+        tool, before, env, paths = shown
+        now = await preview(tool, hook.input, env, paths)
+        fails = bool(now and now.problem and before.problem)  # whatever it says: nothing will be written
+        if not fails and (now is None or not before.is_like(now)):
+            hook.block = (
+                "the file was changed after this was approved, so that the call would do something else. Nothing was changed; "
+                "read the file again and make the call anew"
+            )
+
+    def _guard(self, env: ExecutionEnv, place: Place) -> None:
+        """Let searches through folders leave out what a read of the file itself would not be allowed to show."""
+        guard = env.guard if isinstance(env.guard, _Guard) else _Guard(env.guard)
+        env.guard = guard.joined_by(self._session, place)
+
+    async def _find_place(self, env: Resolver) -> Place:
+        if self._place is None or self._place[0] is not env:
+            self._place = (env, await Place.find(env, root=self.root, home=self.home))
+        return self._place[1]
+
+
+class _Session:
+    """What was granted, and the queue of questions; shared with sub-agents."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.grants: set[Key] = set()
+        self.shown: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
+        self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def queue(self) -> asyncio.Lock:
+        """The lock that a question takes; one for each event loop, as runs one after the other may have their own."""
+        loop = asyncio.get_running_loop()
+        if self._queue is None or self._queue[0] is not loop:
+            self._queue = (loop, asyncio.Lock())
+        return self._queue[1]
+
+    def remember(self, decision: Decision, *, everything: bool) -> None:
+        for verdict in decision.asked:
+            if verdict.remember is not None and (everything or verdict.lasting):
+                self.grants.add(verdict.remember)
+
+
+class _Guard:
+    """Says what searches may show; the rules of all sessions that share an environment hold."""
+
+    def __init__(self, other: Guard | None, *members: tuple[_Session, Place]) -> None:
+        self._other = other
+        self._members = members
+
+    def joined_by(self, session: _Session, place: Place) -> _Guard:
+        if any(member[0] is session for member in self._members):
+            return self
+        return _Guard(self._other, *self._members, (session, place))
+
+    async def __call__(self, path: str) -> bool:
+        if self._other is not None:
+            answer = self._other(path)
+            if not (await answer if inspect.isawaitable(answer) else answer):
+                return False
+        for session, place in self._members:
+            if not await session.engine.may_show(path, place, session.grants):
+                return False
+        return True
+
+
+async def _ask(callback: Ask, request: PermissionRequest) -> Answer:
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):
+        answer = callback(request)
+    else:
+        answer = await in_thread(callback, request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def request_for(decision: Decision, arguments: Mapping[str, Any]) -> PermissionRequest:
+    """What a person is asked about a decision."""
+    asked = decision.asked
+    first = next((v for v in asked if v.scope == "shell-run"), asked[0])
+    resource = first.resource
+    if first.scope == "shell-run" and isinstance(arguments.get("command"), str):
+        resource = visible(arguments["command"])
+    return PermissionRequest(
+        scope=first.scope,
+        resource=resource,
+        action=ACTIONS[first.scope],
+        tool=decision.tool,
+        input=copy.deepcopy(dict(arguments)),
+        reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in asked)),
+        verdicts=asked,
+        suggestions=decision.advice[0] if decision.advice else (),
+        wider=decision.advice[-1] if decision.advice else (),
+    )
+
+
+def denial(decision: Decision) -> str:
+    """What the model is told about a call that a rule denies."""
+    denied = next(v for v in decision.verdicts if v.outcome == "deny")
+    place = f" ({denied.rule.origin})" if denied.rule is not None else ""
+    return f"{decision.tool} may not {ACTIONS[denied.scope]} {denied.resource}: {denied.reason}{place}."
+
+
+def question(decision: Decision) -> str:
+    """What needs permission, in one sentence without its end."""
+    parts: list[str] = []
+    for verdict in decision.asked:
+        part = f"{ACTIONS[verdict.scope]} {verdict.resource} ({verdict.reason})"
+        if part not in parts:
+            parts.append(part)
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return f"{decision.tool} needs permission to {'; '.join(parts[:3])}{more}"
+
+
+def how_to_allow(decision: Decision) -> str:
+    """How the user can allow what was asked about, with flags and in the settings."""
+    if not decision.advice:
+        standing = next((v.rule for v in decision.asked if v.rule is not None and not v.allow), None)
+        if standing is not None:
+            return f"No rule can allow it while {standing.text!r} ({standing.origin}) stands."
+        return "No rule can allow it in this form; write it as plain, separate steps."
+    narrow, wide = decision.advice[0], decision.advice[-1]
+    text = f"The user can allow it with {_flags(narrow)}"
+    if wide != narrow:
+        text += f", or more widely with {_flags(wide)}"
+    listed = ", ".join(f'"{_escaped(rule)}"' for rule in narrow)
+    return f'{text}; or in settings.json: "permissions": {{"allow": [{listed}]}}.'
+
+
+def _flags(rules: Iterable[str]) -> str:
+    return " ".join(f"--allow {_shell_quoted(rule)}" for rule in rules)
+
+
+def _shell_quoted(text: str) -> str:
+    quote = "'"
+    return quote + text.replace(quote, "'\\''") + quote
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

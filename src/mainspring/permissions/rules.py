@@ -1,0 +1,274 @@
+"""The grammar of rules: what they say and where they come from.
+
+```
+rule   = tool | tool "(" pattern ")" | "scope:" scope | "scope:" scope "(" pattern ")"
+scope  = fs-read | fs-write | fs-delete | shell-run | network
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, cast, get_args
+
+from msgspec import Struct
+
+from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
+from mainspring.permissions import globs
+from mainspring.permissions.commandpattern import compile_command
+from mainspring.permissions.pathpattern import compile_path
+from mainspring.permissions.text import named, odd_character, visible
+from mainspring.tools import Scope
+
+Effect = Literal["allow", "ask", "deny"]
+"""What a rule says."""
+
+OriginKind = Literal["flag", "code", "project", "user", "default"]
+"""Where a rule may stand."""
+
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+FILE_TOOLS: Mapping[str, Scope] = {
+    "read_file": "fs-read",
+    "grep": "fs-read",
+    "glob": "fs-read",
+    "list_files": "fs-read",
+    "write_file": "fs-write",
+    "edit": "fs-write",
+    "multi_edit": "fs-write",
+    "apply_patch": "fs-write",
+}
+"""Tools whose ask and deny patterns hold for everything that touches such a path, the shell included."""
+
+COMMAND_TOOLS = frozenset({"shell"})
+"""Tools whose pattern is a command, so that it can be checked before any call."""
+
+HOST_TOOLS = frozenset({"fetch"})
+"""Tools whose pattern is a host."""
+
+_NAME = lazy_re(r"[A-Za-z0-9_*][A-Za-z0-9_.:*/-]*")
+_OPERATOR = lazy_re(r"&&|\|\||[;|&<>\n`]|\$\(")
+
+
+class Origin(Struct, frozen=True):
+    """Where a rule stands.
+
+    Attributes:
+        kind: A flag of the command, code, the project's settings, the user's settings, or the defaults.
+        place: For people: ``--allow``, or a file and the key in it.
+        trusted: Whether it may loosen. The settings of a project that the user has not trusted may only tighten.
+    """
+
+    kind: OriginKind = "code"
+    place: str = ""
+    trusted: bool = True
+
+    def __str__(self) -> str:
+        return self.place or self.kind
+
+
+class Rule(Struct, frozen=True):
+    """One rule.
+
+    Attributes:
+        effect: What it says.
+        text: As it was written.
+        origin: Where it stands.
+        tool: Name of the tools it is about, ``*`` standing for any characters; empty for a rule about a scope.
+        scope: The scope it is about, if it names one.
+        pattern: What stood in parentheses; ``None`` if it is about every call.
+    """
+
+    effect: Effect
+    text: str
+    origin: Origin = Origin()
+    tool: str = ""
+    scope: Scope | None = None
+    pattern: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.text} ({self.origin})"
+
+
+class RuleSet(Struct, frozen=True):
+    """Rules of all sources, in the order in which the deciding one is looked for."""
+
+    rules: tuple[Rule, ...] = ()
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        origin: Origin | None = None,
+    ) -> RuleSet:
+        """Parse three lists that stand in one place.
+
+        Raises:
+            ConfigError: If a rule is no rule; the text names it, its place and what to write instead.
+        """
+        origin = origin or Origin()
+        lists: tuple[tuple[Effect, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
+        for effect, texts in lists:
+            given = cast("object", texts)
+            if isinstance(given, str) or not isinstance(given, Iterable):  # of a text every letter would be a rule
+                raise ConfigError(f'{effect} is {given!r:.80}; it is a list of rules: {effect}=["read_file(docs/**)"]')
+        return cls(tuple(parse_rule(text, effect, origin) for effect, texts in lists for text in texts))
+
+    @classmethod
+    def from_settings(
+        cls, section: Mapping[str, Any], *, kind: OriginKind, place: str, trusted: bool = True
+    ) -> RuleSet:
+        """Parse the ``permissions`` section of a settings file: ``allow``, ``ask`` and ``deny``, each a list of rules.
+
+        Raises:
+            ConfigError: If a key is no list of texts, or a rule is no rule; the text names file and key.
+        """
+        rules: list[Rule] = []
+        for effect in EFFECTS:
+            texts: object = section.get(effect, ())
+            if not isinstance(texts, list | tuple):
+                raise ConfigError(
+                    f'{place}: permissions.{effect} must be a list of rules, as in ["read_file(docs/**)"]'
+                )
+            for number, text in enumerate(cast("list[object] | tuple[object, ...]", texts)):
+                where = f"{place}: permissions.{effect}[{number}]"
+                if not isinstance(text, str):
+                    raise ConfigError(f'{where} must be a text, as in "read_file(docs/**)", not {type(text).__name__}')
+                rules.append(parse_rule(text, effect, Origin(kind, where, trusted)))
+        return cls(tuple(rules))
+
+    def __add__(self, other: RuleSet) -> RuleSet:
+        return RuleSet(self.rules + other.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def effective(self, effect: Effect) -> tuple[Rule, ...]:
+        """The rules of one effect that count; those that would loosen from an untrusted place do not."""
+        return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
+
+
+def rules_without_tool(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
+    known = tuple(tools)
+    return tuple(
+        rule for rule in rules if rule.tool and not any(globs.matches(globs.marked(rule.tool), name) for name in known)
+    )
+
+
+def parse_rule(text: str, effect: Effect, origin: Origin | None = None) -> Rule:
+    """Read one rule.
+
+    Raises:
+        ConfigError: If it is none; the text names it, its place and what to write instead.
+    """
+    origin = origin or Origin()
+    rule = text.strip()
+    try:
+        return _parse(rule, effect, origin)
+    except _BadRuleError as error:
+        raise ConfigError(f"{origin}: the {effect} rule {visible(rule)!r} {error}") from None
+
+
+class _BadRuleError(Exception):
+    """What is wrong with a rule, and what to write instead."""
+
+
+def _parse(rule: str, effect: Effect, origin: Origin) -> Rule:
+    if not rule:
+        raise _BadRuleError("is empty; write a tool's name, as in 'read_file', or 'tool(pattern)'")
+    odd = odd_character(rule)
+    if odd or "\n" in rule:
+        raise _BadRuleError(
+            f"holds the character {named(odd or chr(10))}, which cannot be seen; write it on one line without"
+        )
+    head, parenthesis, rest = rule.partition("(")
+    pattern: str | None = None
+    if parenthesis:
+        if not rest.endswith(")"):
+            raise _BadRuleError(f"has no closing parenthesis at its end; write '{head.strip()}({rest.rstrip(') ')})'")
+        pattern = rest[:-1].strip()
+        if not pattern:
+            raise _BadRuleError(f"has an empty pattern; write '{head.strip()}' for every call")
+    head = head.strip()
+    scope = _scope(head, pattern)
+    if scope is None and not _NAME.fullmatch(head):
+        raise _BadRuleError(_instead(rule, head))
+    _check_pattern(head, scope, pattern, effect)
+    if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
+        head += "__*"  # a server alone: all of its tools, as other programs write it
+    return Rule(effect, rule, origin, "" if scope else head, scope, pattern)
+
+
+def _scope(head: str, pattern: str | None) -> Scope | None:
+    tail = f"({pattern})" if pattern is not None else ""
+    if head in SCOPES:
+        raise _BadRuleError(f"names a scope as if it were a tool; write 'scope:{head}{tail}'")
+    if not head.lower().startswith("scope:"):
+        return None
+    name = head[len("scope:") :].strip()
+    if name not in SCOPES:
+        near = difflib.get_close_matches(name.lower(), SCOPES, 1, 0.4)
+        hint = f"write 'scope:{near[0]}{tail}'" if near else f"the scopes are {', '.join(SCOPES)}"
+        raise _BadRuleError(f"names no scope; {hint}")
+    return name
+
+
+def _instead(rule: str, head: str) -> str:
+    if " " in head:
+        return f"is no tool's name; for a command write 'shell({rule})'"
+    if "(" not in rule and "[" in rule:
+        return f"is no tool's name; a pattern goes in parentheses: '{rule.replace('[', '(').replace(']', ')')}'"
+    return "does not begin with a tool's name; write 'tool', 'tool(pattern)', 'scope:fs-write' or 'scope:fs-write(pattern)'"
+
+
+def _check_pattern(head: str, scope: Scope | None, pattern: str | None, effect: Effect) -> None:
+    if pattern is None:
+        return
+    if scope == "shell-run" or head in COMMAND_TOOLS:
+        _check_command(head, pattern, effect)
+    elif scope == "network" or head in HOST_TOOLS:
+        _check_host(head, pattern)
+    elif scope or head in FILE_TOOLS:
+        problem = compile_path(pattern).problem
+        if problem:
+            raise _BadRuleError(problem)
+
+
+def _check_command(head: str, pattern: str, effect: Effect) -> None:
+    compiled = compile_command(pattern)
+    if compiled.problem:
+        raise _BadRuleError(compiled.problem)
+    operator = _OPERATOR.search(compiled.unquoted)
+    if operator and operator[0] in "<>":
+        raise _BadRuleError(
+            "holds a redirection; a rule is about one simple command. Leave the file out and allow the writing by itself: "
+            "'scope:fs-write(PATH)'"
+        )
+    if operator:
+        raise _BadRuleError(
+            f"holds {operator[0]!r}; a rule is matched against each simple command of a line, so write one rule for each, "
+            "or quote the character if it is meant as such"
+        )
+    first = pattern.split(None, 1)[0]
+    if first.endswith(":*"):
+        raise _BadRuleError(f"would match only a program called {first[:-1]!r}...; write '{head}({first[:-2]} *)'")
+    if effect == "allow" and compiled.fixed == 0 and not compiled.anything:
+        raise _BadRuleError(f"does not name a program; begin the pattern with one, as in '{head}(git {pattern})'")
+
+
+def _check_host(head: str, pattern: str) -> None:
+    if "://" in pattern or "/" in pattern:
+        host = pattern.partition("://")[2] or pattern
+        raise _BadRuleError(f"holds a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'")
+    if " " in pattern:
+        raise _BadRuleError(f"holds a space; write one rule for each host: '{head}({pattern.split()[0]})'")

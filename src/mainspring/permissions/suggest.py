@@ -1,0 +1,109 @@
+"""Rules that would allow what was asked about, the narrowest first. Each is checked before it is offered."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
+from mainspring.permissions import globs
+from mainspring.permissions.commandpattern import allows, compile_command
+from mainspring.permissions.paths import Place, Target
+from mainspring.permissions.rules import parse_rule
+from mainspring.permissions.text import odd_character
+
+if TYPE_CHECKING:
+    from mainspring.permissions.units import Unit
+
+MAX_TEXT = 300
+"""A longer rule is not offered: nobody would read it."""
+
+_SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
+
+
+def path_rules(tool: str, scope: str, target: Target, place: Place, *, wide: bool) -> tuple[str, ...]:
+    """Rules for a path.
+
+    Args:
+        tool: The tool to name; empty for a rule about the scope.
+        scope: What is done with the path.
+        target: Where it leads.
+        place: The project and the home folder.
+        wide: Whether to offer the whole project as well.
+    """
+    head = tool or f"scope:{scope}"
+    if not target.path:
+        return ()
+    inside = target.inside(place)
+    name = "/".join(target.below_root(place)) if inside else "/" + "/".join(target.real)
+    narrow = f"{head}({name or '.'})"
+    return _valid(narrow, f"{head}(**)" if wide and inside else "")
+
+
+def command_rules(tool: str, unit: Unit) -> tuple[str, ...]:
+    """Rules for a simple command: the very command, and the command with any arguments where that says little more."""
+    if unit.unknown:
+        return ()
+    words = [w.text for w in unit.words]
+    if not all(w.literal and not w.splits for w in unit.words):
+        known = next(i for i, w in enumerate(unit.words) if not w.literal or w.splits)
+        if known < max(unit.fixed, 1):
+            return ()
+        return _fitting(unit, f"{tool}({quote(words[:known])} *)")
+    length = max(unit.fixed, min(2, len(words)) if _has_subcommand(words) else 1)
+    wide = f"{tool}({quote(words[:length])} *)" if length < len(words) else ""
+    return _fitting(unit, f"{tool}({quote(words)})", wide)
+
+
+def argument_rules(tool: str, argument: str) -> tuple[str, ...]:
+    """Rules for a call that does not say what it touches."""
+    narrow = f"{tool}({argument})" if argument and "*" not in argument and "?" not in argument else ""
+    return _valid(narrow, tool)
+
+
+def host_rules(tool: str, host: str) -> tuple[str, ...]:
+    """Rules for a host."""
+    return _valid(f"{tool}({host})" if tool else f"scope:network({host})")
+
+
+def quote(words: list[str]) -> str:
+    """Words as a command pattern that matches just them."""
+    return " ".join(_quoted(w) for w in words)
+
+
+def _quoted(word: str) -> str:
+    if word and _SAFE.fullmatch(word):
+        return word
+    if word.startswith(globs.HOME):
+        return "~" + (_quoted(word[1:]) if word[1:] else "")
+    if "'" not in word:
+        return f"'{word}'"
+    return "".join(f"\\{c}" if not _SAFE.fullmatch(c) else c for c in word)
+
+
+def _has_subcommand(words: list[str]) -> bool:
+    return len(words) > 1 and re.fullmatch(r"[a-z][a-z0-9:-]*", words[1]) is not None
+
+
+def _valid(*rules: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for rule in rules:
+        if not rule or len(rule) > MAX_TEXT or odd_character(rule) or "\n" in rule:
+            continue
+        try:
+            parse_rule(rule, "allow")
+        except ConfigError:
+            continue
+        found.append(rule)
+    return tuple(found)
+
+
+def _fitting(unit: Unit, *rules: str) -> tuple[str, ...]:
+    """The rules that are valid and do allow the command."""
+    found: list[str] = []
+    for rule in _valid(*rules):
+        pattern = compile_command(rule.partition("(")[2][:-1])
+        if pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words):
+            found.append(rule)
+    return tuple(found)

@@ -1,0 +1,125 @@
+"""Paths and hosts that can be seen in the arguments of a command or a call, without knowing what they are for."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+from mainspring.lazy import lazy_re
+from mainspring.permissions import globs
+from mainspring.permissions.commandpattern import program
+from mainspring.permissions.hosts import host_of, hosts_in
+
+if TYPE_CHECKING:
+    from mainspring.permissions.units import Unit
+
+MAX_PATH = 1000
+_MOST_JSON = 100_000
+_PIECES = lazy_re(r"[=:@,;]")
+_COMMANDS = frozenset("command cmd commands script line args argv arguments code shell".split())
+"""Names of arguments that hold commands or code."""
+_IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
+_OPTIONS = lazy_re(r"-[A-Za-z0-9]{1,5}")
+_PLAIN = lazy_re(r"[^\s./~]+")
+_NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https xh".split())
+
+
+def paths_of(unit: Unit) -> Iterator[str]:
+    """Texts in a command that look like paths."""
+    for number, word in enumerate(unit.words):
+        if (unit.scan or unit.code) and number and (" " in word.text or "(" in word.text):
+            yield from (m[0] for m in _IN_CODE.finditer(word.text) if looks_like_path(m[0]))
+        elif number or "=" in word.text:
+            yield from _in_word(word.text)
+
+
+def plain_words_of(unit: Unit) -> Iterator[str]:
+    """Words in a command that may be names of files as well as anything else."""
+    for word in unit.words[1:]:
+        if word.literal and len(word.text) <= MAX_PATH:
+            pieces = _PIECES.split(word.text)
+            yield from (p for p in pieces if _PLAIN.fullmatch(p) and not p.startswith("-"))
+
+
+def _in_word(text: str) -> Iterator[str]:
+    if len(text) > MAX_PATH or "\n" in text:
+        return
+    pieces = {text, *_PIECES.split(text)}
+    bundled = _OPTIONS.match(text)  # each letter may be the one that the rest is the value of
+    if bundled:
+        pieces.update(text[end:] for end in range(2, bundled.end() + 1))
+    for piece in sorted(pieces):
+        if looks_like_path(piece) and not piece.startswith("-"):
+            yield piece
+
+
+def looks_like_path(text: str) -> bool:
+    """Whether a text is visibly a path: it holds a slash or a dot, or begins at home."""
+    if not text or len(text) > MAX_PATH:
+        return False
+    if text.startswith(("/", "./", "../", "~/", globs.HOME, globs.HERE)):
+        return True
+    return " " not in text and ("/" in text or "." in text)
+
+
+def hosts_of(unit: Unit) -> Iterator[str]:
+    """Hosts that a command names."""
+    for number, word in enumerate(unit.words):
+        yield from hosts_in(word.text)
+        plain = number and word.literal and "://" not in word.text and not word.text.startswith("-")
+        if plain and program(unit.words[0].text) in _NETWORK:
+            host = host_of(word.text.rpartition("@")[2])
+            if host and "." in host:
+                yield host
+
+
+def paths_in(value: Any) -> Iterator[str]:
+    """Texts in the arguments of a call that look like paths, in each form in which a tool may take them."""
+    for name, text in _texts(value):
+        for form in dict.fromkeys(_forms(text)):
+            if looks_like_path(form):
+                yield form
+        if name.casefold() in _COMMANDS:
+            yield from (m[0] for m in _IN_CODE.finditer(text) if looks_like_path(m[0]))
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """Plain words in the arguments of a call, which may be names of files as well as anything else."""
+    for name, text in _texts(value):
+        words = text.split() if name.casefold() in _COMMANDS else [text.strip()]
+        yield from (word for word in words if len(word) <= MAX_PATH and _PLAIN.fullmatch(word))
+
+
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    """All texts, names of fields among them, each with the name of its field; however deep they lie."""
+    todo: list[tuple[str, Any]] = [("", value)]
+    while todo:
+        name, one = todo.pop()
+        if isinstance(one, str):
+            yield name, one
+            if one[:1] in ("{", "[") and len(one) <= _MOST_JSON:
+                with suppress(ValueError, RecursionError):
+                    todo.append((name, json.loads(one)))
+        elif isinstance(one, dict):
+            for key, inner in cast("dict[Any, Any]", one).items():
+                todo += [("", key), (str(key), inner)]
+        elif isinstance(one, list | tuple):
+            todo += [(name, inner) for inner in cast("list[Any]", one)]
+
+
+def _forms(text: str) -> Iterator[str]:
+    """A text as it is and as a lenient tool reads it: as the address of a file, trimmed, cut at NUL, with the other slash."""
+    plain = text.partition("\0")[0].strip().strip("'\"").removeprefix("@")
+    if plain[:5].casefold() == "file:":
+        plain = plain[5:]
+        if plain.startswith("//"):
+            plain = "/" + plain[2:].partition("/")[2]
+    elif "://" in plain:
+        return
+    for form in (text, plain, unquote(plain), plain.replace("\\", "/")):
+        if "\n" not in form:
+            yield form if len(form) <= MAX_PATH else posixpath.normpath(form)

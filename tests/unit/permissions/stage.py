@@ -1,0 +1,54 @@
+"""A project in memory, and decisions about calls in it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mainspring.permissions import Decision, Permissions
+from mainspring.testing import MemoryEnv
+from mainspring.tools import Tool
+from mainspring.tools.builtin import builtin_tools
+
+TOOLS: dict[str, Tool] = {t.name: t for t in builtin_tools()}
+
+FILES = {
+    "README.md": "hello",
+    "notes.txt": "notes",
+    "src/app.py": "print()",
+    "src/deep/er.py": "print()",
+    "other/src/x.py": "print()",
+    "docs/a.md": "a",
+    ".env": "KEY=1",
+    "config/credentials.json": "{}",
+    "build/out.o": "",
+}
+LINKS = {"escape": "/etc", "passwd": "/etc/passwd", "inner": "src", "hidden": ".env"}
+
+
+def project(**options: Any) -> MemoryEnv:
+    """The environment that the tests decide in."""
+    return MemoryEnv(FILES, links=LINKS, **options)
+
+
+async def decided(
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    deny: Iterable[str] = (),
+    **options: Any,
+) -> Decision:
+    """The decision about a call of a built-in tool."""
+    original = options.pop("original", None)
+    definition = options.pop("definition", TOOLS.get(tool))
+    advise = options.pop("advise", False)
+    permissions = Permissions(allow=allow, ask=ask, deny=deny, **options)
+    return await permissions.decide(
+        tool, arguments, env=project(), definition=definition, original=original, advise=advise
+    )
+
+
+async def shell(line: str, *allow: str, **options: Any) -> Decision:
+    """The decision about a command line, by rules alone: the table of what only reads has tests of its own."""
+    options.setdefault("reads_free", False)
+    return await decided("shell", {"command": line}, allow=allow, **options)

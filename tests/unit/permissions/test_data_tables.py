@@ -1,0 +1,99 @@
+"""Two tables in `data/`: what only reads and never asks, and what tries to get around a rule and never gets through."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.permissions import Decision, Permissions
+from mainspring.testing import MemoryEnv
+from mainspring.tools.builtin import builtin_tools
+
+DATA = Path(__file__).parent / "data"
+TOOLS = {t.name: t for t in builtin_tools(every=True)}
+CONFIG = """[core]
+\trepositoryformatversion = 0
+\tbare = false
+[remote "origin"]
+\turl = https://git.example/x
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+[branch "main"]
+\tremote = origin
+"""
+PLAIN = {
+    "README.md": "hello",
+    "notes.txt": "notes",
+    "package.json": "{}",
+    "src/app.py": "print()",
+    "src/deep/er.py": "print()",
+    "other/src/x.py": "print()",
+    "docs/a.md": "a",
+    "build/a.tar": "",
+    "build/a.zip": "",
+    ".git/HEAD": "ref: refs/heads/main",
+    ".git/config": CONFIG,
+}
+SECRET = {
+    **PLAIN,
+    ".env": "KEY=1",
+    "config/credentials.json": "{}",
+    "private/a": "x",
+    "vendor/x": "",
+    "x": "",
+    "out/o": "",
+}
+LINKS = {"escape": "/etc", "passwd": "/etc/passwd", "hidden": ".env", "secret_link": "private", "out_link": "/tmp"}
+
+READING = [line for line in (DATA / "reading.txt").read_text().splitlines() if line and not line.startswith("#")]
+GROUPS: dict[str, dict[str, Any]] = tomllib.loads((DATA / "bypass.toml").read_text())
+
+
+def attempts() -> list[tuple[str, str, dict[str, str]]]:
+    """Every attempt: its group, the tool, and the arguments."""
+    found: list[tuple[str, str, dict[str, str]]] = []
+    for group, table in GROUPS.items():
+        found += [(group, "shell", {"command": line}) for line in table.get("lines", ())]
+        found += [(group, "fetch", {"url": url}) for url in table.get("urls", ())]
+        for tool, path in table.get("calls", ()):
+            more = {
+                "grep": {"pattern": "x"},
+                "write_file": {"content": ""},
+                "edit": {"old_string": "a", "new_string": "b"},
+            }
+            found.append((group, tool, {"path": path, **more.get(tool, {})}))
+    return found
+
+
+async def decided(tool: str, arguments: dict[str, str], env: MemoryEnv, **rules: Any) -> Decision:
+    return await Permissions(**rules).decide(tool, arguments, env=env, definition=TOOLS[tool])
+
+
+def test_the_tables_are_as_long_as_promised() -> None:
+    assert len(set(READING)) >= 150
+    assert len(attempts()) >= 400
+
+
+@pytest.mark.parametrize("line", READING)
+@pytest.mark.covers("SEC-01")
+async def test_reading_does_not_ask(line: str) -> None:
+    decision = await decided("shell", {"command": line}, MemoryEnv(PLAIN))
+
+    assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.asked]
+
+
+@pytest.mark.parametrize("line", [line for line in READING if line not in ("true", "[ -d src ]")])
+async def test_reading_asks_where_everything_does(line: str) -> None:
+    assert (await decided("shell", {"command": line}, MemoryEnv(PLAIN), mode="ask")).outcome == "ask"
+    assert (await decided("shell", {"command": line}, MemoryEnv(PLAIN), ask=["scope:shell-run"])).outcome == "ask"
+    assert (await decided("shell", {"command": line}, MemoryEnv(PLAIN), deny=["shell"])).outcome == "deny"
+
+
+@pytest.mark.parametrize(("group", "tool", "arguments"), attempts())
+@pytest.mark.covers("SEC-01", "SEC-02", "BYD-18")
+async def test_nothing_gets_through(group: str, tool: str, arguments: dict[str, str]) -> None:
+    rules = {effect: GROUPS[group].get(effect, ()) for effect in ("allow", "ask", "deny")}
+
+    decision = await decided(tool, arguments, MemoryEnv(SECRET, links=LINKS), **rules)
+
+    assert decision.outcome != "allow", [(v.resource, v.reason) for v in decision.verdicts]

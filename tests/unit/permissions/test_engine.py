@@ -1,0 +1,478 @@
+"""Decisions: scopes, modes, sensitive paths, tools that say nothing, hosts, both forms of a call."""
+
+from typing import Any
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.permissions import Permissions
+from mainspring.tools import Access, Tool, ToolContext
+from tests.unit.permissions.stage import decided, shell
+
+
+async def nothing(arguments: dict[str, Any], ctx: ToolContext) -> str:
+    return ""
+
+
+def made(name: str, *access: Access, **fields: Any) -> Tool:
+    declared = (lambda _: access) if access else None
+    return Tool(name=name, description="", input_schema={"type": "object"}, execute=nothing, access=declared, **fields)
+
+
+FETCH = Tool(
+    name="fetch",
+    description="",
+    input_schema={},
+    execute=nothing,
+    access=lambda a: [Access("network", a["url"])],
+)
+
+
+@pytest.mark.covers("SEC-01")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "outcome"),
+    [
+        ("read_file", {"path": "notes.txt"}, "allow"),
+        ("grep", {"pattern": "x"}, "allow"),
+        ("glob", {"pattern": "**/*.py"}, "allow"),
+        ("list_files", {"path": "src"}, "allow"),
+        ("read_file", {"path": "/etc/hosts"}, "ask"),
+        ("grep", {"pattern": "x", "path": ".."}, "ask"),
+        ("write_file", {"path": "notes.txt", "content": ""}, "ask"),
+        ("edit", {"path": "notes.txt", "old_string": "a", "new_string": "b"}, "ask"),
+        ("multi_edit", {"path": "notes.txt", "edits": []}, "ask"),
+        ("shell", {"command": "ls"}, "allow"),
+        ("shell", {"command": "make"}, "ask"),
+    ],
+)
+async def test_what_the_defaults_allow(tool: str, arguments: dict[str, Any], outcome: str) -> None:
+    assert (await decided(tool, arguments)).outcome == outcome
+
+
+async def test_modes() -> None:
+    write = {"path": "notes.txt", "content": ""}
+
+    assert (await decided("read_file", {"path": "notes.txt"}, mode="ask")).outcome == "ask"
+    assert (await decided("write_file", write, mode="allow")).outcome == "allow"
+    assert (await shell("make && whoami > out", mode="allow")).outcome == "allow"
+    assert (await shell("make && whoami > out", mode="allow", deny=["shell(whoami)"])).outcome == "deny"
+    assert (await shell("cat .env", mode="allow")).outcome == "ask"
+    assert (await decided("read_file", {"path": ".env"}, mode="allow")).outcome == "ask"
+    with pytest.raises(ConfigError, match="'defaults' or 'ask' or 'allow'"):
+        await decided("shell", {}, mode="yolo")
+
+
+@pytest.mark.covers("SEC-03")
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env", ".env.local", ".ENV", "src/.env", "~/.ssh/id_ed25519", "~/.ssh", "~/.gnupg/pubring.kbx", "config/credentials.json",
+        "aws-credentials", "my-secret.txt", "secrets/x", "MySecrets.yaml", "server.pem", "tls.key", "store.jks", "x.kdbx", "~/.netrc",
+        "~/.aws/config", "~/.kube/config", "/etc/shadow", "/proc/self/environ", "~/.config/gh/hosts.yml", "~/.docker/config.json",
+    ],
+)  # fmt: skip
+async def test_sensitive_paths_always_ask(path: str) -> None:
+    for rules in ([], ["read_file"], ["read_file(**)", "read_file(/**)", "read_file(~/**)"], ["scope:fs-read"]):
+        decision = await decided("read_file", {"path": path}, allow=rules)
+        assert decision.outcome == "ask", rules
+        assert decision.asked[0].lasting
+
+
+@pytest.mark.covers("SEC-03")
+async def test_a_rule_that_names_the_very_path_is_enough() -> None:
+    assert (await decided("read_file", {"path": ".env"}, allow=["read_file(.env)"])).outcome == "allow"
+    assert (await decided("read_file", {"path": "src/../.env"}, allow=["scope:fs-read(.env)"])).outcome == "allow"
+    assert (await decided("read_file", {"path": ".env"}, allow=["read_file(.en*)"])).outcome == "ask"
+    assert (
+        await decided("read_file", {"path": ".env"}, allow=["read_file(.env)"], ask=["read_file(.env)"])
+    ).outcome == "ask"
+    assert (await shell("cat .env", "shell(cat *)", "scope:fs-read(.env)")).outcome == "allow"
+
+
+@pytest.mark.parametrize("path", ["src/environment.py", "src/key.py", "src/app.py", "docs/a.md", "tokens.md"])
+async def test_ordinary_names_are_not_sensitive(path: str) -> None:
+    assert (await decided("read_file", {"path": path})).outcome == "allow"
+
+
+async def test_the_name_of_the_project_itself_is_not_looked_at() -> None:
+    from mainspring.testing import MemoryEnv
+    from tests.unit.permissions.stage import TOOLS
+
+    env = MemoryEnv({"a.txt": ""}, cwd="/home/user/secret-plans")
+
+    decision = await Permissions().decide("read_file", {"path": "a.txt"}, env=env, definition=TOOLS["read_file"])
+
+    assert decision.outcome == "allow"
+
+
+@pytest.mark.parametrize(
+    "path", [".git/hooks/pre-commit", ".git/config", ".agent/settings.json", ".husky/pre-push", "src/.envrc"]
+)
+async def test_what_runs_later_is_guarded(path: str) -> None:
+    assert (await decided("write_file", {"path": path, "content": ""}, allow=["write_file"])).outcome == "ask"
+    assert (await shell(f"echo x > {path}", "shell(echo *)", "scope:fs-write")).outcome == "ask"
+
+
+async def test_more_sensitive_paths_can_be_named() -> None:
+    options: dict[str, Any] = {
+        "sensitive": ["*.dump", "/project/docs/**"],
+        "guarded": ["Makefile"],
+        "allow": ["write_file"],
+    }
+
+    assert (await decided("read_file", {"path": "src/x.dump"}, **options)).outcome == "ask"
+    assert (await decided("read_file", {"path": "docs/a.md"}, **options)).outcome == "ask"
+    assert (await decided("write_file", {"path": "Makefile", "content": ""}, **options)).outcome == "ask"
+    assert (await decided("read_file", {"path": "Makefile"}, **options)).outcome == "allow"
+
+
+@pytest.mark.covers("SEC-17")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rm notes.txt",
+        "rm -r build",
+        "rmdir build",
+        "unlink notes.txt",
+        "mv notes.txt x",
+        "git rm notes.txt",
+        "find build -delete",
+        "sudo rm notes.txt",
+        "ls | xargs rm",
+    ],
+)
+async def test_removal_asks_for_fs_delete(line: str) -> None:
+    for decision in (await shell(line), await shell(line, "shell"), await shell(line, "scope:shell-run")):
+        assert decision.outcome == "ask"
+        assert "fs-delete" in {v.scope for v in decision.asked}
+    assert (await shell(line, "shell", deny=["scope:fs-delete"])).outcome == "deny"
+
+
+@pytest.mark.covers("SEC-17")
+async def test_removal_that_is_allowed() -> None:
+    assert (await shell("rm notes.txt", "shell", "scope:fs-delete(*.txt)")).outcome == "allow"
+    assert (await shell("rm notes.txt", "shell(rm *)")).outcome == "allow"
+    assert (await shell("rm /tmp/x", "shell(rm *)")).outcome == "ask"
+    assert (await shell("rm /tmp/x", "shell(rm /tmp/x)")).outcome == "allow"
+    assert (await shell("rm src/app.py", "shell(rm *)", deny=["write_file(src/**)"])).outcome == "deny"
+
+
+@pytest.mark.covers("SEC-17")
+async def test_deletions_of_a_patch_ask_for_fs_delete() -> None:
+    patch = made("apply_patch", Access("fs-write", "notes.txt"), Access("fs-delete", "build/out.o"))
+
+    assert (await decided("apply_patch", {"patch": ""}, definition=patch, allow=["apply_patch"])).outcome == "ask"
+    allow = ["apply_patch", "scope:fs-delete(build/**)"]
+    assert (await decided("apply_patch", {"patch": ""}, definition=patch, allow=allow)).outcome == "allow"
+
+
+async def test_a_tool_that_says_nothing_is_judged_by_its_name_and_argument() -> None:
+    tool = made("github__create_issue", source="mcp:github")
+    one, two = {"title": "a"}, {"title": "a", "body": "b"}
+
+    async def outcome(arguments: dict[str, Any], **rules: Any) -> str:
+        return (await decided(tool.name, arguments, definition=tool, **rules)).outcome
+
+    assert await outcome(one) == "ask"
+    assert await outcome(one, mode="allow") == "allow"
+    assert await outcome(one, allow=["github__create_issue"]) == "allow"
+    assert await outcome(one, allow=["github__*"]) == "allow"
+    assert await outcome(one, allow=["github__*"], deny=["*create*"]) == "deny"
+    assert await outcome(one, allow=["github__*"], ask=["github__create_issue"]) == "ask"
+    assert await outcome(one, allow=["github__create_issue(a)"]) == "allow"
+    assert await outcome({"title": "b"}, allow=["github__create_issue(a)"]) == "ask"
+    assert await outcome(two, allow=["github__create_issue(a)"]) == "ask"
+    assert await outcome(two, allow=['github__create_issue({"body":"*","title":"a"})']) == "allow"
+    assert await outcome(two, allow=["github__*"], deny=["github__create_issue(*B*)"]) == "deny"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"p": ".env"}, {"p": "private/x"}, {"p": "src/../private/x"}, {"a": {"b": ["~/.ssh/id"]}}]
+)
+async def test_paths_in_the_arguments_of_such_a_tool_are_seen(arguments: dict[str, Any]) -> None:
+    tool = made("upload")
+
+    decision = await decided("upload", arguments, definition=tool, allow=["upload"], deny=["read_file(private/**)"])
+
+    assert decision.outcome == ("deny" if "private" in str(arguments) else "ask")
+
+
+def deep(value: Any, levels: int) -> Any:
+    return value if not levels else {"a": deep(value, levels - 1)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ({"path": "private/key\n"}, "deny"),
+        ({"path": " private/key "}, "deny"),
+        ({"path": "\tprivate/key"}, "deny"),
+        ({"path": "'private/key'"}, "deny"),
+        ({"path": "@private/key"}, "deny"),
+        ({"path": "private\\key"}, "deny"),
+        ({"path": "private/key\0.txt"}, "deny"),
+        ({"path": "private%2Fkey"}, "deny"),
+        ({"uri": "file:///project/private/key"}, "deny"),
+        ({"uri": "FILE://localhost/project/pri%76ate/key"}, "deny"),
+        ({"uri": "file:/project/private/key"}, "deny"),
+        ({"path": "./" * 600 + "private/key"}, "deny"),
+        ({"path": "x" * 1001 + "/../private/key"}, "deny"),
+        ({"private/key": 1}, "deny"),
+        (deep("private/key", 12), "deny"),
+        ({"json": '{"path": "private/key"}'}, "deny"),
+        ({"command": "cat private/key"}, "deny"),
+        ({"script": "import os\nopen('private/key')"}, "deny"),
+        ({"path": "private"}, "ask"),
+        ({"path": "key", "cwd": "private"}, "ask"),
+        ({"path": "KEEP.ENV\n"}, "allow"),
+        ({"path": ".env\n"}, "ask"),
+        ({"uri": "file:///home/me/.ssh/id_rsa"}, "ask"),
+        ({"paths": [f"a/{n}" for n in range(300)]}, "ask"),
+        ({"uri": "https://example.com/private/key"}, "allow"),
+        ({"body": "see private/key for more"}, "allow"),
+        ({"path": "docs/a.md", "n": 1, "more": None}, "allow"),
+    ],
+)
+@pytest.mark.covers("SEC-02")
+async def test_paths_are_seen_in_each_form_in_which_a_tool_may_take_them(
+    arguments: dict[str, Any], outcome: str
+) -> None:
+    rules = {"allow": ["upload"], "deny": ["read_file(private/**)"]}
+
+    assert (await decided("upload", arguments, definition=made("upload"), **rules)).outcome == outcome
+
+
+async def test_a_tool_that_cannot_say_what_it_touches_asks() -> None:
+    tool = Tool(name="odd", description="", input_schema={}, execute=nothing, access=lambda a: a["missing"])
+
+    assert (await decided("odd", {}, definition=tool)).outcome == "ask"
+
+
+async def test_a_tool_that_touches_nothing_is_allowed() -> None:
+    tool = Tool(name="todo", description="", input_schema={}, execute=nothing, access=lambda a: ())
+
+    assert (await decided("todo", {}, definition=tool)).outcome == "allow"
+    assert (await decided("todo", {}, definition=tool, deny=["todo"])).outcome == "deny"
+    assert (await decided("todo", {}, definition=tool, ask=["todo"])).outcome == "ask"
+    assert (await decided("todo", {}, definition=tool, mode="ask")).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "outcome"),
+    [
+        ("example.com", "https://example.com/x", "allow"),
+        ("example.com", "http://EXAMPLE.com:80/", "allow"),
+        ("example.com", "https://example.com./", "allow"),
+        ("example.com", "https://a.example.com", "ask"),
+        ("example.com", "https://example.com.evil.test", "ask"),
+        ("example.com", "https://example.com@evil.test/", "ask"),
+        ("example.com", "https://evil.test/?example.com", "ask"),
+        ("example.com", "https://evil.test\\@example.com/", "ask"),
+        ("*.example.com", "https://a.b.example.com", "allow"),
+        ("*.example.com", "https://example.com", "ask"),
+        ("*.example.com", "https://notexample.com", "ask"),
+        ("example.com:8443", "https://example.com:8443/", "allow"),
+        ("example.com:8443", "https://example.com/", "ask"),
+        ("example.com", "https://example.com:8443/", "allow"),
+        ("[::1]", "http://[::1]:8080/", "allow"),
+        ("xn--bcher-kva.example", "https://bücher.example/", "allow"),
+        ("*", "https://anything.test", "allow"),
+        ("example.com", "not a url", "ask"),
+        ("example.com", "", "ask"),
+    ],
+)
+async def test_hosts(rule: str, url: str, outcome: str) -> None:
+    for text in (f"fetch({rule})", f"scope:network({rule})"):
+        decision = await decided("fetch", {"url": url}, definition=FETCH, allow=[text])
+        assert decision.outcome == outcome
+
+
+async def test_a_denied_host_binds_the_shell() -> None:
+    deny = ["scope:network(*.evil.test)"]
+
+    assert (
+        await decided("fetch", {"url": "http://a.evil.test"}, definition=FETCH, allow=["fetch"], deny=deny)
+    ).outcome == "deny"
+    assert (await shell("wget https://a.evil.test/x", "shell", deny=deny)).outcome == "deny"
+    assert (await shell("wget -q a.evil.test/x", "shell", deny=deny)).outcome == "deny"
+    assert (await shell("ssh me@a.evil.test ls", "shell", deny=deny)).outcome == "deny"
+
+
+async def test_both_forms_of_a_call_are_judged() -> None:
+    deny = ["read_file(private/**)"]
+
+    rewritten = await decided("read_file", {"path": "notes.txt"}, original={"path": "private/x"}, deny=deny)
+    same = await decided("read_file", {"path": "notes.txt"}, original={"path": "./notes.txt"}, deny=deny)
+    silent = await decided("read_file", {"path": "notes.txt"}, original={"file": 1}, deny=deny)
+    command = await shell("git status", "shell(git status)", original={"command": "rm -rf /"}, deny=["shell(rm *)"])
+
+    assert (rewritten.outcome, same.outcome, silent.outcome, command.outcome) == ("deny", "allow", "allow", "deny")
+
+
+async def test_a_command_in_another_folder() -> None:
+    assert (await decided("shell", {"command": "rm app.py", "cwd": "src"}, allow=["shell(rm *)"])).outcome == "allow"
+    assert (await decided("shell", {"command": "rm app.py", "cwd": "/tmp"}, allow=["shell(rm *)"])).outcome == "ask"
+    assert (await decided("shell", {"command": "rm app.py", "cwd": "a\0"}, allow=["shell(rm *)"])).outcome == "ask"
+
+
+async def test_the_deciding_rule_is_named() -> None:
+    decision = await shell("git status; rm x", "shell(git *)", deny=["shell(rm *)"])
+
+    assert decision.outcome == "deny"
+    assert decision.rule is not None
+    assert decision.rule.text == "shell(rm *)"
+    assert [(v.resource, v.outcome) for v in decision.verdicts][:2] == [("git status", "allow"), ("rm x", "deny")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ls \u202e",
+        "ls \u200b",
+        "ls\u00a0-l",
+        "ls \x07",
+        "ls \r\n",
+        "ls \ud800",
+        "ls \ue000",
+        "ls " + "a" * 30_000,
+        "ls;" * 400,
+        "$(" * 300 + "ls" + ")" * 300,
+    ],
+)
+async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
+    decision = await shell(line, "shell", "shell(*)", "scope:shell-run")
+
+    assert decision.outcome == "ask"
+    assert "\u202e" not in decision.asked[0].resource
+
+
+@pytest.mark.parametrize(
+    ("line", "allow", "deny", "outcome"),
+    [
+        ("$x y", ["shell"], [], "allow"),
+        ("$x y", ["shell"], ["shell(rm *)"], "ask"),
+        ("git $x", ["shell"], ["shell(git push)"], "ask"),
+        ("git $x", ["shell"], ["shell(rm *)"], "allow"),
+        ("git log $x", ["shell"], ["shell(git push)"], "allow"),
+        ("python -c 'x'", ["shell"], [], "allow"),
+        ("cat $x", ["shell(cat *)"], ["read_file(private/**)"], "allow"),
+        ("cat $x/private/key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
+        ("cat priv*/key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
+        ("cat */key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
+        ("cat *.md", ["shell(cat *)"], ["read_file(private/**)"], "allow"),
+        ("cat *", ["shell(cat *)"], [], "ask"),  # a link that leads to .env
+        ("cat *.txt", ["shell(cat *)"], [], "allow"),
+        ("cat config/*", ["shell(cat *)"], [], "ask"),
+        ("cat */credential[s].json", ["shell(cat *)"], [], "ask"),
+        ("rm *", ["shell(rm *)"], [], "ask"),  # links that lead out
+        ("rm src/*.py", ["shell(rm *)"], [], "allow"),
+        ("rm src/*.py", ["shell(rm *)"], ["write_file(src/app.py)"], "deny"),
+        ("cat .[e]nv", ["shell(cat *)"], [], "ask"),
+        ("cat .??v", ["shell(cat *)"], [], "ask"),
+        ("git push --force", ["shell"], ["shell(git push ** --force)"], "deny"),
+        ("git push a b --force", ["shell"], ["shell(git push ** --force)"], "deny"),
+        ("git push a b", ["shell"], ["shell(git push ** --force)"], "allow"),
+        ("git push a $x", ["shell"], ["shell(git push ** --force)"], "ask"),
+        ("make x", ["shell"], ["shell(* x)"], "deny"),
+        ("ls", ["scope:shell-run"], [], "allow"),
+        ("ls", ["*"], [], "allow"),
+        ("ls", ["shell"], ["scope:shell-run"], "deny"),
+        ("ls", ["shell"], ["shell"], "deny"),
+        ("echo a > x", ["shell"], [], "allow"),
+        ("echo a > /tmp/x", ["shell"], [], "ask"),
+        ("", ["shell"], [], "allow"),
+    ],
+)
+async def test_rules_and_what_is_not_known(line: str, allow: list[str], deny: list[str], outcome: str) -> None:
+    assert (await shell(line, *allow, deny=deny)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'git grep -O"rm x" a',
+        "git grep -Orm a",
+        "git clone -u rm x y",
+        "git send-email --sendmail-cmd=rm x",
+        "git merge -s x y",
+        "git archive -o /etc/x HEAD",
+        "git format-patch -o /etc HEAD",
+        "git format-patch --output-directory=/etc HEAD",
+        "git bundle create ../x HEAD",
+        "git worktree add ../x",
+        "git init /tmp/x",
+        "git clone x /tmp/y",
+        "git clone x .git/hooks",
+        "git checkout-index --prefix=.git/hooks/ -a",
+    ],
+)
+async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor_files_elsewhere(line: str) -> None:
+    assert (await shell(line, "shell(git *)")).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push -u origin main",
+        "git grep -n foo && git merge main && git add -u",
+        "git worktree add docs/x && git archive -o out.tar HEAD && git clone x docs/y && git init && git format-patch -1",
+    ],
+)
+async def test_a_wide_rule_for_git_covers_the_project(line: str) -> None:
+    assert (await shell(line, "shell(git *)")).outcome == "allow"
+
+
+async def test_a_command_behind_an_escaped_line_end_is_a_command() -> None:
+    for line in (
+        "git status </dev/null\n\\\nwhoami",
+        "git status >/dev/null\n\\\n\\\n whoami",
+        "git status 2>/dev/null\n \\\n whoami x",
+        "git status </dev/null\n\\\n 2>/dev/null whoami",
+    ):
+        assert (await shell(line, "shell(git status *)")).outcome == "ask"
+    assert (await shell("git status </dev/null \\\n -s", "shell(git status *)")).outcome == "allow"
+
+
+@pytest.mark.parametrize("before", ["", "command ", "builtin ", "time ", "time -p command "])
+async def test_what_evaluates_names_does_so_behind_a_wrapper(before: str) -> None:
+    for line in (
+        "printf -v 'a[$(whoami)]' x",
+        "test -v 'a[$(whoami)]'",
+        "unset 'a[$(whoami)]'",
+        "read 'a[$(whoami)]' </dev/null",
+    ):
+        rules = [f"shell({name} *)" for name in ("printf", "test", "unset", "read", "command", "builtin", "time")]
+        assert (await shell(before + line, *rules)).outcome == "ask", before + line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x='-v a[$(whoami)]'; [ $x ]",
+        "x=$(cat f); [ $x ]",
+        "[ $(echo '-v a[$(whoami)]') ]",
+        "x='-v a[$(whoami)]'; test $x",
+        "x=-v; test $x 'a[$(whoami)]'",
+        'x=-v; y=\'a[$(whoami)]\'; test "$x" "$y"',
+        "test -v$x 'a[$(whoami)]'",
+        "printf -v'a[$(whoami)]' y",
+        "x=-v; printf $x 'a[$(whoami)]' y",
+    ],
+)
+async def test_an_option_that_is_not_known_may_evaluate_the_next_word(line: str) -> None:
+    assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(echo *)", "shell(cat *)")).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x=5; [ $x -gt 3 ]",
+        "[ -n $x ]",
+        "x=foo; [ $x = foo ]",
+        '[ "$(cat f)" = a ]',
+        "printf '%s' \"$x\"",
+        'test "$x" = a',
+    ],
+)
+async def test_plain_tests_need_nothing(line: str) -> None:
+    assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(cat *)")).outcome == "allow"

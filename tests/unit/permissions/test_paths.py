@@ -1,0 +1,212 @@
+"""Paths on a real disk: links, parents, spellings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import LocalEnv
+from mainspring.permissions import Decision, Permissions
+from tests.unit.permissions.stage import TOOLS
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    tmp_path = tmp_path.resolve()
+    root = tmp_path / "proj"
+    (root / "src" / "deep").mkdir(parents=True)
+    (root / "notes.txt").write_text("notes")
+    (root / "src" / "app.py").write_text("print()")
+    (root / ".env").write_text("KEY=1")
+    (root / "private").mkdir()
+    (root / "private" / "key").write_text("k")
+    outside = tmp_path / "proj-secrets"
+    outside.mkdir()
+    (outside / "file").write_text("s")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x").write_text("x")
+    (root / "out").symlink_to(tmp_path / "elsewhere")
+    (root / "file-out").symlink_to(tmp_path / "elsewhere" / "x")
+    (root / "dangling").symlink_to(tmp_path / "elsewhere" / "new")
+    (root / "inner").symlink_to("src")
+    (root / "innocent").symlink_to(".env")
+    (root / "door").symlink_to("private")
+    (root / "loop").symlink_to("loop")
+    (tmp_path / "proj-link").symlink_to(root)
+    return root
+
+
+async def on(where: Path | str, tool: str, path: str, **options: Any) -> Decision:
+    arguments = {"path": path, "content": ""} if tool == "write_file" else {"path": path}
+    permissions = Permissions(**options)
+    return await permissions.decide(tool, arguments, env=LocalEnv(where), definition=TOOLS[tool])
+
+
+@pytest.mark.covers("SEC-01")
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        ("notes.txt", "allow"),
+        ("./src/../notes.txt", "allow"),
+        ("inner/app.py", "allow"),
+        ("src/new/file.txt", "allow"),
+        ("../proj/notes.txt", "allow"),
+        ("../proj-link/notes.txt", "allow"),
+        ("../proj-secrets/file", "ask"),
+        ("../elsewhere/x", "ask"),
+        ("src/../../elsewhere/x", "ask"),
+        ("src/deep/../../../elsewhere/x", "ask"),
+        ("out/x", "ask"),
+        ("out/../elsewhere/x", "ask"),
+        ("out", "ask"),
+        ("file-out", "ask"),
+        ("dangling", "ask"),
+        ("dangling/new", "ask"),
+        ("inner/../../elsewhere/x", "ask"),
+        ("/etc/passwd", "ask"),
+        ("~/x", "ask"),
+        (".env", "ask"),
+        ("innocent", "ask"),
+        ("loop", "deny"),
+        ("loop/x", "deny"),
+        ("", "deny"),
+        ("a\0b", "deny"),
+    ],
+)
+async def test_reading_is_allowed_inside_the_project_alone(project: Path, path: str, outcome: str) -> None:
+    decision = await on(project, "read_file", path)
+
+    assert decision.outcome == outcome, decision.reason
+
+
+@pytest.mark.covers("SEC-01")
+@pytest.mark.parametrize(
+    "path", ["out/x", "file-out", "dangling", "../proj-secrets/x", "../x", "inner/../../x", "src/../out/new/x", "~/x"]
+)
+async def test_a_broad_grant_means_the_project(project: Path, path: str) -> None:
+    for rule in ("write_file", "write_file(**)", "scope:fs-write", "scope:fs-write(**)"):
+        decision = await on(project, "write_file", path, allow=[rule])
+        assert decision.outcome == "ask", rule
+    assert (await on(project, "write_file", "src/new.py", allow=["write_file"])).outcome == "allow"
+
+
+async def test_a_rule_allows_the_place_a_link_leads_to_and_not_the_link(project: Path) -> None:
+    real = project.parent / "elsewhere"
+
+    assert (await on(project, "write_file", "out/x", allow=["write_file(out/**)"])).outcome == "ask"
+    assert (await on(project, "write_file", "out/x", allow=[f"write_file({real}/**)"])).outcome == "allow"
+
+
+@pytest.mark.parametrize(
+    "path", ["private/key", "./private//key", "src/../private/key", "door/key", "inner/../private/key", "PRIVATE/KEY"]
+)
+async def test_a_denied_path_is_denied_however_it_is_spelled(project: Path, path: str) -> None:
+    decision = await on(project, "read_file", path, deny=["read_file(private/**)"])
+
+    assert decision.outcome == "deny"
+
+
+async def test_a_denied_link_is_denied_by_its_own_name_too(project: Path) -> None:
+    decision = await on(project, "read_file", "inner/app.py", deny=["read_file(inner/**)"])
+
+    assert decision.outcome == "deny"
+
+
+@pytest.mark.parametrize("tool", ["read_file", "edit", "grep", "glob", "list_files"])
+async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None:
+    arguments = {"path": "private/key", "pattern": "x", "old": "a", "new": "b", "old_string": "a", "new_string": "b"}
+    permissions = Permissions(allow=["edit"], deny=["read_file(private/**)"])
+
+    decision = await permissions.decide(tool, arguments, env=LocalEnv(project), definition=TOOLS[tool])
+
+    assert decision.outcome == "deny"
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("wc private", "deny"),
+        ("wc src/app.py", "allow"),
+        # what shows or takes along all that lies below a folder
+        ("grep -r k .", "ask"),
+        ("rg k", "ask"),
+        ("rg k src", "allow"),
+        ("tar cf all.tar .", "ask"),
+        ("tar -czf all.tgz src", "allow"),
+        ("zip -r all.zip .", "ask"),
+        ("cp -r . /nowhere", "ask"),
+        ("cp -r src src2", "allow"),
+        ("cp notes.txt .", "allow"),
+        ("rsync -a . host:all", "ask"),
+        ("env time rg k", "ask"),
+        # a word that may be the folder's name
+        ("tar cf all.tar private", "deny"),
+        ("npm run private", "ask"),
+        ("python3 tool.py --dir=private", "ask"),
+        ("npm run build", "allow"),
+        # links that lead elsewhere for each program
+        ("cat /proc/self/cwd/private/key", "ask"),
+        ("cat /proc/1/task/1/cwd/private/key", "ask"),
+        ("cat /proc/self/root/etc/hosts", "allow"),
+        ("cat /proc/cpuinfo", "allow"),
+    ],
+)
+async def test_a_read_denial_binds_commands_that_are_allowed(project: Path, line: str, outcome: str) -> None:
+    permissions = Permissions(allow=["shell", "scope:fs-write(/nowhere)"], deny=["read_file(private/**)"])
+
+    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+
+    assert decision.outcome == outcome, decision.verdicts
+
+
+@pytest.mark.parametrize("line", ["grep -r k .", "tar cf all.tar private", "npm run private", "rg k"])
+async def test_who_denies_no_reading_is_not_asked_again(project: Path, line: str) -> None:
+    """Also where the folder holds what asks by itself: an allowed command was looked at by whoever wrote the rule."""
+    permissions = Permissions(allow=["shell"], deny=["write_file(private/**)"])
+
+    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+
+    assert decision.outcome == "allow", decision.verdicts
+
+
+async def test_a_rule_of_wildcards_alone_is_about_no_plain_word(project: Path) -> None:
+    permissions = Permissions(allow=["shell"], deny=["read_file(**/*)"])
+
+    for line, outcome in (("npm run private", "allow"), ("wc private", "deny")):
+        decision = await permissions.decide(
+            "shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"]
+        )
+        assert decision.outcome == outcome, decision.verdicts
+
+
+async def test_what_was_judged_is_what_the_tool_gets(project: Path) -> None:
+    decision = await on(project, "read_file", "inner/app.py")
+
+    assert decision.paths == {"inner/app.py": str(project / "src" / "app.py")}
+
+
+async def test_a_project_reached_through_a_link_is_the_project(project: Path) -> None:
+    linked = project.parent / "proj-link"
+
+    assert (await on(linked, "read_file", "notes.txt")).outcome == "allow"
+    assert (await on(linked, "read_file", str(linked / "notes.txt"))).outcome == "allow"
+    assert (
+        await on(linked, "read_file", str(linked / "private/key"), deny=["read_file(private/**)"])
+    ).outcome == "deny"
+    assert (await on(project, "read_file", "notes.txt", root=str(linked))).outcome == "allow"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat out/x > out/y", "rm out/x", "rm file-out", "touch dangling", "cp notes.txt out/", "cd out && rm x", "mv notes.txt out/x",
+        "tee file-out", "sed -i s/a/b/ file-out",
+    ],
+)  # fmt: skip
+async def test_commands_do_not_leave_the_project_through_links(project: Path, line: str) -> None:
+    allow = [f"shell({name} *)" for name in ("cat", "rm", "touch", "cp", "mv", "tee", "sed", "cd")] + ["scope:fs-write"]
+    permissions = Permissions(allow=allow)
+
+    decision = await permissions.decide("shell", {"command": line}, env=LocalEnv(project), definition=TOOLS["shell"])
+
+    assert decision.outcome == "ask"

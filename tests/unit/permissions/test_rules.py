@@ -1,0 +1,210 @@
+"""The grammar of rules."""
+
+import pytest
+
+from mainspring.errors import ConfigError
+from mainspring.permissions import Origin, RuleSet, parse_rule, rules_without_tool
+from mainspring.permissions.rules import OriginKind
+from tests.unit.permissions.stage import decided, shell
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "scope", "pattern"),
+    [
+        ("read_file", "read_file", None, None),
+        (" read_file ", "read_file", None, None),
+        ("read_file(src/**)", "read_file", None, "src/**"),
+        ("edit(a (b).txt)", "edit", None, "a (b).txt"),
+        ("github__*", "github__*", None, None),
+        ("*", "*", None, None),
+        ("shell(git status *)", "shell", None, "git status *"),
+        ("shell(echo 'a && b')", "shell", None, "echo 'a && b'"),
+        ("scope:fs-write", "", "fs-write", None),
+        ("scope:fs-write(out/**)", "", "fs-write", "out/**"),
+        ("scope:network(*.example.com)", "", "network", "*.example.com"),
+        ("scope:shell-run(npm test)", "", "shell-run", "npm test"),
+        ("read_file(/etc/hosts)", "read_file", None, "/etc/hosts"),
+        ("read_file(~/notes/**)", "read_file", None, "~/notes/**"),
+    ],
+)
+def test_a_rule_is_read(text: str, tool: str, scope: str | None, pattern: str | None) -> None:
+    rule = parse_rule(text, "allow", Origin("flag", "--allow"))
+
+    assert (rule.tool, rule.scope, rule.pattern) == (tool, scope, pattern)
+    assert rule.origin.kind == "flag"
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("", "tool(pattern)"),
+        ("fs-write", "write 'scope:fs-write'"),
+        ("fs-write(out)", "write 'scope:fs-write(out)'"),
+        ("scope:fs-wriet", "write 'scope:fs-write'"),
+        ("scope:everything", "the scopes are fs-read"),
+        ("git status", "write 'shell(git status)'"),
+        ("write_file[a.txt]", "'write_file(a.txt)'"),
+        ("write_file(a.txt", "write 'write_file(a.txt)'"),
+        ("write_file()", "write 'write_file' for every call"),
+        ("shell(git:*)", "write 'shell(git *)'"),
+        ("shell(git status && rm x)", "one rule for each"),
+        ("shell(a | b)", "one rule for each"),
+        ("shell(echo $(x))", "one rule for each"),
+        ("shell(npm test > out)", "scope:fs-write(PATH)"),
+        ("shell(echo 'open)", "close it"),
+        ("shell(* --force)", "begin the pattern with one"),
+        ("read_file(../x)", "write the path from the project's folder"),
+        ("scope:network(https://example.com/x)", "scope:network(example.com)"),
+        ("scope:network(a.example b.example)", "one rule for each host"),
+        ("read\u202e_file", "U+202E"),
+        ("shell(npm test)\nshell", "U+000A"),
+        ("-x", "does not begin with a tool's name"),
+    ],
+)
+@pytest.mark.covers("SEC-15")
+def test_what_is_no_rule_says_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_rule(text, "allow", Origin("project", ".agent/settings.json: permissions.allow[0]"))
+
+    assert instead in str(caught.value)
+    assert ".agent/settings.json: permissions.allow[0]" in str(caught.value)
+
+
+def test_a_deny_rule_need_not_name_a_program() -> None:
+    assert parse_rule("shell(* --force)", "deny").pattern == "* --force"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"allow": "read_file"}, "settings.json: permissions.allow must be a list"),
+        ({"deny": [1]}, "settings.json: permissions.deny[0] must be a text"),
+        ({"ask": ["read_file", "fs-write"]}, "settings.json: permissions.ask[1]"),
+    ],
+)
+def test_settings_name_the_key(section: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RuleSet.from_settings(section, kind="user", place="settings.json")
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.covers("SEC-02", "SEC-15")
+@pytest.mark.parametrize("deny_in", ["flag", "project", "user"])
+@pytest.mark.parametrize("allow_in", ["flag", "project", "user"])
+async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: OriginKind, allow_in: OriginKind) -> None:
+    rules = RuleSet.build(allow=["write_file"], origin=Origin(allow_in))
+    rules += RuleSet.build(ask=["scope:fs-write(docs/**)"], origin=Origin("project"))
+    rules += RuleSet.build(deny=["write_file(src/**)"], origin=Origin(deny_in))
+
+    denied = await decided("write_file", {"path": "src/app.py", "content": ""}, rules=rules)
+    asked = await decided("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
+    allowed = await decided("write_file", {"path": "notes.txt", "content": ""}, rules=rules)
+
+    assert (denied.outcome, asked.outcome, allowed.outcome) == ("deny", "ask", "allow")
+    assert denied.rule is not None
+    assert denied.rule.origin.kind == deny_in
+    assert allowed.rule is not None
+    assert allowed.rule.origin.kind == allow_in
+
+
+@pytest.mark.covers("SEC-02")
+async def test_an_untrusted_project_may_only_tighten() -> None:
+    section = {"allow": ["write_file", "shell"], "deny": ["read_file(docs/**)"]}
+    rules = RuleSet.from_settings(section, kind="project", place="settings.json", trusted=False)
+
+    assert (await decided("write_file", {"path": "a", "content": ""}, rules=rules)).outcome == "ask"
+    assert (await shell("ls", rules=rules)).outcome == "ask"
+    assert (await decided("read_file", {"path": "docs/a.md"}, rules=rules)).outcome == "deny"
+    assert len(rules) == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "outcome"),
+    [
+        ("git status", "git status", "allow"),
+        ("git status", "git status -s", "ask"),
+        ("git status *", "git status", "allow"),
+        ("git status *", "git status -s", "allow"),
+        ("git *", "git log", "allow"),
+        ("git * -s", "git status -s", "allow"),
+        ("git * -s", "git -s", "ask"),
+        ("git ** -s", "git -s", "allow"),
+        ("git ** -s", "git a b -s", "allow"),
+        ("npm run test:*", "npm run test:unit", "allow"),
+        ("npm run test:*", "npm run test", "ask"),
+        ("npm run test:*", "npm run test:$x", "ask"),
+        ("npm run te?t", "npm run test", "allow"),
+        ("echo '*'", "echo '*'", "allow"),
+        ("echo '*'", "echo x", "ask"),
+        ("echo \\*", "echo '*'", "allow"),
+        ("echo 'a b'", "echo a\\ b", "allow"),
+        ("echo 'a b'", "echo a b", "ask"),
+        ("ls ~/x", "ls ~/x", "allow"),
+        ("ls ~/x", "ls $HOME/x", "allow"),
+        ("CI=1 FOO=2 npm test", "CI=1 FOO=2 npm test", "allow"),
+        ("CI=1 FOO=2 npm test", "CI=1 FOO=3 npm test", "ask"),
+        ("GIT status", "git status", "ask"),
+        ("/usr/bin/git status", "/usr/bin/git status", "allow"),
+        ("/usr/bin/git status", "git status", "ask"),
+    ],
+)
+async def test_a_command_pattern_matches_token_by_token(rule: str, line: str, outcome: str) -> None:
+    assert (await shell(line, f"shell({rule})")).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "outcome"),
+    [
+        ("src/**", "src/app.py", "deny"),
+        ("src/**", "src/deep/er.py", "deny"),
+        ("src/**", "other/src/x.py", "allow"),
+        ("src/**", "source/app.py", "allow"),
+        ("src/", "src/deep/er.py", "deny"),
+        ("src", "src/deep/er.py", "deny"),
+        ("src/*", "src/app.py", "deny"),
+        ("**/src/**", "other/src/x.py", "deny"),
+        ("*.py", "src/app.py", "allow"),
+        ("**/*.py", "src/app.py", "deny"),
+        ("**/*.py", "docs/a.md", "allow"),
+        ("/project/docs/**", "docs/a.md", "deny"),
+        ("./docs/a.md", "docs/a.md", "deny"),
+        ("docs/a.md", "DOCS/A.md", "deny"),
+        ("docs/?.md", "docs/a.md", "deny"),
+    ],
+)
+async def test_a_path_pattern_is_anchored(pattern: str, path: str, outcome: str) -> None:
+    decision = await decided("read_file", {"path": path}, deny=[f"read_file({pattern})"])
+
+    assert decision.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "outcome"),
+    [
+        ("src/**", "src/deep/er.py", "allow"),
+        ("src/**", "other/src/x.py", "ask"),
+        ("src", "src/app.py", "ask"),
+        ("src/*", "src/app.py", "allow"),
+        ("src/*", "src/deep/er.py", "ask"),
+        ("src/app.py", "src/app.py", "allow"),
+        ("src/app.py", "SRC/app.py", "ask"),
+        ("src/app.py", "inner/app.py", "allow"),
+        ("inner/app.py", "inner/app.py", "ask"),
+        ("**", "notes.txt", "allow"),
+        ("**", "../x", "ask"),
+        ("**", "passwd", "ask"),
+        ("/**", "../x", "allow"),
+        ("~/**", "~/x", "allow"),
+    ],
+)
+async def test_a_path_pattern_allows_only_to_the_letter(pattern: str, path: str, outcome: str) -> None:
+    decision = await decided("write_file", {"path": path, "content": ""}, allow=[f"write_file({pattern})"])
+
+    assert decision.outcome == outcome
+
+
+def test_rules_that_name_no_tool_can_be_found() -> None:
+    rules = RuleSet.build(deny=["bash(rm *)", "shell(rm *)", "mcp__*", "scope:fs-write"], allow=["*"])
+
+    assert [rule.text for rule in rules_without_tool(rules, ["shell", "read_file"])] == ["bash(rm *)", "mcp__*"]

@@ -1,0 +1,148 @@
+"""Plan mode is kept where calls are decided on."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mainspring import Agent, tool
+from mainspring.permissions import Permissions
+from mainspring.policies.plan_mode import PlanMode
+from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.tools import Tool
+from mainspring.tools.builtin import builtin_tools
+from mainspring.tools.builtin.talk import INTERACTION, Plan, Question, Reply, Review
+from tests.unit.policies.stage import results
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+
+
+class Somebody:
+    """Reviews plans."""
+
+    def __init__(self, *decisions: Any) -> None:
+        self.decisions = list(decisions)
+
+    async def ask(self, question: Question) -> Reply | None:
+        return None
+
+    async def review(self, plan: Plan) -> Review | None:
+        return Review(self.decisions.pop(0))
+
+
+@tool
+def lookup(word: str) -> str:
+    """Look a word up.
+
+    Args:
+        word: The word.
+    """
+    return word
+
+
+def planning(*script: Any, mode: PlanMode | None = None, somebody: Somebody | None = None, **options: Any) -> Agent:
+    mode = mode or PlanMode(now=lambda: NOW)
+    tools: list[Tool] = [t for t in builtin_tools() if t.name != "present_plan"] + [lookup]
+    env = options.pop("env", None) or MemoryEnv({"a.txt": "one"}, run=lambda command: "ran")
+    extra = {INTERACTION: somebody} if somebody else {}
+    return Agent(ScriptedModel(*script, "done"), tools=tools, execution=env, plugs=[mode], extra=extra, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("write_file", {"path": "b.txt", "content": "x"}),
+        ("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
+        ("shell", {"command": "touch b.txt"}),
+        ("shell", {"command": "ls > b.txt"}),
+        ("shell", {"command": "git status; rm a.txt"}),
+        ("shell", {"command": "python a.py"}),
+        ("lookup", {"word": "x"}),
+        ("jobs", {"action": "kill", "id": "1"}),
+    ],
+)
+@pytest.mark.covers("BYD-05")
+async def test_what_changes_something_is_refused_whatever_is_allowed(name: str, arguments: dict[str, Any]) -> None:
+    env = MemoryEnv({"a.txt": "one"}, run=lambda command: "ran")
+    agent = planning(Call(name, arguments), env=env, permissions=Permissions(mode="allow"))
+
+    await agent.run("go")
+
+    [block] = results(agent.messages)
+    assert block.is_error
+    assert "plan mode" in block.text
+    assert env.files == {"a.txt": b"one"}
+    assert env.commands == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_file", {"path": "a.txt"}),
+        ("grep", {"pattern": "one"}),
+        ("shell", {"command": "cat a.txt | wc -l"}),
+        ("todo_write", {"todos": [{"content": "x", "status": "pending"}]}),
+    ],
+)
+@pytest.mark.covers("BYD-05")
+async def test_what_reads_runs(name: str, arguments: dict[str, Any]) -> None:
+    agent = planning(Call(name, arguments))
+
+    await agent.run("go")
+
+    [block] = results(agent.messages)
+    assert "plan mode" not in block.text
+
+
+async def test_tools_that_are_said_to_read_run() -> None:
+    agent = planning(Call("lookup", {"word": "x"}), mode=PlanMode(read_only=["look*"]))
+
+    await agent.run("go")
+
+    assert results(agent.messages)[0].text == "x"
+
+
+@pytest.mark.covers("BYD-05")
+async def test_an_approved_plan_is_kept_and_ends_it() -> None:
+    mode = PlanMode(now=lambda: NOW)
+    plan, write = (
+        Call("present_plan", {"plan": "# Add b\n\nWrite b.txt.", "title": ""}),
+        Call("write_file", {"path": "b.txt", "content": "x"}),
+    )
+    env = MemoryEnv({"a.txt": "one"})
+    agent = planning(plan, write, plan, write, mode=mode, somebody=Somebody("revise", "approve"), env=env)
+
+    await agent.run("go")
+
+    assert [b.is_error for b in results(agent.messages)] == [False, True, False, False]
+    assert env.files[".agent/plans/20260504-030201-add-b.md"] == b"# Add b\n\nWrite b.txt.\n"
+    assert env.files["b.txt"] == b"x"
+    assert not mode.state.active
+    assert mode.state.approved.startswith("# Add b")
+
+
+@pytest.mark.covers("BYD-05")
+async def test_sub_agents_are_in_it_too() -> None:
+    write = Call("write_file", {"path": "b.txt", "content": "x"})
+    env = MemoryEnv({})
+    agent = planning([Call("spawn", {"task": "write"})], [write], "child done", env=env, subagents=True)
+
+    await agent.run("go")
+
+    assert "b.txt" not in env.files
+
+
+async def test_the_model_is_told_while_it_lasts() -> None:
+    mode = PlanMode()
+    agent = planning(mode=mode)
+    await agent.run("go")
+    assert isinstance(agent.model, ScriptedModel)
+    assert "Plan mode" in agent.model.requests[0].request.system
+
+
+async def test_a_folder_of_plans_that_leads_elsewhere_is_refused() -> None:
+    mode = PlanMode()
+    planning(mode=mode, env=MemoryEnv({}, links={".agent": "/etc"}))
+
+    with pytest.raises(PermissionError):
+        await mode.keep("plan")
