@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions.text import named, odd_character
 from mainspring.redact import redact
+from mainspring.text import named, odd_character
 
 Section = Literal["Preferences", "Context", "Learned Patterns"]
 """What a note is about: what the user likes, how things are, or what was found to work."""

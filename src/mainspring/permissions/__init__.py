@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from mainspring.permissions.rules import RuleSet as RuleSet
     from mainspring.permissions.rules import parse_rule as parse_rule
     from mainspring.permissions.rules import rules_without_tool as rules_without_tool
-    from mainspring.permissions.units import CommandLine as CommandLine
-    from mainspring.permissions.units import Unit as Unit
-    from mainspring.permissions.units import analyse as analyse
 
 __all__, __getattr__ = exports(
     __name__,
@@ -41,6 +38,5 @@ __all__, __getattr__ = exports(
         "pathjudge": "Mode",
         "plug": "Answer Ask OnDeny Permissions",
         "rules": "Effect Origin Rule RuleSet parse_rule rules_without_tool",
-        "units": "CommandLine Unit analyse",
     },
 )

@@ -7,23 +7,24 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs, suggest
-from mainspring.permissions.commandpattern import compile_command, program
-from mainspring.permissions.copying import copying
+from mainspring.permissions import suggest
+from mainspring.permissions.commandpattern import compile_command
 from mainspring.permissions.decision import Outcome, Verdict
 from mainspring.permissions.expand import expand
 from mainspring.permissions.judge import Finding, Judge
-from mainspring.permissions.line import Redirect
 from mainspring.permissions.looking import Looking
 from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
 from mainspring.permissions.paths import Resolver, Target, look_at_word
-from mainspring.permissions.readonly import Reading, reading
 from mainspring.permissions.rules import Rule
-from mainspring.permissions.text import visible
-from mainspring.permissions.units import CommandLine, Unit
-from mainspring.permissions.variables import Values, filled
-from mainspring.permissions.visible import hosts_of, paths_of, plain_words_of
-from mainspring.permissions.words import PIPE, Word
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.commands import CommandLine, Unit
+from mainspring.shell_analysis.copying import copying
+from mainspring.shell_analysis.file_reads import Reading, reading
+from mainspring.shell_analysis.line import Redirect
+from mainspring.shell_analysis.references import hosts_of, paths_of, plain_words_of
+from mainspring.shell_analysis.variables import Values, filled
+from mainspring.shell_analysis.words import PIPE, Word, program
+from mainspring.text import visible
 
 MAX_LOOKS = 300
 """How many paths of one line are looked at; a line with more is not judged."""
@@ -307,7 +308,7 @@ class CommandJudge:
 
     async def _expanded(self, text: str) -> list[Target]:
         """What the wildcards of a word stand for right now."""
-        if globs.ONE not in text or globs.MANY in text:
+        if wildcards.ONE not in text or wildcards.MANY in text:
             return []
         if text not in self._expansions:
             found: list[Target] = []
@@ -341,7 +342,7 @@ def _cover(rule: Rule) -> Cover:
 def host_verdict(judge: Judge, mode: Mode, host: str, grants: Collection[Key], *, by_tool: bool = True) -> Verdict:
     """The decision about a host."""
     remember = ("network", host)
-    shown = visible(host.replace(globs.MANY, "…"), limit=300)
+    shown = visible(host.replace(wildcards.MANY, "…"), limit=300)
     for effect in ("deny", "ask"):
         found = judge.tightens_scope(effect, "network") or judge.tightens_host(effect, host)
         if found is None or (effect == "ask" and remember in grants):

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.permissions import globs
-from mainspring.permissions.pathpattern import fold
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.words import Word, program
+from mainspring.text import fold
 
 ANY_WORDS = "**"
 """The token that stands for any number of words."""
@@ -56,10 +56,10 @@ def compile_command(text: str) -> CommandPattern:
         )
     if not tokens:
         return CommandPattern((), 0, "", "has an empty pattern; write the command, as in 'git status'")
-    tokens = [ANY_WORDS if t == globs.MANY * 2 else t for t in tokens]
-    if tokens[-1] == globs.MANY:
+    tokens = [ANY_WORDS if t == wildcards.MANY * 2 else t for t in tokens]
+    if tokens[-1] == wildcards.MANY:
         tokens[-1] = ANY_WORDS
-    fixed = next((i for i, t in enumerate(tokens) if t == ANY_WORDS or not globs.is_literal(t)), len(tokens))
+    fixed = next((i for i, t in enumerate(tokens) if t == ANY_WORDS or not wildcards.is_literal(t)), len(tokens))
     return CommandPattern(tuple(tokens), fixed, reader.unquoted)
 
 
@@ -94,7 +94,7 @@ class _Reader:
             else:
                 self.unquoted += char
                 home = char == "~" and not current and self.text[i : i + 1] in ("", "/", " ")
-                current += globs.HOME if home else globs.marked(char)
+                current += wildcards.HOME if home else wildcards.marked(char)
         return found if current is None else [*found, current]
 
     def _quoted(self, quote: str, i: int) -> tuple[str, int]:
@@ -131,32 +131,23 @@ _Matches = Callable[[str, Word, bool], bool]
 
 
 def _surely(token: str, word: Word, first: bool) -> bool:
-    if token == globs.MANY:
+    if token == wildcards.MANY:
         return not word.splits
-    return word.literal and globs.matches(token, word.text)
+    return word.literal and wildcards.matches(token, word.text)
 
 
 def _likely(token: str, word: Word, first: bool) -> bool:
-    if token == globs.MANY:
+    if token == wildcards.MANY:
         return not word.splits
     if not word.literal:
         return False
-    return globs.matches(token, word.text) or (first and globs.matches(fold(token), program(word.text)))
+    return wildcards.matches(token, word.text) or (first and wildcards.matches(fold(token), program(word.text)))
 
 
 def _possibly(token: str, word: Word, first: bool) -> bool:
-    if token == globs.MANY or globs.could_match(token, word.text):
+    if token == wildcards.MANY or wildcards.could_match(token, word.text):
         return True
-    return first and globs.could_match(fold(token), program(word.text))
-
-
-def program(text: str) -> str:
-    """The name of a program without its folder and without ``.exe``, folded."""
-    name = fold(text.rsplit("/", 1)[-1])
-    unknown = name.rfind(globs.MANY)  # may hold a slash, so that what stands before it is no part of the name
-    if unknown >= 0:
-        name = name[unknown:]
-    return name.removesuffix(".exe")
+    return first and wildcards.could_match(fold(token), program(word.text))
 
 
 def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:

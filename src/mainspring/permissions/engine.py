@@ -13,23 +13,23 @@ from mainspring.env import explain
 from mainspring.lazy import later
 from mainspring.permissions import suggest
 from mainspring.permissions.decision import Decision, Verdict, decide_all, stricter
-from mainspring.permissions.hosts import host_of
 from mainspring.permissions.judge import Judge
 from mainspring.permissions.pathjudge import Key, Mode, PathJudge
 from mainspring.permissions.pathpattern import components
 from mainspring.permissions.paths import Place, Resolver, Target, look
 from mainspring.permissions.rules import RuleSet, parse_rule
 from mainspring.permissions.sensitive import SensitivePaths
-from mainspring.permissions.text import visible
-from mainspring.permissions.visible import names_in, paths_in
+from mainspring.shell_analysis.hosts import host_of
+from mainspring.shell_analysis.references import names_in, paths_in
+from mainspring.text import visible
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
     from mainspring.permissions.commandjudge import CommandJudge, host_verdict
-    from mainspring.permissions.units import analyse
+    from mainspring.shell_analysis.commands import analyse
 else:  # all that is known of commands takes as long to load as the rest
     CommandJudge = later("mainspring.permissions.commandjudge", "CommandJudge")
-    analyse = later("mainspring.permissions.units", "analyse")
+    analyse = later("mainspring.shell_analysis.commands", "analyse")
     host_verdict = later("mainspring.permissions.commandjudge", "host_verdict")
 
 MAX_TRIED = 20

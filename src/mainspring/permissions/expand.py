@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from mainspring.env import DirEntry
-from mainspring.permissions import globs
+from mainspring.shell_analysis import wildcards
 
 MAX_PATHS = 200
 """A word that stands for more is not expanded."""
@@ -35,7 +35,7 @@ async def expand(env: object, parts: Sequence[str]) -> list[str] | None:
         return None
     found = [""]
     for part in parts:
-        if globs.is_literal(part):
+        if wildcards.is_literal(part):
             found = [f"{path}/{part}" for path in found]
             continue
         following: list[str] = []
@@ -52,6 +52,6 @@ async def _names(env: Lister, folder: str, part: str) -> list[str]:
         entries = await env.list_dir(folder)
     except OSError:
         return []
-    pattern = part.replace(globs.ONE, globs.MANY)
+    pattern = part.replace(wildcards.ONE, wildcards.MANY)
     hidden = part.startswith(".")
-    return [e.name for e in entries if (hidden or not e.name.startswith(".")) and globs.matches(pattern, e.name)]
+    return [e.name for e in entries if (hidden or not e.name.startswith(".")) and wildcards.matches(pattern, e.name)]

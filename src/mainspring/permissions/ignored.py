@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mainspring.env.ignore import compile_rules
-from mainspring.permissions.pathpattern import fold
+from mainspring.text import fold
 
 NAME = ".agentignore"
 """The file's name, in the project's folder or in any folder below or above it."""

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
 from mainspring.permissions.commandpattern import (
     Certainty,
     CommandPattern,
     allows,
     compile_command,
     concerns,
-    program,
 )
-from mainspring.permissions.hosts import as_ascii
-from mainspring.permissions.pathpattern import PathPattern, compile_path, fold
+from mainspring.permissions.pathpattern import PathPattern, compile_path
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.hosts import as_ascii
+from mainspring.shell_analysis.words import Word, program
+from mainspring.text import fold
 
 if TYPE_CHECKING:
-    from mainspring.permissions.units import Unit
+    from mainspring.shell_analysis.commands import Unit
 
 EDITORS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show what a file holds while they change it."""
@@ -128,7 +128,7 @@ class Judge(Struct, frozen=True):
         """A rule about a call that does not say what it touches."""
         for rule in self.rules.effective(effect):
             if rule.tool and rule.pattern is not None and self._named(rule):
-                if globs.matches(fold(globs.marked(rule.pattern)), fold(argument)):
+                if wildcards.matches(fold(wildcards.marked(rule.pattern)), fold(argument)):
                     return Finding(rule)
         return None
 
@@ -210,14 +210,14 @@ class Judge(Struct, frozen=True):
         """A rule that allows a call that does not say what it touches."""
         for rule in self.rules.effective("allow"):
             if rule.tool and rule.pattern is not None and self._named(rule):
-                if globs.matches(globs.marked(rule.pattern), argument):
+                if wildcards.matches(wildcards.marked(rule.pattern), argument):
                     return rule
         return None
 
     # --- which rules are meant --------------------------------------------------------------------------------------
 
     def _named(self, rule: Rule) -> bool:
-        return bool(rule.tool) and globs.matches(globs.marked(rule.tool), self.tool)
+        return bool(rule.tool) and wildcards.matches(wildcards.marked(rule.tool), self.tool)
 
     def _about_paths(self, rule: Rule, scope: str) -> bool:
         """Whether a rule that tightens is about paths touched in such a way, whatever the tool."""
@@ -227,7 +227,7 @@ class Judge(Struct, frozen=True):
         return means == scope or (means == "fs-write" and scope == "fs-delete")
 
     def _guess(self, pattern: PathPattern, target: Target) -> bool:
-        known = any(c not in globs.UNKNOWN for c in target.spelled)
+        known = any(c not in wildcards.UNKNOWN for c in target.spelled)
         return known and target.concerned_by(pattern, self.place, maybe=True)
 
 
@@ -241,8 +241,8 @@ def host_matches(pattern: str, host: str) -> bool:
     if ":" not in pattern.rpartition("]")[2]:
         name, colon, port = host.rpartition(":")
         host = name.rstrip(".") if colon and port.isdigit() else host
-    marked = globs.marked(pattern)
-    return globs.matches(marked, host) or (whole and globs.matches(f"{globs.MANY}.{marked}", host))
+    marked = wildcards.marked(pattern)
+    return wildcards.matches(marked, host) or (whole and wildcards.matches(f"{wildcards.MANY}.{marked}", host))
 
 
 def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:

@@ -12,9 +12,9 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions.pathjudge import PathJudge
 from mainspring.permissions.pathpattern import components
 from mainspring.permissions.paths import Resolver, Target, look_at_word
-from mainspring.permissions.readonly import Reading
 from mainspring.permissions.repository import Looks, Repository, repository, rules_from_above, tracked_files
-from mainspring.permissions.text import visible
+from mainspring.shell_analysis.file_reads import Reading
+from mainspring.text import visible
 
 MOST_WALKED = 20_000
 """Names below a folder that are looked at; with more it is not known what lies there."""

@@ -7,14 +7,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.permissions import globs, suggest
+from mainspring.permissions import suggest
 from mainspring.permissions.decision import Outcome, Verdict
 from mainspring.permissions.judge import Judge
-from mainspring.permissions.pathpattern import fold
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.rules import Rule
 from mainspring.permissions.sensitive import SensitivePaths
-from mainspring.permissions.text import visible
+from mainspring.shell_analysis import wildcards
+from mainspring.text import fold, visible
 
 Mode = Literal["defaults", "ask", "allow"]
 """What becomes of a call that no rule is about.
@@ -204,4 +204,9 @@ class PathJudge(Struct, frozen=True):
         return Verdict(scope, shown, outcome, reason, rule, allow, remember, lasting)
 
 
-_SHOWN: Mapping[int, str] = {ord(globs.MANY): "…", ord(globs.ONE): "*", ord(globs.HOME): "~", ord(globs.HERE): "."}
+_SHOWN: Mapping[int, str] = {
+    ord(wildcards.MANY): "…",
+    ord(wildcards.ONE): "*",
+    ord(wildcards.HOME): "~",
+    ord(wildcards.HERE): ".",
+}

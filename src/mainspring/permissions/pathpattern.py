@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
+from mainspring.shell_analysis import wildcards
+from mainspring.text import fold
 
 Anchor = Literal["project", "root", "home"]
 """Where a pattern begins."""
@@ -40,7 +40,7 @@ class PathPattern(Struct, frozen=True):
     @property
     def telling(self) -> bool:
         """Whether any of its components is more than wildcards."""
-        return any(part != ANY_DEPTH and not globs.UNKNOWN.issuperset(part) for part in self.parts)
+        return any(part != ANY_DEPTH and not wildcards.UNKNOWN.issuperset(part) for part in self.parts)
 
 
 @lru_cache(2048)
@@ -52,11 +52,11 @@ def compile_path(text: str) -> PathPattern:
         anchor, rest = "home", text[2:]
     elif is_absolute(text):
         anchor = "root"
-    parts = [p if p == ANY_DEPTH else globs.marked(p) for p in components(rest) if p != "."]
+    parts = [p if p == ANY_DEPTH else wildcards.marked(p) for p in components(rest) if p != "."]
     problem = ""
     if ".." in parts:
         problem = "holds '..'; write the path from the project's folder, or from '/' or '~/' if it lies elsewhere"
-    literal = all(p != ANY_DEPTH and globs.is_literal(p) for p in parts)
+    literal = all(p != ANY_DEPTH and wildcards.is_literal(p) for p in parts)
     if rest.endswith("/") and parts and parts[-1] != ANY_DEPTH:
         parts.append(ANY_DEPTH)
         literal = False
@@ -75,11 +75,6 @@ def components(path: str) -> tuple[str, ...]:
     return tuple([p for p in path.split("/") if p])
 
 
-def fold(part: str) -> str:
-    """A component as rules that tighten see it."""
-    return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
-
-
 def matches(pattern: tuple[str, ...], parts: tuple[str, ...], *, below: bool = False, maybe: bool = False) -> bool:
     """Whether a path lies where a pattern says.
 
@@ -89,7 +84,7 @@ def matches(pattern: tuple[str, ...], parts: tuple[str, ...], *, below: bool = F
         below: Whether what lies below a match matches too.
         maybe: Whether it is enough that the unknown pieces of the path can be such that it matches.
     """
-    matches_part = globs.could_match if maybe else globs.matches
+    matches_part = wildcards.could_match if maybe else wildcards.matches
     states = _closure({0}, pattern)
     for part in parts:
         if below and len(pattern) in states:

@@ -8,9 +8,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from mainspring.env.protocol import NamesPaths
-from mainspring.permissions import globs
 from mainspring.permissions.ignored import IgnoreFiles
-from mainspring.permissions.pathpattern import PathPattern, components, fold, is_absolute, matches
+from mainspring.permissions.pathpattern import PathPattern, components, is_absolute, matches
+from mainspring.shell_analysis import wildcards
+from mainspring.text import fold
 
 Parts = tuple[str, ...]
 
@@ -92,7 +93,7 @@ class Target(Struct, frozen=True):
             return False
         bases = {"project": place.root, "root": (), "home": place.homes[0]}
         rest = _below(self.real, bases[pattern.anchor])
-        if rest is None or not all(globs.is_literal(p) for p in rest):
+        if rest is None or not all(wildcards.is_literal(p) for p in rest):
             return False
         return matches(pattern.parts, rest)
 
@@ -121,7 +122,7 @@ class Target(Struct, frozen=True):
         for mine, theirs in zip(here, wanted, strict=False):
             if theirs == "**":
                 return True
-            if not globs.matches(theirs, mine):
+            if not wildcards.matches(theirs, mine):
                 return False
         return True
 
@@ -156,12 +157,12 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     """
     spelled = text
     home = "/" + "/".join(place.homes[0])
-    text = text.replace(globs.HOME, home).replace(globs.HERE, cwd or globs.MANY)
-    if not is_absolute(text) and not text.startswith(globs.MANY):
-        text = f"{cwd or globs.MANY}/{text}"
+    text = text.replace(wildcards.HOME, home).replace(wildcards.HERE, cwd or wildcards.MANY)
+    if not is_absolute(text) and not text.startswith(wildcards.MANY):
+        text = f"{cwd or wildcards.MANY}/{text}"
     parts = _anybodys(components(_slashes(text)))
-    known = next((i for i, p in enumerate(parts) if not globs.is_literal(p)), len(parts))
-    unknown = any(globs.MANY in p for p in parts) or ".." in parts[known:]
+    known = next((i for i, p in enumerate(parts) if not wildcards.is_literal(p)), len(parts))
+    unknown = any(wildcards.MANY in p for p in parts) or ".." in parts[known:]
     base = "/" + "/".join(parts[:known])
     try:
         path = await env.realpath(base)
@@ -181,7 +182,7 @@ def _name(env: Resolver, path: str) -> str:
 
 def _tail_matches(pattern: PathPattern, parts: Parts) -> bool:
     """Whether what is known behind an unknown piece is what a pattern names, wherever the piece leads."""
-    unknown = [i for i, part in enumerate(parts) if globs.MANY in part]
+    unknown = [i for i, part in enumerate(parts) if wildcards.MANY in part]
     tails = [parts[i + 1 :] for i in unknown]
     return any(tail and matches(("**", *pattern.loose), tail, below=True, maybe=True) for tail in tails)
 
@@ -191,7 +192,7 @@ def _anybodys(parts: Parts) -> Parts:
     if parts[:1] != ("proc",):
         return parts
     link = next((i for i, part in enumerate(parts[2:5], 2) if part in _OWN_LINKS), None)
-    return parts if link is None else (globs.MANY, *parts[link + 1 :])
+    return parts if link is None else (wildcards.MANY, *parts[link + 1 :])
 
 
 def _lexical(spelled: str, cwd: str) -> Parts:

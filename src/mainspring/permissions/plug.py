@@ -22,7 +22,7 @@ from mainspring.permissions.pathjudge import Key, Mode
 from mainspring.permissions.paths import Place, Resolver
 from mainspring.permissions.rules import Rule, RuleSet, rules_without_tool
 from mainspring.permissions.sensitive import SensitivePaths
-from mainspring.permissions.text import visible
+from mainspring.text import visible
 from mainspring.tools import Tool
 from mainspring.tools.builtin import BUILTIN_NAMES
 from mainspring.tools.builtin.files import Preview, preview

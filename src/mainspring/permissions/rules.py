@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
 from mainspring.permissions.commandpattern import compile_command
 from mainspring.permissions.pathpattern import compile_path
-from mainspring.permissions.text import named, odd_character, visible
+from mainspring.shell_analysis import wildcards
+from mainspring.text import named, odd_character, visible
 from mainspring.tools import Scope
 
 Effect = Literal["allow", "ask", "deny"]
@@ -161,7 +161,9 @@ def rules_without_tool(rules: RuleSet, tools: Iterable[str]) -> tuple[Rule, ...]
     """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
     known = tuple(tools)
     return tuple(
-        rule for rule in rules if rule.tool and not any(globs.matches(globs.marked(rule.tool), name) for name in known)
+        rule
+        for rule in rules
+        if rule.tool and not any(wildcards.matches(wildcards.marked(rule.tool), name) for name in known)
     )
 
 

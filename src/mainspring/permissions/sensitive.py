@@ -9,8 +9,9 @@ from functools import lru_cache
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
-from mainspring.permissions.pathpattern import ANY_DEPTH, compile_path, fold, is_absolute, matches
+from mainspring.permissions.pathpattern import ANY_DEPTH, compile_path, is_absolute, matches
+from mainspring.shell_analysis import wildcards
+from mainspring.text import fold
 
 SECRET_FOLDERS = (
     ".ssh", ".gnupg", ".gpg", ".aws", ".azure", ".kube", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
@@ -63,7 +64,7 @@ class PathGroup(Struct, frozen=True):
         """Patterns as rules write them; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
         single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _core(p)) == 1}
-        names = lazy_re("|".join(globs.as_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
+        names = lazy_re("|".join(wildcards.as_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
         return cls(patterns, names, tuple(p for p in patterns if p not in single))
 
     def holds(self, parts: tuple[str, ...]) -> bool:
@@ -140,11 +141,11 @@ def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 
 
 def _likely(pattern: str, part: str) -> bool:
-    if globs.is_literal(part):
-        return globs.matches(pattern, part)
-    if part[0] in globs.UNKNOWN or pattern.startswith(globs.MANY):
+    if wildcards.is_literal(part):
+        return wildcards.matches(pattern, part)
+    if part[0] in wildcards.UNKNOWN or pattern.startswith(wildcards.MANY):
         return False
-    return globs.could_match(pattern, part)
+    return wildcards.could_match(pattern, part)
 
 
 def _components(text: str) -> tuple[str, ...]:

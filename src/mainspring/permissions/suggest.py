@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
 from mainspring.permissions.commandpattern import allows, compile_command
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.rules import parse_rule
-from mainspring.permissions.text import odd_character
+from mainspring.shell_analysis import wildcards
+from mainspring.text import odd_character
 
 if TYPE_CHECKING:
-    from mainspring.permissions.units import Unit
+    from mainspring.shell_analysis.commands import Unit
 
 MAX_TEXT = 300
 """A longer rule is not offered: nobody would read it."""
@@ -75,7 +75,7 @@ def quote(words: list[str]) -> str:
 def _quoted(word: str) -> str:
     if word and _SAFE.fullmatch(word):
         return word
-    if word.startswith(globs.HOME):
+    if word.startswith(wildcards.HOME):
         return "~" + (_quoted(word[1:]) if word[1:] else "")
     if "'" not in word:
         return f"'{word}'"

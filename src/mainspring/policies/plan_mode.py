@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from mainspring.errors import AgentError
 from mainspring.events import SystemTransform, ToolAfter, ToolPermit
-from mainspring.permissions import globs
 from mainspring.permissions.engine import Call, Engine, accesses
 from mainspring.permissions.paths import Place
-from mainspring.permissions.text import visible
+from mainspring.shell_analysis import wildcards
+from mainspring.text import visible
 from mainspring.tools.builtin import present_plan
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PlanMode:
         state: PlanState | None = None,
     ) -> None:
         self.state = state or PlanState()
-        self._read_only = tuple(globs.marked(name) for name in read_only)
+        self._read_only = tuple(wildcards.marked(name) for name in read_only)
         self._folder = folder.rstrip("/")
         self._now = now
         self._engine = Engine()
@@ -116,7 +116,7 @@ class PlanMode:
         """Why a call may not be made in plan mode; empty if it may."""
         if hook.name in ALWAYS and hook.tool.source in ("builtin", "user"):
             return ""
-        if any(globs.matches(name, hook.name) for name in self._read_only):
+        if any(wildcards.matches(name, hook.name) for name in self._read_only):
             return ""
         call = Call(hook.name, hook.input, hook.tool)
         touched = accesses(call)

@@ -13,10 +13,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.permissions.text import visible
 from mainspring.runtime.home import FOLDER, SETTINGS
 from mainspring.runtime.settings.jsonc import JsonError, parse
 from mainspring.skills.skill import LAYOUTS
+from mainspring.text import visible
 
 SERVERS = "mcp.json"
 SHARED_SERVERS = ".mcp.json"

@@ -36,7 +36,6 @@ from mainspring.events import (
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import Usage, utc_now
-from mainspring.permissions.pathpattern import fold
 from mainspring.permissions.sensitive import SensitivePaths
 from mainspring.redact import redact
 from mainspring.sessions.eventfile import LIMIT, LogFile
@@ -44,6 +43,7 @@ from mainspring.sessions.places import log_file, older_log
 from mainspring.sessions.secrets import secret_values
 from mainspring.sessions.session import Home, Session, store_of
 from mainspring.sessions.store import SessionStore
+from mainspring.text import fold
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

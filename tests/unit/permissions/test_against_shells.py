@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.permissions import Unit, analyse
 from mainspring.permissions.commandpattern import CommandPattern, concerns
+from mainspring.shell_analysis import Unit, analyse
 
 NAMES = ["c0", "c1", "c2", "c3", "a", "b", "x", "f", "EOF", "X", "foo", "in", "do", "]", "1"]
 LINES = [

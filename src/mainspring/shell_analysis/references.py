@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
-from mainspring.permissions.commandpattern import program
-from mainspring.permissions.hosts import host_of, hosts_in
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.hosts import host_of, hosts_in
 
 if TYPE_CHECKING:
-    from mainspring.permissions.units import Unit
+    from mainspring.shell_analysis.commands import Unit
+from mainspring.shell_analysis.words import program
 
 MAX_PATH = 1000
 _MOST_JSON = 100_000
@@ -61,7 +61,7 @@ def looks_like_path(text: str) -> bool:
     """Whether a text is visibly a path: it holds a slash or a dot, or begins at home."""
     if not text or len(text) > MAX_PATH:
         return False
-    if text.startswith(("/", "./", "../", "~/", globs.HOME, globs.HERE)):
+    if text.startswith(("/", "./", "../", "~/", wildcards.HOME, wildcards.HERE)):
         return True
     return " " not in text and ("/" in text or "." in text)
 

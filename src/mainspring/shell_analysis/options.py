@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis.words import Word
 
 
 def behind(text: str, option: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis.words import Word
 
 RESERVED = frozenset(
     "! { } [[ ]] (( )) if then else elif fi for while until do done case esac in select function coproc".split()

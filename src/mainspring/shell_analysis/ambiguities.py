@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions.line import RESERVED
-from mainspring.permissions.text import named, odd_character
-from mainspring.permissions.words import text_of
+from mainspring.shell_analysis.line import RESERVED
+from mainspring.shell_analysis.words import text_of
+from mainspring.text import named, odd_character
 
 if TYPE_CHECKING:
     from tree_sitter import Node

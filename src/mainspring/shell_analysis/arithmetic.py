@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
+from mainspring.shell_analysis import wildcards
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from mainspring.permissions.words import Word
+    from mainspring.shell_analysis.words import Word
 
 _NUMBER = lazy_re(r"[-+]?\d+")
 _BINARY = frozenset("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] )".split())
@@ -66,7 +66,7 @@ class Arithmetic:
     def _evaluating(self, name: Word, arguments: tuple[Word, ...]) -> None:
         if name.text == "printf":
             first = arguments[0] if arguments else name
-            if first.text.startswith("-v") and first.text != "-v" or not globs.is_literal(first.text[:1]):
+            if first.text.startswith("-v") and first.text != "-v" or not wildcards.is_literal(first.text[:1]):
                 self._unknown = True  # -v and a name in one word, or perhaps
             arguments = arguments[1:2] if first.text == "-v" else ()
         elif name.text in ("test", "[", "[["):
@@ -75,7 +75,7 @@ class Arithmetic:
                 return
         for word in arguments:
             target = word.text.partition("=")[0]
-            if not globs.is_literal(target) or "[" in target or name.text == "let":
+            if not wildcards.is_literal(target) or "[" in target or name.text == "let":
                 self._unknown = True  # a name with an index is computed, and so is what is in a name that is not known
             self._set.update(_NAME.findall(target))
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
+from mainspring.shell_analysis import wildcards
+from mainspring.text import fold
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -37,7 +38,7 @@ class Word(Struct, frozen=True):
     @property
     def literal(self) -> bool:
         """Whether all of it is known."""
-        return globs.is_literal(self.text)
+        return wildcards.is_literal(self.text)
 
 
 Char = tuple[str, bool]
@@ -82,13 +83,13 @@ class WordReader:
         source = text_of(node)
         expanded = _braces(chars)
         if expanded is None:
-            return [Word(globs.MANY, source, splits=True)]
+            return [Word(wildcards.MANY, source, splits=True)]
         return [_finish(word, source, splits) for word in expanded if word or len(expanded) == 1]
 
     def one(self, node: Node) -> Word:
         """The word that a node stands for; several count as unknown."""
         words = self.read(node)
-        return words[0] if len(words) == 1 else Word(globs.MANY, text_of(node), splits=True)
+        return words[0] if len(words) == 1 else Word(wildcards.MANY, text_of(node), splits=True)
 
     def _chars(self, node: Node) -> tuple[list[Char], bool]:
         kind, text = node.type, text_of(node)
@@ -110,7 +111,7 @@ class WordReader:
                     self._visit(node)
                 else:
                     self._doubt(f"it holds something that is not understood ({kind})")
-                return [(globs.MANY, True)], True
+                return [(wildcards.MANY, True)], True
 
     def _bare(self, text: str) -> list[Char]:
         """A piece without quotes; a blank or a dollar sign in it would mean something."""
@@ -127,15 +128,15 @@ class WordReader:
     def _expansion(self, node: Node) -> tuple[list[Char], bool]:
         text = text_of(node)
         if text in _HOME:
-            return [(globs.HOME, True)], False
+            return [(wildcards.HOME, True)], False
         if text in _HERE:
-            return [(globs.HERE, True)], False
+            return [(wildcards.HERE, True)], False
         if not _FORMS[node.type].match(text):
             self._doubt("it holds a '$' that is not understood")
         self._visit(node)
         if node.type == "process_substitution":
             return _quoted(PIPE), False
-        return [(globs.MANY, True)], True
+        return [(wildcards.MANY, True)], True
 
     def _concatenation(self, node: Node) -> tuple[list[Char], bool]:
         chars: list[Char] = []
@@ -191,11 +192,11 @@ class WordReader:
         decoded = _ANSI.sub(decode, text[2:-1])
         if not _MARKS.isdisjoint(decoded):
             self._doubt("it holds an escaped control character")
-            return [(globs.MANY, True)]
+            return [(wildcards.MANY, True)]
         return _quoted(decoded)
 
 
-_MARKS = frozenset((globs.MANY, globs.ONE, globs.HOME, globs.HERE))
+_MARKS = frozenset((wildcards.MANY, wildcards.ONE, wildcards.HOME, wildcards.HERE))
 
 
 def text_of(node: Node) -> str:
@@ -244,15 +245,15 @@ def _finish(chars: list[Char], source: str, splits: bool) -> Word:
         elif char == "~":
             piece = _tilde(chars, i, text)
             text += piece
-            while piece == globs.MANY and i < len(chars) and chars[i][0] != "/":
+            while piece == wildcards.MANY and i < len(chars) and chars[i][0] != "/":
                 i += 1
         elif char == "[":
             closing = next((k for k in range(i + 1, len(chars)) if chars[k] == ("]", False)), None)
-            text += char if closing is None else globs.ONE
+            text += char if closing is None else wildcards.ONE
             i = i if closing is None else closing + 1
             splits = splits or closing is not None
         else:
-            text += globs.ONE
+            text += wildcards.ONE
             splits = True
     return Word(text, source, splits)
 
@@ -262,10 +263,10 @@ def _tilde(chars: list[Char], after: int, before: str) -> str:
         return "~"
     following = chars[after] if after < len(chars) else ("/", False)
     if following[0] in "/:":
-        return globs.HOME
+        return wildcards.HOME
     if following == ("+", False):
-        return globs.MANY
-    return "~" if following[1] else globs.MANY  # the home of somebody else
+        return wildcards.MANY
+    return "~" if following[1] else wildcards.MANY  # the home of somebody else
 
 
 def _braces(chars: list[Char]) -> list[list[Char]] | None:
@@ -312,3 +313,12 @@ def _closing(chars: list[Char], start: int) -> tuple[int, list[int]]:
         if depth == 0:
             return i, commas
     return 0, []
+
+
+def program(text: str) -> str:
+    """The name of a program without its folder and without ``.exe``, folded."""
+    name = fold(text.rsplit("/", 1)[-1])
+    unknown = name.rfind(wildcards.MANY)  # may hold a slash, so that what stands before it is no part of the name
+    if unknown >= 0:
+        name = name[unknown:]
+    return name.removesuffix(".exe")

@@ -9,13 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
-from mainspring.permissions.commandpattern import program
-from mainspring.permissions.options import holds
-from mainspring.permissions.readonly import Reading
-from mainspring.permissions.readonly_table import READERS
-from mainspring.permissions.units import Unit
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.commands import Unit
+from mainspring.shell_analysis.file_reads import Reading
+from mainspring.shell_analysis.options import holds
+from mainspring.shell_analysis.readonly_programs import READERS
+from mainspring.shell_analysis.words import Word, program
 
 _WHOLE: Mapping[str, re.Pattern[str]] = {
     "cp": lazy_re(r"-[A-Za-z]*[aRr][A-Za-z]*|--recursive|--archive"),
@@ -29,7 +28,7 @@ _WHOLE: Mapping[str, re.Pattern[str]] = {
 _SEARCHES = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 _GREPS = frozenset(("grep", "egrep", "fgrep"))
 _DEEP_GREP = ("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories")
-_HERE = Word(globs.HERE, ".")
+_HERE = Word(wildcards.HERE, ".")
 
 _LAST_IS_THE_PLACE = frozenset(("cp", "rsync", "scp"))
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs, programs
-from mainspring.permissions.options import behind
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis import programs, wildcards
+from mainspring.shell_analysis.options import behind
+from mainspring.shell_analysis.words import Word
 
 _AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@")
 _AWK_WRITES = lazy_re(r"print[^;}]*>")
@@ -65,8 +65,8 @@ def _runs_other(name: str, words: Sequence[Word]) -> bool:
     for before, word in zip(words, words[1:], strict=False):
         if any(_is_option(name, word.text, option) for option in options):
             return True
-        unknown = word.text.startswith(globs.MANY) and before.text not in programs.MESSAGE_OPTIONS
-        if unknown or (wary and word.text.startswith(globs.ONE)):
+        unknown = word.text.startswith(wildcards.MANY) and before.text not in programs.MESSAGE_OPTIONS
+        if unknown or (wary and word.text.startswith(wildcards.ONE)):
             return True
     return False
 
@@ -122,7 +122,7 @@ def _sed(words: Sequence[Word]) -> bool:
             scripts.append(Word(word.text.partition("=")[2], word.source, word.splits))
         elif re.fullmatch(r"-[nErszui]+|-i\.\w+|--quiet|--silent|--regexp-extended|--in-place(=\.\w+)?", word.text):
             pass
-        elif word.text.startswith("-") or word.text.startswith(globs.MANY):
+        elif word.text.startswith("-") or word.text.startswith(wildcards.MANY):
             return True
         else:
             plain.append(word)

@@ -43,3 +43,8 @@ def _escape(char: str) -> str:
     if char == " " or (char.isprintable() and unicodedata.category(char)[0] not in "CZ"):
         return char
     return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def fold(part: str) -> str:
+    """A component as rules that tighten see it."""
+    return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()

@@ -11,10 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions.arithmetic import Arithmetic
-from mainspring.permissions.checks import Source, leaf_problem, quoted_twice, swallowed, unreadable
-from mainspring.permissions.line import RESERVED, Assignment, Command, Line, Redirect
-from mainspring.permissions.words import Word, WordReader, text_of
+from mainspring.shell_analysis.ambiguities import Source, leaf_problem, quoted_twice, swallowed, unreadable
+from mainspring.shell_analysis.arithmetic import Arithmetic
+from mainspring.shell_analysis.line import RESERVED, Assignment, Command, Line, Redirect
+from mainspring.shell_analysis.words import Word, WordReader, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.permissions import globs, options
-from mainspring.permissions.words import Word
-from mainspring.tools import Scope
+from mainspring.shell_analysis import options, wildcards
+from mainspring.shell_analysis.words import Word
+
+FileScope = Literal["fs-read", "fs-write", "fs-delete"]
+"""What happens to a file."""
 
 
 class Touch(Struct, frozen=True):
     """A file or folder that a command reads, changes or deletes."""
 
-    scope: Scope
+    scope: FileScope
     word: Word
 
 
@@ -52,7 +55,7 @@ def touches(name: str, words: Sequence[Word]) -> tuple[Touch, ...]:
     if name in ("sed", "gsed", "yq") and options.holds(words, ("-i", "--in-place", "--inplace")):
         scripts = options.holds(words, ("-e", "-f", "--expression", "--file", "--from-file"))
         return tuple(Touch("fs-write", w) for w in operands[0 if scripts else 1 :])
-    scope: Scope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
+    scope: FileScope | None = "fs-delete" if name in _DELETE else "fs-write" if name in _WRITE else None
     if scope is not None:
         return tuple(Touch(scope, w) for w in [*operands, *_output_files(name, words)])
     reads = operands[1 if name in _MESSAGE else 0 :] if name in _READ else ()
@@ -183,5 +186,5 @@ _OUTPUT_OPTIONS = {
 def _output_files(name: str, words: Sequence[Word]) -> list[Word]:
     found = list(options.values(words, _OUTPUT_OPTIONS.get(name, ())))
     if name == "wget" and not found:
-        found.append(Word(globs.HERE, "."))
+        found.append(Word(wildcards.HERE, "."))
     return found

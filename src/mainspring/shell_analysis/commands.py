@@ -9,14 +9,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.permissions import globs, programs
-from mainspring.permissions.commandpattern import program
-from mainspring.permissions.effects import Touch, find_touches, touches
-from mainspring.permissions.inline import named_words
-from mainspring.permissions.line import RESERVED, Assignment, Command, Line, Redirect
-from mainspring.permissions.reader import read_line
-from mainspring.permissions.variables import Values, resolved
-from mainspring.permissions.words import PIPE, Word
+from mainspring.shell_analysis import programs, wildcards
+from mainspring.shell_analysis.code_arguments import named_words
+from mainspring.shell_analysis.effects import Touch, find_touches, touches
+from mainspring.shell_analysis.line import RESERVED, Assignment, Command, Line, Redirect
+from mainspring.shell_analysis.parser import read_line
+from mainspring.shell_analysis.variables import Values, resolved
+from mainspring.shell_analysis.words import PIPE, Word, program
 
 MAX_DEPTH = 6
 """How deep commands may run commands before the line counts as unknown."""
@@ -160,7 +159,7 @@ class _Analysis:
         """A command without assignments before it."""
         text = text or " ".join(w.source or w.text for w in words)
         first = words[0]
-        if not first.literal or first.splits or not first.text or first.text[0] in (globs.HOME, globs.HERE):
+        if not first.literal or first.splits or not first.text or first.text[0] in (wildcards.HOME, wildcards.HERE):
             return Unit(
                 words=words, text=text, fixed=len(words), unknown="its name is not known before it runs", scan=True
             )
@@ -182,7 +181,7 @@ class _Analysis:
             return Unit(words=words, text=text, free=True)
         if first in ("cd", "pushd", "popd"):
             plain = len(words) == 2 and first != "popd" and words[1].text[:1] not in ("-", "+")
-            target = words[1] if plain else Word(globs.MANY, "", splits=True)
+            target = words[1] if plain else Word(wildcards.MANY, "", splits=True)
             return Unit(words=words, text=text, moves=target)
         if first == "eval":
             return self._evaluates(words, words[1:], text)
@@ -277,7 +276,7 @@ class _Analysis:
     def _find(self, words: tuple[Word, ...], text: str) -> Unit:
         inner: list[Unit] = []
         i = 1
-        unsure = any(w.text.startswith(globs.MANY) for w in words[1:])
+        unsure = any(w.text.startswith(wildcards.MANY) for w in words[1:])
         while i < len(words):
             if words[i].text in ("-exec", "-execdir", "-ok", "-okdir"):
                 end = next((k for k in range(i + 1, len(words)) if words[k].text in (";", "+")), len(words))
@@ -454,10 +453,10 @@ def _fed_by_xargs(options: tuple[Word, ...], command: tuple[Word, ...]) -> tuple
             placeholder = word.text.partition("=")[2] or "{}"
         if placeholder:
             return tuple(_holed(w, placeholder) for w in command)
-    return (*command, Word(globs.MANY, "…", splits=True))
+    return (*command, Word(wildcards.MANY, "…", splits=True))
 
 
 def _holed(word: Word, placeholder: str) -> Word:
     if placeholder not in word.text:
         return word
-    return Word(word.text.replace(placeholder, globs.MANY), word.source, word.splits)
+    return Word(word.text.replace(placeholder, wildcards.MANY), word.source, word.splits)

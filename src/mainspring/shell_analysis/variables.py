@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice, product
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.words import Word
 
 MOST = 24
 """How many readings of one command are looked at; one with more is not judged."""
@@ -32,7 +32,7 @@ def resolved(assigned: Iterable[tuple[str, Word]]) -> Values:
             found = (
                 [word.text] if word.literal else [text for w in filled((word,), values) or () for text in (w[0].text,)]
             )
-            known = (*values.get(name, ()), *(t for t in found if globs.is_literal(t) and t))
+            known = (*values.get(name, ()), *(t for t in found if wildcards.is_literal(t) and t))
             values[name] = tuple(dict.fromkeys(known))[: MOST + 1]
     return {name: texts for name, texts in values.items() if texts}
 
@@ -45,7 +45,7 @@ def filled(words: tuple[Word, ...], values: Values) -> list[tuple[Word, ...]] | 
     """
     used: dict[str, None] = {}
     for word in words:
-        if globs.MANY in word.text:
+        if wildcards.MANY in word.text:
             used.update(dict.fromkeys(n for n in _names(word) if n in values))
     if not used:
         return []
@@ -61,10 +61,10 @@ def _names(word: Word) -> list[str]:
 
 def _with(word: Word, values: Mapping[str, str]) -> Word:
     names = _names(word)
-    pieces = word.text.split(globs.MANY)
+    pieces = word.text.split(wildcards.MANY)
     if len(pieces) == 1 or len(names) != len(pieces) - 1:
         return word
     text = pieces[0]
     for name, piece in zip(names, pieces[1:], strict=True):
-        text += values.get(name, globs.MANY) + piece
+        text += values.get(name, wildcards.MANY) + piece
     return Word(text, word.source, word.splits)

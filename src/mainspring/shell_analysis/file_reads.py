@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
-from mainspring.permissions import globs
-from mainspring.permissions.programs import AWK
-from mainspring.permissions.readonly_table import (
+from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, Unit
+from mainspring.shell_analysis.programs import AWK
+from mainspring.shell_analysis.readonly_programs import (
     FIND_PATH,
     FIND_PLAIN,
     FIND_TEXT,
@@ -20,10 +21,9 @@ from mainspring.permissions.readonly_table import (
     VERSIONS,
     Reader,
 )
-from mainspring.permissions.units import SYSTEM_FOLDERS, Unit
-from mainspring.permissions.words import Word
+from mainspring.shell_analysis.words import Word
 
-_HERE = Word(globs.HERE, ".")
+_HERE = Word(wildcards.HERE, ".")
 _AWK_OPENS = lazy_re(r"ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB|print.*>", re.DOTALL)
 _JQ_OPENS = lazy_re(r"\b(?:env|ENV|__\w+|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b")
 
@@ -107,7 +107,7 @@ class _Words:
         rest = iter(words)
         ended = False
         for word in rest:
-            if globs.MANY in word.text or (word.splits and globs.ONE not in word.text):
+            if wildcards.MANY in word.text or (word.splits and wildcards.ONE not in word.text):
                 return False
             if ended or word.text == "-" or not word.text.startswith(("-", "+")):
                 self.operands.append(word)
@@ -120,7 +120,7 @@ class _Words:
     def _option(self, word: Word, rest: Iterator[Word]) -> bool:
         text, reader = word.text, self.reader
         name, equals, named = text.partition("=")
-        if not globs.is_literal(name if equals else text):
+        if not wildcards.is_literal(name if equals else text):
             return False
         if text in reader.valued:
             value = next(rest, None)
@@ -156,7 +156,7 @@ def _read(reader: Reader, name: str, words: Sequence[Word]) -> Reading | None:
     most = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
     if len(operands) > most or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # what has a colon is another machine for tar
-    wild = tuple(w for w in paths if w.text.startswith(globs.ONE))
+    wild = tuple(w for w in paths if w.text.startswith(wildcards.ONE))
     only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
     return Reading(
         paths or ((_HERE,) if reader.looks else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
@@ -176,8 +176,8 @@ def _find(words: Sequence[Word]) -> Reading | None:
     rest = iter(words[1:])
     for word in rest:
         text = word.text
-        unknown = globs.MANY in text or (word.splits and globs.ONE not in text)
-        if unknown or (begun and not word.literal) or text.startswith(globs.ONE):
+        unknown = wildcards.MANY in text or (word.splits and wildcards.ONE not in text)
+        if unknown or (begun and not word.literal) or text.startswith(wildcards.ONE):
             return None
         if text in FIND_PLAIN:
             begun = begun or text not in ("-H", "-P")
