@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.redact import masked_repr
+from mainspring.redaction import masked_repr
 
 Transport = Literal["stdio", "http", "sse"]
 Disclosure = Literal["eager", "lazy"]

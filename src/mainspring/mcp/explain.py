@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.port import McpFailure
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 if TYPE_CHECKING:
     from mainspring.mcp.stdio import ServerProcess

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 KEPT = 200
 """Lines in memory."""

@@ -39,7 +39,7 @@ from mainspring.mcp.port import (
     ToolInfo,
 )
 from mainspring.mcp.tools import make_tools
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.tools import Tool
 
 Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from mainspring.lazy import lazy_re
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.text import named, odd_character
 
 Section = Literal["Preferences", "Context", "Learned Patterns"]

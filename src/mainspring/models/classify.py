@@ -27,7 +27,7 @@ from mainspring.models.error_patterns import (
 )
 from mainspring.models.json_values import as_object
 from mainspring.models.retry_after import extract_retry_after
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 _ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
 _FINAL = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
-from mainspring.redact import masked_repr
+from mainspring.redaction import masked_repr
 
 
 class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):

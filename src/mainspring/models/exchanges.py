@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mainspring.lazy import lazy_re
 from mainspring.models.json_values import as_list, as_object
-from mainspring.redact import redact_keys
+from mainspring.redaction import redact_keys
 
 APIS = (
     ("chat_completions", lazy_re(r"/chat/completions/?$")),

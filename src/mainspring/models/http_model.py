@@ -20,7 +20,7 @@ from mainspring.models.refused_images import without_images
 from mainspring.models.shared_transport import shared_transport
 from mainspring.models.transport import Timeouts, Transport, TransportResponse
 from mainspring.models.transport_errors import host_of
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 if TYPE_CHECKING:
     from mainspring.models.classify import classify_error

@@ -11,7 +11,7 @@ from mainspring.models.dialect_messages import MessagesDialect
 from mainspring.models.dialect_ollama import OllamaDialect
 from mainspring.models.dialect_responses import ResponsesDialect
 from mainspring.models.port import ModelInfo
-from mainspring.redact import masked_repr
+from mainspring.redaction import masked_repr
 
 ReasoningField = Literal["echo", "none"]
 """Whether readable reasoning goes back to the model that made it, in the field it came in."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from mainspring.events import AgentEvent, ToolExecutionEnd
-from mainspring.redact import MASK, redact
+from mainspring.redaction import MASK, redact
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

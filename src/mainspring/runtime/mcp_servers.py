@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from mainspring import mcp
-from mainspring.redact import MASK
+from mainspring.redaction import MASK
 from mainspring.runtime.home import FOLDER, Home, project_root, repository_of
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from mainspring.redact import redact as _redact
+from mainspring.redaction import redact as _redact
 
 _ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
 _SHORTEST = 8

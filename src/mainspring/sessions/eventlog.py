@@ -37,7 +37,7 @@ from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import Usage, utc_now
 from mainspring.permissions.sensitive import SensitivePaths
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.sessions.eventfile import LIMIT, LogFile
 from mainspring.sessions.places import log_file, older_log
 from mainspring.sessions.secrets import secret_values

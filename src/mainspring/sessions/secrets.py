@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from mainspring.redact import KEY_MARKS, redact_keys
+from mainspring.redaction import KEY_MARKS, redact_keys
 
 _ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
 _SHORTEST = 8

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.lazy import lazy_re
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.skills.envelope import clean
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 from mainspring.tools.threads import in_thread

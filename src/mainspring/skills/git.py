@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mainspring.env.variables import program_variables
 from mainspring.lazy import lazy_re
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.skills.skill import SkillError
 from mainspring.skills.spec import Spec
 

@@ -19,7 +19,7 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.telemetry.conventions import STOP_REASONS, SYSTEM_INSTRUCTIONS, TOOL_DEFINITIONS
 
 _ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from mainspring.redact import MASK, redact_keys
+from mainspring.redaction import MASK, redact_keys
 
 _DATA = "data:"
 _Path = tuple[str | int, ...]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 X = "[redacted]"
 

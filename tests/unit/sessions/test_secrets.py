@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.messages import ImageBlock, Message, RedactedThinkingBlock, ThinkingBlock
-from mainspring.redact import redact_keys
+from mainspring.redaction import redact_keys
 from mainspring.sessions import MessageEntry, encode_entry
 from mainspring.sessions.secrets import SecretFilter
 

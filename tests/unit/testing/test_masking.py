@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.redact import MASK
+from mainspring.redaction import MASK
 from mainspring.testing.masking import Masking, forms_of
 
 SHAPED = "sk-proj-abcdefgh1234567890abcdefgh"

@@ -18,7 +18,7 @@ from mainspring.models.auth.command import ask_command
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.credentials import Given
 from mainspring.models.json_values import as_number, as_object
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 RESOURCE = "https://cognitiveservices.azure.com"
 SCOPE = f"{RESOURCE}/.default"

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import Struct
 
-from mainspring.redact import redact
+from mainspring.redaction import redact
 
 _LONGEST = 500  # characters of what it complained about
 

@@ -12,7 +12,7 @@ from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, Usage
 from mainspring.permissions import PermissionRequest
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.redact import MASK, redact
+from mainspring.redaction import MASK, redact
 from mainspring.runtime.build import load, permissions_of
 from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home, working_folder
 from mainspring.runtime.mcp_servers import without_secrets

@@ -24,7 +24,7 @@ from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
 from mainspring.messages import ToolSpec
 from mainspring.models.tool_schemas import lowered
-from mainspring.redact import redact
+from mainspring.redaction import redact
 from mainspring.runtime.build import load
 from mainspring.runtime.mcp_servers import FoundServers, find_servers
 from mainspring.runtime.options import Place

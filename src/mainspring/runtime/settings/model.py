@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from mainspring.models.config import OWN_SETTINGS as OWN_SETTINGS
 from mainspring.models.config import ModelFacts
-from mainspring.redact import masked_repr
+from mainspring.redaction import masked_repr
 from mainspring.runtime.settings.sections import (
     ExecutionSettings,
     InstructionSettings,
