@@ -1,0 +1,348 @@
+"""Secrets that show by the name they are given: ``DB_PASSWORD=...``, ``"apiKey": "..."``, ``--token ...``, ``Authorization: ...``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Literal
+
+from mainspring.redaction.shapes import Span, compiled
+
+Strength = Literal["", "weak", "key", "strong", "password"]
+"""How surely a name is that of a secret: the value of a ``weak`` one must look random, that of a ``strong`` one may be any word."""
+
+Place = Literal["data", "shell", "quoted", "bare"]
+"""Where a value is: in a structure or a shell assignment, where it is a literal; in quotes, or bare in text that may be code."""
+
+_NOUNS = ("password", "passwd", "passphrase", "pwd", "pass", "secret", "token", "key", "credential", "credentials", "auth", "cookie", "key-data", "key_data", "_pw", "_pat", "_sas", "authkey", "accountkey")  # fmt: skip
+_HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "_pw", "_pat", "_sas")
+_PASSWORDS = ("password", "passwd", "passphrase", "pwd")
+_HARMLESS_KEYS = frozenset(
+    "public primary foreign sort partition cache group row map index hash lookup unique object registry hot short composite "
+    "natural surrogate range translation message i18n locale label field column property dict json sorting arrow enter shift "
+    "control alt meta ctrl escape tab space up down left right any on verify host known query data metadata header attribute idempotency".split()
+)
+_KEYS = frozenset(
+    "api access secret private signing encryption encrypt decryption master account auth service shared deploy storage "
+    "subscription app application consumer license licence client admin root session cipher aes hmac jwt webhook ingest rest "
+    "read write bot server project publishable function functions connection ssh gpg pgp tls ssl rsa sas provisioning "
+    "integration personal user team org organization developer merchant seed wallet recovery backup vault".split()
+)
+_HARMLESS_TOKENS = frozenset(
+    "page next continuation cursor sync eos bos pad unk mask sep cls stop start end max min special per input output cached "
+    "prompt completion total last first prev previous sos image audio video text json string number ident lex lookahead "
+    "cancel cancellation".split()
+)
+_RANDOM_LENGTH = 16
+_SHORTEST = 6
+
+_STAND_INS = frozenset(
+    "your my our the a an some any this that here there is of for in to from with and or not no api app access auth key keys token tokens secret secrets "
+    "password passwd pass passphrase pwd user username client id name value values placeholder example sample dummy fake test testing "
+    "changeme change me insert enter replace put put_your paste todo tbd none null nil undefined true false yes off on required optional string str "
+    "text bytes int integer number float bool boolean object array list dict any char varchar nvarchar uuid date type unknown empty default "
+    "redacted hidden masked removed omitted missing invalid expired wrong new old current confirm forgot reset strong weak "
+    "admin root guest postgres postgresql mysql mariadb redis mongo mongodb rabbitmq sqlite oracle localhost development "
+    "production staging local dev prod bearer basic digest bcrypt argon base optional secretstr securestring option self cls "
+    "must should can will at least at_least characters long super hunter correct login signin field input label prompt hash hashed salt "
+    "environment env variable config settings file path url credential credentials authorization cookie session private public "
+    "process getenv os environ lorem ipsum foo bar baz qux foobar abc abcdef xyz xxx xxxx openai anthropic github gitlab slack aws google azure".split()
+)
+_ALGORITHMS = r"(?i)(?:[ui](?:nt)?\d{1,3}|float\d\d|(?:n?var)?char2?|utf-?\d+|sha-?\d{1,3}|md5|ed25519|x25519|argon2(?:id)?|pbkdf2|[hrep]s\d{3}|aes-?\d{3}(?:-?[a-z]{3})?|base\d\d|oauth-?[12](?:\.0)?|int_?\d+|v\d+)"
+_REFERENCE = r"[$<{%]|\[redacted|\*{3}|\.{3}|…|#\{|@\{|\(|(?:process|os|import)\.|env[.:(\[]|!(?:Ref|Sub|vault|GetAtt)|ref\+|op://|vault:|secrets?[.:/]|keyring:|file:|https?://[^?@]*$|arn:|data:"
+_PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w.-]+/[\w./-]+\.[a-z]{2,5}|[\w-]{1,40}\.(?:pem|key|json|ya?ml|txt|toml|env|py|js|ts|crt|p12|pub|cfg|conf|ini|md|html|css|go|rs|sh)"
+_CALL = r"[A-Za-z_][\w.:]{0,80}(?:\(|\[).*"
+_DOTTED = r"[A-Za-z_]\w{0,60}(?:(?:\.|->|::|\?\.)[A-Za-z_]\w{0,60})+"
+
+
+@lru_cache(maxsize=4096)
+def strength_of(name: str) -> Strength:
+    """How surely something of this name is a secret.
+
+    Args:
+        name: Of a variable, a field, a header, an option: in any case, with ``_``, ``-`` or ``.`` between its words, or camel case.
+    """
+    upper = name.isupper()
+    words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall(name) if not w.isdigit()]
+    if not words:
+        return ""
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last == "data" and before == "key" and "client" in words:
+        return "strong"
+    if last.endswith(_PASSWORDS):
+        return "password"
+    if last in {"pass", "pw"}:
+        return "password" if before else "weak"
+    if last.endswith(("secret", "secrets", "credential", "credentials")) or last in {"authorization", "cookie"}:
+        return "strong"
+    if last.endswith("token"):
+        return "" if before in _HARMLESS_TOKENS else "strong" if before or upper or last != "token" else "weak"
+    if last.endswith("key"):
+        inner = last.removesuffix("key") or before
+        if inner in _HARMLESS_KEYS or not inner:
+            return ""
+        return "strong" if inner in _KEYS else "key" if upper or "api" in words else ""
+    return "weak" if last in {"auth", "pat", "sas"} and (before or upper) else ""
+
+
+def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
+    """Whether a value that has such a name is a secret: not a placeholder, a reference, a path, a type or another expression."""
+    if len(value) < (_RANDOM_LENGTH if strength == "weak" else _SHORTEST) or not strength:
+        return False
+    if compiled(_REFERENCE).match(value) or compiled(_PATH).fullmatch(value) or compiled(_ALGORITHMS).fullmatch(value):
+        return False
+    digits = len(compiled("[^0-9]+").sub("", value))
+    if digits < 4 and compiled(r"\.{3}|…|[xX]{4}|\*{3}").search(value):
+        return False
+    if digits == len(value) or compiled(r"[0-9][0-9_.,:TZ+/-]*").fullmatch(value):
+        return strength == "password" and place != "bare"
+    if any(c.isspace() for c in value):
+        return place in {"data", "shell"} and strength == "password" and bool(digits) and value.count(" ") < 4
+    if not digits and _is_ordinary(value, strength, place):
+        return False
+    if place in {"bare", "shell"} and compiled(_CALL).fullmatch(value) and (place == "bare" or value[-1] in ")];,"):
+        return False
+    if place == "bare" and (compiled(_DOTTED).fullmatch(value) or compiled(r"[A-Za-z_]+\d{0,2}").fullmatch(value)):
+        return strength != "weak" and digits > 0 and not _names_a_secret(value)
+    if strength == "weak" and not compiled(r"(?=.*[A-Za-z]).*[0-9]").match(value):
+        return False
+    return not (digits <= 2 and _is_stand_in(value))
+
+
+def _names_a_secret(value: str) -> bool:
+    """Whether a name speaks of a secret, so that it is a variable and no value."""
+    return "." in value or "->" in value or "::" in value or any(noun in value.lower() for noun in _HINTS)
+
+
+def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
+    """Whether a value without digits is a word, a name or a placeholder."""
+    if _is_stand_in(value) or strength in {"weak", "key"} or place == "bare":
+        return True
+    if place in {"data", "shell"}:
+        return len(value) < 8 and value.isalpha() and (value.islower() or value.isupper() or value.istitle())
+    symbols = sum(not (c.isalnum() or c in "_-.,:;/ ()[]{}<>'\"?!") for c in value)
+    turns = len(compiled(r"[a-z][A-Z]|[A-Z]{2}[a-z]").findall(value))
+    return not symbols and turns < 4
+
+
+def _is_stand_in(value: str) -> bool:
+    """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
+    words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
+    return all(word in _STAND_INS or len(set(word)) == 1 for word in words)
+
+
+# --- in text ----------------------------------------------------------------------------------------------------------------
+
+_QUOTE = r"\\{0,7}[\"'`]"
+_AFTER_NAME = rf"(?:[_-]?[0-9]{{1,2}})?(?:{_QUOTE})?\]?[ \t]{{0,8}}"
+_ASSIGN = r"(?P<sign>=>|:=|\?=|\+=|==?|!=|:)"
+_VALUE = (
+    r"(?:(?P<esc>\\{1,7})(?P<q1>[\"'])(?P<v1>[^\"'\\]{1,1024})"
+    r"|(?P<pre>[rbfu]{0,2})\"(?P<v2>(?:[^\"\\\r\n]|\\.){1,1024})\""
+    r"|(?:[rbfu]{0,2})'(?P<v3>(?:[^'\\\r\n]|\\.){1,1024})'"
+    r"|`(?P<v4>[^`\\\r\n]{1,1024})`"
+    r"|[\"']?(?P<v5>[^\s\"'`\\]{1,1024}(?:\\(?![nrt\"'\\])[^\s\"'`\\]{1,1024}){0,8}))"
+)
+_TAIL = rf"{_AFTER_NAME}{_ASSIGN}\s{{0,40}}{_VALUE}"
+_FLAG = rf"{_QUOTE}?,?[ \t\r\n]{{1,8}}(?![-|&>]){_VALUE}"
+_PAIR = rf"{_QUOTE}?,?(?:\\n|\s){{1,40}}{_QUOTE}?value{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
+_XML = r">(?P<v5>[^<\s]{4,1024})<"
+_NETRC = r"[ \t\r\n]{1,8}(?P<v5>[^\s\"'\\]{1,256})"
+_SQL = r"[ \t]{1,4}'(?P<v3>[^'\r\n]{1,256})'"
+_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+_LONGEST_NAME = 60
+_CUT = r"[,;|&<>)}\]]"
+_AUTHORIZATION = (
+    rf"{_AFTER_NAME}[:=]\s{{0,8}}(?:{_QUOTE})?"
+    r"(?P<scheme>(?i:bearer|basic|token|digest|negotiate|bot|apikey|key|aws4-hmac-sha256)[ \t]+)?(?P<v>[^\s\"'\\,;}\])]{3,4096})"
+)
+
+
+def find_named_values(text: str) -> Iterator[Span]:
+    """Values behind the name of a secret."""
+    low = text.lower()
+    if len(low) != len(text):  # some capital letters have two small ones
+        low = text
+    for noun in _NOUNS:
+        at = low.find(noun)
+        while at >= 0:
+            end = at + len(noun)
+            if low[end : end + 1] in _FOLLOW:
+                name = _name_before(text, end)
+                strength = strength_of(name.lstrip("-."))
+                if strength:
+                    span, end = _behind(text, end, name, strength)
+                    if span is not None:
+                        yield span
+            at = low.find(noun, end)
+    if "uthorization" in low:
+        for match in compiled(r"(?i)authorization").finditer(text):
+            yield from _authorization(text, match.end())
+    if "bearer" in low:
+        for match in compiled(r"(?i)bearer[ \t]+([A-Za-z0-9._~+/=-]{8,})").finditer(text):
+            if _is_bearer(match[1]):
+                yield match.span(1)
+    yield from _queries(text)
+    yield from _logins(text, low)
+
+
+_FOLLOW = frozenset("\"'`]:= \t\n\\>,?+!_-0123456789")
+"""What may be behind the name of a field."""
+
+
+def _name_before(text: str, end: int) -> str:
+    before = text[max(0, end - _LONGEST_NAME) : end]
+    return before[len(before.rstrip(_NAME)) :]
+
+
+def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | None, int]:
+    """The value behind a name if it is a secret, and where to look for the next name."""
+    begin = end - len(name)
+    match = compiled(_TAIL).match(text, end)
+    if match is not None:
+        if match["sign"] in {"==", "!="}:
+            return None, end
+        if name.lower().endswith("cookie"):
+            return _cookies(text, match)
+        return _value(match, strength, _place(text, begin, name, match))
+    follow = text[end : end + 1]
+    if follow == ">":
+        pattern, place = (_XML, "data") if text[begin - 1 : begin] in {"<", ":"} else ("", "data")
+    elif strength == "password" and "login" in text[max(0, begin - 200) : begin]:
+        pattern, place = _NETRC, "data"
+    elif strength == "password" and name.isupper():
+        pattern, place = _SQL, "data"
+    elif name.startswith("-"):
+        pattern, place = _FLAG, "shell"
+    elif "name" in text[max(0, begin - 12) : begin].lower():
+        pattern, place = _PAIR, "data"
+    else:
+        return None, end
+    match = compiled(pattern).match(text, end) if pattern else None
+    return _value(match, strength, place) if match else (None, end)
+
+
+def _place(text: str, begin: int, name: str, match: re.Match[str]) -> Place:
+    """A shell assignment: capitals, ``=`` without blanks, at the beginning of a line or behind a blank; or an option."""
+    before = text[begin - 1 : begin]
+    if match["sign"] == "=" and match.string[match.start("sign") + 1 : match.start("sign") + 2] not in {" ", "\t"}:
+        shell = name.isupper() or name.startswith("-") or name.startswith("_") or before == ":"
+        if shell and not match["v5"] is None:
+            return "shell"
+        if name.startswith("-") or name.isupper():
+            return "shell"
+    if match["v5"] is not None:
+        return "bare"
+    if match["sign"] == ":" and before in {'"', "\\"} or (before == "'" and match["sign"] == ":"):
+        return "data"
+    return "quoted"
+
+
+def _value(match: re.Match[str], strength: Strength, place: Place) -> tuple[Span | None, int]:
+    groups = match.groupdict()
+    group = next(name for name in ("v1", "v2", "v3", "v4", "v5") if groups.get(name) is not None)
+    begin, value = match.start(group), match[group]
+    if group == "v5" and place == "bare":
+        cut = compiled(_CUT).search(value)
+        value = (value[: cut.start()] if cut else value).rstrip(".")
+    elif group == "v5" and place == "shell":
+        value = value.rstrip(";,")
+    end = begin + len(value)
+    if is_secret_value(value, strength, place):
+        return (begin, end), end
+    return None, end if group == "v5" else match.start()
+
+
+def _authorization(text: str, end: int) -> Iterator[Span]:
+    match = compiled(_AUTHORIZATION).match(text, end)
+    if match is None:
+        return
+    value, schemed = match["v"], match["scheme"] is not None
+    if compiled(_REFERENCE).match(value) or _is_stand_in(value) or compiled(_CALL).fullmatch(value):
+        return
+    if schemed and len(value) >= 7 or any(c.isdigit() for c in value) and not compiled(_DOTTED).fullmatch(value):
+        yield match.span("v")
+
+
+def _is_bearer(value: str) -> bool:
+    digits = any(c.isdigit() for c in value)
+    return len(value) >= 12 and (digits or (len(value) >= 24 and len(compiled(r"[a-z][A-Z]").findall(value)) > 3))
+
+
+def _cookies(text: str, match: re.Match[str]) -> tuple[Span | None, int]:
+    """The whole of a header with cookies: any of them may be that of a session."""
+    begin = min(match.start(group) for group in ("v1", "v2", "v3", "v4", "v5") if match[group] is not None)
+    found = compiled(r"[^\"'\\\r\n]*").match(text, begin)
+    cookies = found[0].rstrip() if found else ""
+    for pair in cookies.split(";"):
+        name, _, value = pair.partition("=")
+        random = len(value) >= _SHORTEST and any(c.isdigit() for c in value) and not compiled(_REFERENCE).match(value)
+        if random and name.strip().lower() not in _ATTRIBUTES:
+            return (begin, begin + len(cookies)), begin + len(cookies)
+    return None, begin + len(cookies)
+
+
+_ATTRIBUTES = frozenset("path domain expires max-age samesite httponly secure priority version".split())
+_QUERY = r"[?&;]([A-Za-z0-9_.~-]{1,64})=([^&\s\"'<>\\`;)#]{6,1024})"
+_QUERY_NAMES = frozenset("key code sig signature hmac auth sas session sid pwd pass apikey token jwt x-amz-signature x-amz-credential x-goog-signature x-amz-security-token".split())  # fmt: skip
+
+
+def _queries(text: str) -> Iterator[Span]:
+    if "=" not in text or not ("?" in text or "&" in text):
+        return
+    for match in compiled(_QUERY).finditer(text):
+        name, value = match[1], match[2]
+        if name.lower() in _QUERY_NAMES or strength_of(name) in {"strong", "password", "key"}:
+            if any(c.isdigit() for c in value) and not value.isdigit() and not compiled(_REFERENCE).match(value):
+                yield match.span(2)
+
+
+_USER = r"-(?:(?<![\w-]-)[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?[\"']?([^\s:\"'$<{]{1,128}):([^\s\"'$<{\\]{3,256})"
+_SSHPASS = r"(?:sshpass|docker login|mysql\w{0,8}|mariadb|mongo\w{0,8}|redis-cli|smbclient|ldap\w{1,12})\b[^\r\n|]{0,200}? -(?:p|w|a) ?[\"']?([^\s\"'$<-][^\s\"']{3,256})"
+_BASIC = r"(?i)(?<![a-z])basic[ \t]+([A-Za-z0-9+/]{8,}={0,2})"
+
+
+def _logins(text: str, low: str) -> Iterator[Span]:
+    """Passwords of commands, and basic authentication."""
+    if "-u" in low and ":" in text and ("curl" in low or "http" in low or '"-u' in low or "'-u" in low):
+        for match in compiled(_USER).finditer(text):
+            if any(not c.isdigit() for c in match[2]):
+                yield match.span(2)
+    if any(name in low for name in ("sshpass", "docker login", "mysql", "mariadb", "redis-cli", "mongo", "smbclient", "ldap")):
+        for match in compiled(_SSHPASS).finditer(text):
+            if is_secret_value(match[1], "password", "data") and any(c.isdigit() for c in match[1]):
+                yield match.span(1)
+    if "basic" in low:
+        for match in compiled(_BASIC).finditer(text):
+            if any(c.isdigit() for c in match[1]) or match[1].endswith("="):
+                yield match.span(1)
+    if "identified by" in low:
+        for match in compiled(r"(?i)identified by '([^'\r\n]{4,256})'").finditer(text):
+            if is_secret_value(match[1], "password", "data"):
+                yield match.span(1)
+
+
+# --- in the environment -----------------------------------------------------------------------------------------------------
+
+
+def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
+    """What of an environment, or of other settings with names, is secret."""
+    return _secret_values(tuple([(n, v) for n, v in environ.items() if strength_of(n) or "://" in v or "=" in v]))
+
+
+@lru_cache(maxsize=16)
+def _secret_values(items: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    found: set[str] = set()
+    for name, value in items:
+        strength = strength_of(name)
+        if strength and is_secret_value(value, "strong" if strength != "password" else strength, "data"):
+            found.add(value)
+        if "://" in value:
+            for match in compiled(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@").finditer(value):
+                if is_secret_value(match[1], "password", "data"):
+                    found.add(match[1])
+        found.update(value[a:b] for a, b in find_named_values(value))
+        if "PRIVATE KEY" in value:
+            found.update(line for line in value.split() if len(line) > 30)
+    return frozenset(found)

@@ -1,0 +1,251 @@
+"""Secrets that show by their shape: tokens of issuers, private keys, credentials in URLs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+Span = tuple[int, int]
+
+_WORD = r"[A-Za-z0-9_-]"
+_DIGIT = r"(?=[A-Za-z_-]{0,80}[0-9])"
+_HEX = r"[0-9a-fA-F]"
+
+ISSUERS = (
+    # Models
+    ("sk-", rf"(?:(?:ant|proj|or|svcacct|admin|lf)-{_DIGIT}{_WORD}{{8,}}|(?!(?:[a-z]{{1,20}}-|[0-9]{{1,3}}-){{1,12}}[a-z]{{0,20}}[0-9]{{0,3}}(?!{_WORD})){_DIGIT}{_WORD}{{16,}})"),
+    ("sk_", rf"(?!live_|test_){_DIGIT}[A-Za-z0-9]{{24,}}"),
+    ("gsk_", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("csk-", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("xai-", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("nvapi-", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("hf_", rf"{_DIGIT}[A-Za-z0-9]{{16,}}|hf_(?=[a-z]*[A-Z][A-Z]*[a-z])[A-Za-z]{{34,40}}(?!{_WORD})"),
+    ("api_org_", r"[A-Za-z0-9]{30,}"),
+    ("r8_", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("tgp_v1_", rf"{_WORD}{{16,}}"),
+    ("pplx-", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("fw_", rf"{_DIGIT}[A-Za-z0-9]{{16,}}"),
+    ("lsv2_", rf"(?:pt|sk)_{_WORD}{{16,}}"),
+    ("tvly-", rf"{_DIGIT}{_WORD}{{16,}}"),
+    ("jina_", r"[A-Za-z0-9]{32,}"),
+    ("pcsk_", r"[A-Za-z0-9_]{30,}"),
+    # Google, Amazon, Microsoft
+    ("AIza", rf"{_WORD}{{30,}}"),
+    ("AQ.Ab", rf"{_WORD}{{30,}}"),
+    ("ya29.", r"[A-Za-z0-9_.-]{20,}"),
+    ("GOCSPX-", rf"{_WORD}{{20,}}"),
+    ("1//0", rf"{_WORD}{{28,}}"),
+    ("AKIA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    ("ASIA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    ("ABIA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    ("ACCA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
+    ("ABSK", r"[A-Za-z0-9+/]{80,}={0,2}"),
+    ("IQoJb3JpZ2lu", r"[A-Za-z0-9+/%]{40,}={0,2}"),
+    ("FwoGZXIvYXdz", r"[A-Za-z0-9+/%]{40,}={0,2}"),
+    # Code hosts and packages
+    ("ghp_", r"[A-Za-z0-9]{20,}"),
+    ("gho_", r"[A-Za-z0-9]{20,}"),
+    ("ghu_", r"[A-Za-z0-9]{20,}"),
+    ("ghs_", r"[A-Za-z0-9]{20,}"),
+    ("ghr_", r"[A-Za-z0-9]{20,}"),
+    ("github_pat_", r"[A-Za-z0-9_]{20,}"),
+    ("gl", rf"(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|ffct|oas|rtr)-{_WORD}{{16,}}(?:\.[0-9a-z.]{{2,40}})?"),
+    ("npm_", rf"{_DIGIT}[A-Za-z0-9]{{30,}}"),
+    ("pypi-", rf"{_WORD}{{40,}}"),
+    ("rubygems_", rf"{_HEX}{{40,}}"),
+    ("oy2", r"[a-z0-9]{43}(?![a-z0-9])"),
+    ("dckr_", rf"(?:pat|oat)_{_WORD}{{20,}}"),
+    ("CLOJARS_", r"[0-9a-z]{50,}"),
+    ("AKCp", r"[A-Za-z0-9]{60,}"),
+    ("CCIPAT_", r"[A-Za-z0-9_]{40,}"),
+    ("sq", r"[upa]_[0-9a-f]{40}"),
+    # Chat
+    ("xox", rf"[a-z](?:\.xox[a-z])?-{_DIGIT}[A-Za-z0-9-]{{10,}}"),
+    ("xapp-", rf"{_DIGIT}[A-Za-z0-9-]{{20,}}"),
+    ("xwfp-", rf"{_DIGIT}[A-Za-z0-9-]{{20,}}"),
+    ("hooks.slack.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}"),
+    ("/api/webhooks/", r"[0-9]{10,}/[A-Za-z0-9_-]{30,}"),
+    (".webhook.office.com/", r"[A-Za-z0-9/@_-]{40,}"),
+    # Payment
+    ("sk_live_", r"[A-Za-z0-9]{10,}"),
+    ("sk_test_", r"[A-Za-z0-9]{10,}"),
+    ("rk_live_", r"[A-Za-z0-9]{10,}"),
+    ("rk_test_", r"[A-Za-z0-9]{10,}"),
+    ("whsec_", r"[A-Za-z0-9+/=]{16,}"),
+    ("sq0", rf"(?:atp|csp|idp)-{_WORD}{{20,}}"),
+    ("EAAA", rf"(?=[A-Za-z_-]{{0,80}}\d){_WORD}{{56,}}(?![A-Za-z0-9+/=])"),
+    ("shp", rf"(?:at|ca|pa|ss|tka)_{_HEX}{{32}}"),
+    ("FLWSECK", rf"(?:_TEST)?-{_WORD}{{20,}}"),
+    # Mail and telephone
+    ("SK", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
+    ("SG.", rf"{_WORD}{{16,}}\.{_WORD}{{16,}}"),
+    ("key-", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
+    ("xkeysib-", rf"{_HEX}{{64}}-{_WORD}{{16}}"),
+    ("re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    # Hosting and operations
+    ("do", r"[opr]_v1_[0-9a-f]{40,}"),
+    ("HRKU-", rf"{_WORD}{{30,}}"),
+    ("v1.0-", r"[0-9a-f]{24}-[0-9a-f]{60,}"),
+    ("cf", rf"(?:ut|at|k)_{_DIGIT}[A-Za-z0-9]{{36,}}"),
+    ("vc", rf"[pkaci]_{_DIGIT}[A-Za-z0-9]{{24,}}"),
+    ("nf", rf"[pcobu]_{_DIGIT}[A-Za-z0-9]{{30,}}"),
+    ("dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
+    ("NR", rf"(?:AK|JS|II|AL)-{_WORD}{{19,}}"),
+    ("sntry", r"[su]_[A-Za-z0-9+/=_-]{40,}"),
+    ("glsa_", rf"[A-Za-z0-9]{{32}}_{_HEX}{{8}}"),
+    ("glc_", r"[A-Za-z0-9+/=]{32,}"),
+    ("dp.", r"(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9_.-]{36,}"),
+    ("hv", rf"[sbr]\.{_WORD}{{20,}}"),
+    (".atlasv1.", r"[A-Za-z0-9_=-]{50,}"),
+    ("AGE-SECRET-KEY-1", r"[0-9A-Z]{50,}"),
+    ("AGE-PLUGIN-", r"[0-9A-Z-]{50,}"),
+    ("tskey-", rf"[a-z]+-{_WORD}{{16,}}"),
+    ("ops_eyJ", r"[A-Za-z0-9_=-]{60,}"),
+    ("pul-", r"[0-9a-f]{40}"),
+    ("dt0", r"[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{40,}"),
+    ("pscale_", r"(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{30,}"),
+    ("sbp_", r"[0-9a-f]{40}"),
+    ("sb_secret_", rf"{_WORD}{{20,}}"),
+    ("FlyV1 ", r"fm[12][ar]?_[A-Za-z0-9+/=,_-]{40,}"),
+    # Work
+    ("lin_", r"(?:api|oauth)_[A-Za-z0-9]{30,}"),
+    ("ntn_", r"[A-Za-z0-9]{30,}"),
+    ("secret_", rf"{_DIGIT}[A-Za-z0-9]{{40,}}"),
+    ("figd_", rf"{_WORD}{{30,}}"),
+    ("pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    ("ATATT3", r"[A-Za-z0-9_=-]{60,}"),
+    ("ATCTT3", r"[A-Za-z0-9_=-]{60,}"),
+    ("ATBB", r"[A-Za-z0-9]{30,}"),
+    ("PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
+    ("CFPAT-", rf"{_WORD}{{40,}}"),
+    ("phx_", r"[A-Za-z0-9]{40,}"),
+    ("sl.", rf"{_WORD}{{100,}}"),
+    # Anywhere
+    ("eyJ", rf"{_WORD}{{8,}}\.(?:eyJ)?{_WORD}{{8,}}(?:\.{_WORD}*){{1,3}}"),
+)  # fmt: skip
+"""How the tokens of an issuer begin, and the pattern of the rest."""
+
+_PLAIN = ("AIza", "AKIA", "ASIA", "ABIA", "ACCA", "ABSK", "IQoJ", "FwoG", "AKCp", "SK", "dapi", "ATBB", "ATATT3", "ATCTT3", "oy2", "EAAA", "1//0")  # fmt: skip
+"""Beginnings without a separator, so that `_SEPARATED` does not see them."""
+
+_PLAIN_ISSUERS = tuple([row for row in ISSUERS if row[0].startswith(_PLAIN)])
+
+_SEPARATED = r"[-_./](?=[A-Za-z_.+/=-]{0,80}[0-9])[A-Za-z0-9_.+/=-]{10}"
+"""What all other tokens contain. Ordinary text rarely does, and one look is cheaper than one for each issuer."""
+
+_OTHERS = (
+    # A mark, and a pattern that need not begin with it: in a group, if there is one.
+    ("Q~", r"(?<![A-Za-z0-9_.~-])[A-Za-z0-9_.~-]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,34}"),
+    ("atlasv1", r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{50,}"),
+    ("JQQJ99", r"(?<![A-Za-z0-9])[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}"),
+    (":AA", r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}"),
+    ("-us", r"(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"),
+    ("ingest", r"https?://([0-9a-f]{32}(?::[0-9a-f]{32})?)@[a-z0-9.-]{0,60}sentry"),
+    ("access_token$", r"access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
+    (".", r"(?<![A-Za-z0-9_./+-])[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_-])"),
+    ("-", r"(?<![A-Za-z0-9-])[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![A-Za-z0-9-])"),
+    ("LS0tLS1CRUdJTi", r"LS0tLS1CRUdJTi(?!BDRVJU|BQVUJMSUMg)[A-Za-z0-9+/]{20,}={0,2}"),
+    ("-us-", r"(?<![A-Za-z0-9])tk-us-[A-Za-z0-9_-]{40,}"),
+)
+_URLS = (
+    r"://(?!\[|[^\s/@:\"'<>`\\]{0,256}:(?:\$|\{|<|%s|\*+@|\[redacted))([^\s/@:\"'<>`\\]{0,256}:[^\s/\"'<>`\\]{1,1024})@",
+    r"://(?=[A-Za-z_-]{0,80}[0-9])([A-Za-z0-9_.~%=-]{16,512})(?::(?:x-oauth-basic)?)?@",
+)
+_BODY = r"(?:{begin})[A-Za-z0-9+/=]{{10,}}(?:(?:\\+[nr]|\s){{1,8}}[A-Za-z0-9+/=]{{20,}})*(?:(?:\\+[nr]|\s){{1,8}}[A-Za-z0-9+/]{{1,64}}={{0,2}}(?![^\s\"'\\]))?"
+_BODIES = ("MII[A-Za-z0-9]{1,8}IBAAK", "MII[A-Za-z0-9]{1,8}IBADANBgkqhkiG9w0BAQEF", "MI[GH][A-Za-z0-9]{1,2}A[gh]EA[A-Za-z0-9]BMGByqGSM49", "MC4CAQAwBQYDK2Vw", "M[HG][A-Za-z0-9]{2}AgEBB[CD]", "MHcCAQEEI", "b3BlbnNzaC1rZXktdjE")  # fmt: skip
+"""How private keys begin in base64: the first line, without the one that says what it is."""
+_BODY_MARKS = ("IBAAK", "hkiG9w0BAQEF", "ByqGSM49", "CAQAwBQYDK2Vw", "AgEBB", "HcCAQEEI", "b3BlbnNzaC1rZXk")
+
+_LINE_BEGIN = r"(?:[ \t>+|:*#-]|\\+t|[0-9]{1,6}[ \t]*(?:[\t:|→-]|\\+t))*"
+_KEY_LINE = 16
+_LARGEST_KEY = 16_384
+_LINES = r"((?:\\+[nrt]|[\r\n])+)"
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: most runs start without any secret, and compiling takes milliseconds."""
+    return re.compile(pattern)
+
+
+@cache
+def _issuer(begin: str, rest: str) -> re.Pattern[str]:
+    """The literal is first, since `re` searches for literals much faster; what may precede it is checked behind it."""
+    literal = re.escape(begin)
+    if not begin[0].isalnum():
+        return compiled(f"{literal}(?:{rest})")
+    before = ("(?<![A-Za-z0-9]{0})", r"(?<=\\[bfnrt]{0})", r"(?<=\\u[0-9a-fA-F]{{4}}{0})", "(?<=%[0-9a-fA-F]{{2}}{0})", r"(?<=\[[0-9]m{0})", r"(?<=[0-9;][0-9]m{0})")  # fmt: skip
+    return compiled(f"{literal}(?:{'|'.join(each.format(literal) for each in before)})(?:{rest})")
+
+
+def find_tokens(text: str) -> Iterator[Span]:
+    """Tokens of issuers."""
+    separated = compiled(_SEPARATED).search(text) is not None
+    for begin, rest in ISSUERS if separated else _PLAIN_ISSUERS:
+        if begin in text:
+            for match in _issuer(begin, rest).finditer(text):
+                yield match.span()
+    for mark, pattern in _OTHERS:
+        if (separated or len(mark) > 1) and mark in text:
+            for match in compiled(pattern).finditer(text):
+                yield match.span(match.lastindex or 0)
+
+
+def find_credentials_in_urls(text: str) -> Iterator[Span]:
+    """User names with passwords, and tokens in the place of them."""
+    if "://" in text and "@" in text:
+        for pattern in _URLS:
+            for match in compiled(pattern).finditer(text):
+                yield match.span(1)
+
+
+def find_private_keys(text: str) -> Iterator[Span]:
+    """Private keys, also those that are cut off at either end, have line numbers, or are written as a JSON string."""
+    if "PRIVATE KEY" in text:
+        marks = compiled(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----")
+        begun: int | None = None
+        last = 0
+        for match in marks.finditer(text):
+            if match[1] == "BEGIN":
+                if begun is not None:
+                    yield begun, _key_end(text, last, match.start())
+                begun, last = match.start(), match.end()
+            else:
+                yield (_key_begin(text, last, match.start()) if begun is None else begun), match.end()
+                begun, last = None, match.end()
+        if begun is not None:
+            yield begun, _key_end(text, last, len(text))
+    if any(mark in text for mark in _BODY_MARKS):
+        for begin in _BODIES:
+            for match in compiled(_BODY.format(begin=begin)).finditer(text):
+                yield match.span()
+
+
+def _key_end(text: str, begin: int, limit: int) -> int:
+    """Where the lines of a key end that has no last line."""
+    at = begin
+    for match in compiled(rf"{_LINES}?{_LINE_BEGIN}([A-Za-z-]+: [^\r\n\\]*|[A-Za-z0-9+/=]*)").finditer(text, begin, limit):
+        line = match[2]
+        if match.start() != at or (line and len(line) < _KEY_LINE and match.end() != limit and ": " not in line):
+            break
+        at = match.end()
+        if at > begin and not match[0]:
+            break
+    return at
+
+
+def _key_begin(text: str, limit: int, end: int) -> int:
+    """Where the lines of a key begin that has no first line."""
+    pieces = compiled(_LINES).split(text[max(limit, end - _LARGEST_KEY) : end])
+    line = compiled(rf"{_LINE_BEGIN}([A-Za-z0-9+/=]*)")
+    at = begin = end
+    for number in range(len(pieces) - 1, -1, -2):
+        match = line.fullmatch(pieces[number])
+        whole = match is not None and (len(match[1]) >= _KEY_LINE or number >= len(pieces) - 3)
+        if not whole:
+            tail = compiled(r"[A-Za-z0-9+/=]{16,}\Z").search(pieces[number][-80:])
+            return at - len(tail[0]) if tail else begin
+        begin = at - len(pieces[number])
+        at = begin - (len(pieces[number - 1]) if number else 0)
+    return begin
