@@ -11,7 +11,7 @@ import random
 import string
 from typing import NamedTuple
 
-_random = random.Random(20_261_128)  # noqa: S311 - canaries, not secrets
+_random = random.Random(20_261_128)
 UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 ALNUM, HEX = UPPER + LOWER + DIGITS, "0123456789abcdef"
 
@@ -154,12 +154,28 @@ def _named() -> list[Sample]:
     add("xml", "<server><password>@@</password></server>", pick(12))
     add("aws secret", "aws_secret_access_key = @@", pick(40, ALNUM + "/+"))
     add("aws environment", "AWS_SECRET_ACCESS_KEY=@@", pick(38) + "/+")
-    add("azure storage", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=@@;EndpointSuffix=core.windows.net", pick(86) + "==")
-    add("azure sas", "https://a.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig=@@&se=2027", pick(20) + "%2B" + pick(20) + "%3D")
-    add("service bus", "Endpoint=sb://a.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=@@", pick(43) + "=")
+    add(
+        "azure storage",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=@@;EndpointSuffix=core.windows.net",
+        pick(86) + "==",
+    )
+    add(
+        "azure sas",
+        "https://a.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig=@@&se=2027",
+        pick(20) + "%2B" + pick(20) + "%3D",
+    )
+    add(
+        "service bus",
+        "Endpoint=sb://a.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=@@",
+        pick(43) + "=",
+    )
     add("twilio auth", "TWILIO_AUTH_TOKEN=@@", pick(32, HEX))
     add("datadog", "DD_API_KEY: @@", pick(32, HEX))
-    add("heroku uuid", "HEROKU_API_KEY=@@", f"{pick(8, HEX)}-{pick(4, HEX)}-4{pick(3, HEX)}-a{pick(3, HEX)}-{pick(12, HEX)}")
+    add(
+        "heroku uuid",
+        "HEROKU_API_KEY=@@",
+        f"{pick(8, HEX)}-{pick(4, HEX)}-4{pick(3, HEX)}-a{pick(3, HEX)}-{pick(12, HEX)}",
+    )
     add("bearer", "curl -H 'Authorization: Bearer @@' https://api.example.com", pick(40))
     add("bearer json", '{"Authorization": "Bearer @@"}', pick(40))
     add("basic", "Authorization: Basic @@", base64.b64encode(f"app:{pick(12)}".encode()).decode())
@@ -182,7 +198,11 @@ def _named() -> list[Sample]:
     add("netrc", "machine api.example.com\n  login app\n  password @@\n", pick(12))
     add("npmrc", "//registry.npmjs.org/:_authToken=@@", pick(36))
     add("kubeconfig", "users:\n- user:\n    token: @@", pick(60))
-    add("kubeconfig key", "    client-key-data: @@", base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + pick(60).encode()).decode())
+    add(
+        "kubeconfig key",
+        "    client-key-data: @@",
+        base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + pick(60).encode()).decode(),
+    )
     add("k8s environment", "- name: API_TOKEN\n  value: @@\n", pick(24))
     add("flag", "deploy --token @@ --region eu", pick(24))
     add("flag with equals", "psql --password=@@ -h db", pick(12))
@@ -194,12 +214,21 @@ def _named() -> list[Sample]:
     add("powershell", '$env:DEPLOY_TOKEN = "@@"', pick(20))
     add("escaped newline", 'error: "\\nsk-proj-@@"', pick(60))
     add("colored", "\x1b[31mghp_SECRET\x1b[0m", pick(36))
-    for kind, begin in (("RSA PRIVATE KEY", "MIIEpAIBAAK"), ("PRIVATE KEY", "MIIEvQIBADANBgkqhkiG9w0BAQEF"), ("OPENSSH PRIVATE KEY", "b3BlbnNzaC1rZXktdjE"), ("EC PRIVATE KEY", "MHcCAQEEI"), ("ENCRYPTED PRIVATE KEY", ""), ("PGP PRIVATE KEY BLOCK", "")):
+    for kind, begin in (
+        ("RSA PRIVATE KEY", "MIIEpAIBAAK"),
+        ("PRIVATE KEY", "MIIEvQIBADANBgkqhkiG9w0BAQEF"),
+        ("OPENSSH PRIVATE KEY", "b3BlbnNzaC1rZXktdjE"),
+        ("EC PRIVATE KEY", "MHcCAQEEI"),
+        ("ENCRYPTED PRIVATE KEY", ""),
+        ("PGP PRIVATE KEY BLOCK", ""),
+    ):
         text, line = pem(kind, begin)
         made.append(Sample(f"pem {kind}", f"$ cat key\n{text}\ndone", line))
         if kind == "PRIVATE KEY":
             cut, numbered = text.split("\n"), [f"{n:6}\t{part}" for n, part in enumerate(text.split("\n"), 1)]
-            made.append(Sample("pem json", json.dumps({"type": "service_account", "private_key": text, "client_id": "1"}), line))
+            made.append(
+                Sample("pem json", json.dumps({"type": "service_account", "private_key": text, "client_id": "1"}), line)
+            )
             made.append(Sample("pem truncated", "\n".join(cut[:14]), line))
             made.append(Sample("pem without its first line", "\n".join(cut[4:]), line))
             made.append(Sample("pem body", "\n".join(cut[1:20]), line))
@@ -211,9 +240,20 @@ def _named() -> list[Sample]:
 TOKENS = _tokens()
 SAMPLES = [Sample(name, f"the value is {token}, use it", token) for name, token in TOKENS.items()] + _named()
 
-_SHA1, _SHA256, _UUID = pick(40, HEX), pick(64, HEX), f"{pick(8, HEX)}-{pick(4, HEX)}-4{pick(3, HEX)}-a{pick(3, HEX)}-{pick(12, HEX)}"
+_SHA1, _SHA256, _UUID = (
+    pick(40, HEX),
+    pick(64, HEX),
+    f"{pick(8, HEX)}-{pick(4, HEX)}-4{pick(3, HEX)}-a{pick(3, HEX)}-{pick(12, HEX)}",
+)
 _IMAGE = base64.b64encode(_random.randbytes(6000)).decode()
-_PUBLIC = "\n".join(["-----BEGIN PUBLIC KEY-----", "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA" + pick(20), pick(64), "-----END PUBLIC KEY-----"])
+_PUBLIC = "\n".join(
+    [
+        "-----BEGIN PUBLIC KEY-----",
+        "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA" + pick(20),
+        pick(64),
+        "-----END PUBLIC KEY-----",
+    ]
+)
 _CERTIFICATE = "\n".join(["-----BEGIN CERTIFICATE-----", "MIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBa" + pick(16), pick(64), "-----END CERTIFICATE-----"])  # fmt: skip
 
 ORDINARY = [

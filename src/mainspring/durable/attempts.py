@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from mainspring.durable.errors import DurableError
+from mainspring.redaction import redact
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ class Attempt:
             except LostRunError:
                 self.stop()
             except OtherCodeError as error:
-                self.failure = str(error)
+                self.failure = redact(str(error))
                 self.stop()
             except Exception:
                 # Not what the step did, which never raises: the engine cannot keep it.

@@ -40,6 +40,7 @@ from mainspring.durable.tables import RUN, Tables
 from mainspring.durable.watch import Watch
 from mainspring.errors import ConfigError
 from mainspring.extras import how_to_install
+from mainspring.redaction import redact
 
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
@@ -399,8 +400,7 @@ class DbosEngine:
     def _plain(self, error: Exception) -> str:
         """What a driver says, without what SQLAlchemy adds and without the password."""
         text = str(getattr(error, "orig", None) or error).strip()
-        secret = urlsplit(self.url).password
-        return text.replace(secret, "***") if secret else text
+        return redact(text, urlsplit(self.url).password or "")
 
     def _connect(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient

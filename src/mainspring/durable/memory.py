@@ -25,6 +25,7 @@ from mainspring.durable.engine import (
 )
 from mainspring.durable.errors import DurableError
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
+from mainspring.redaction import redact
 
 
 class _Kept:
@@ -184,7 +185,7 @@ class MemoryEngine:
                     raise
                 kept.state, kept.error = "failed", attempt.failure
             except Exception as error:  # whatever ends a run, others go on
-                kept.state, kept.error = "failed", f"{type(error).__name__}: {error}"
+                kept.state, kept.error = "failed", redact(f"{type(error).__name__}: {error}")
             finally:
                 self._attempts.discard(attempt)
         self._end(kept)

@@ -20,6 +20,7 @@ from mainspring.events import RunStatus
 from mainspring.loop import AgentStats, RunResult
 from mainspring.messages import AgentMessage, Message, StopReason
 from mainspring.messages.codec import strip_surrogates
+from mainspring.redaction import redact
 from mainspring.tools import ToolResult
 from mainspring.tools.outcome import failure_again
 
@@ -76,7 +77,7 @@ class KeptResult(Struct, frozen=True, kw_only=True):
         """The same, without its exception."""
         fields = {f: getattr(result, f) for f in cls.__struct_fields__ if f != "failure"}
         error = result.error
-        return cls(**fields, failure=Failure(type(error).__name__, str(error)) if error else None)
+        return cls(**fields, failure=Failure(type(error).__name__, redact(str(error))) if error else None)
 
     def result(self) -> RunResult:
         """The result again."""
@@ -113,8 +114,8 @@ def failure_of(error: BaseException) -> Failure:
     """An exception as it is kept."""
     if isinstance(error, ModelError):
         fields = {name: getattr(error, name) for name in _FIELDS}
-        return Failure(type(error).__name__, str(error), {**fields, "code": error.code.value})
-    return Failure(type(error).__name__, str(error))
+        return Failure(type(error).__name__, redact(str(error)), {**fields, "code": error.code.value})
+    return Failure(type(error).__name__, redact(str(error)))
 
 
 def error_of(failure: Failure, partial: AgentMessage | None = None) -> Exception:

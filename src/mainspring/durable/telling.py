@@ -34,6 +34,7 @@ from mainspring.events import (
     ToolExecutionUpdate,
     TurnStart,
 )
+from mainspring.redaction import redact
 
 _FULL = 200
 """Events that are written before their moment is over."""
@@ -159,6 +160,6 @@ def _passing(event: AgentEvent) -> FeedEvent | None:
         case ToolExecutionUpdate(call_id=id, name=name):
             return CallProgress(id, name, event.output, event.title or "")
         case ModelRetry(attempt=attempt, max_retries=most, delay=delay, error=error):
-            return Retry(attempt, most, delay, str(error))
+            return Retry(attempt, most, delay, redact(str(error)))
         case _:
             return None

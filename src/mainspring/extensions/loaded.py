@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mainspring.events import Hook
 from mainspring.extensions.events import Binding, EventHandler
+from mainspring.redaction import redact
 
 if TYPE_CHECKING:
     from mainspring.extensions.api import ExtensionAPI
@@ -72,7 +73,7 @@ def problem_of(name: str, error: BaseException, place: str = "") -> ExtensionPro
         error: What it raised.
         place: Its file or folder.
     """
-    reason = f"{type(error).__name__}: {error}"
+    reason = redact(f"{type(error).__name__}: {error}")
     if isinstance(error, SyntaxError) and error.filename:
         return ExtensionProblem(name, f"{type(error).__name__}: {error.msg}", error.filename, error.lineno or 0)
     home = Path(place).parent if place.endswith("__init__.py") else Path(place) if place else None

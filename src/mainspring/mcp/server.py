@@ -39,7 +39,7 @@ from mainspring.mcp.port import (
     ToolInfo,
 )
 from mainspring.mcp.tools import make_tools
-from mainspring.redaction import redact
+from mainspring.redaction import redact, secret_values
 from mainspring.tools import Tool
 
 Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]
@@ -273,7 +273,9 @@ class McpServer:
             return McpFailure(self.name, f"MCP server {self.name!r} was not connected: {error}", "connect")
         except Exception as error:  # a group, where the SDK's task groups are: of our own failure, or of a transport's
             found = leaf(error)
-            text = redact(str(found) or type(found).__name__)[:500]
+            text = redact(
+                str(found) or type(found).__name__, *secret_values({**self.config.env, **self.config.headers})
+            )[:500]
             lost = McpFailure(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
             failure = found if isinstance(found, McpFailure) else lost
         return failure

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mainspring.lazy import lazy_re
 from mainspring.models.json_values import as_list, as_object
-from mainspring.redaction import redact_keys
+from mainspring.redaction import Redactor, is_secret_name, redact_stream
 
 APIS = (
     ("chat_completions", lazy_re(r"/chat/completions/?$")),
@@ -24,9 +24,6 @@ APIS = (
 _KEPT = lazy_re(r"content-type$|retry-after|.*ratelimit|.*request-id$|anthropic-(version|beta)$|x-should-retry$|date$")
 """The headers that are written down; any other may hold something that nobody else should see."""
 
-_SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization")
-_SECRET_QUERY = lazy_re(r"key|token|secret|sig|code", re.IGNORECASE)
-
 
 def api_of(path: str) -> str:
     """The protocol that a path belongs to; empty if it is none of ours."""
@@ -36,16 +33,17 @@ def api_of(path: str) -> str:
 
 def secrets_of(headers: Mapping[str, str]) -> tuple[str, ...]:
     """The keys in the headers of a request."""
-    values = [value for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
+    values = [value for name, value in headers.items() if is_secret_name(name)]
     return tuple([part for value in values for part in value.split() if len(part) >= 8])
 
 
 def request_part(method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """A request as it is written down: ``method``, ``host``, ``path``, ``headers``, ``body``."""
     parts = urlsplit(url)
-    query = [(k, "removed" if _SECRET_QUERY.search(k) else v) for k, v in parse_qsl(parts.query)]
-    path = f"{parts.path}?{urlencode(query)}" if query else parts.path
-    text = redact_keys(body.decode("utf-8", "replace"), *secrets_of(headers))
+    redactor = Redactor.of(values=secrets_of(headers))
+    query = [(k, "removed" if is_secret_name(k) else v) for k, v in parse_qsl(parts.query)]
+    path = redactor.text(f"{parts.path}?{urlencode(query)}" if query else parts.path)
+    text = body.decode("utf-8", "replace")
     try:
         value: Any = json.loads(text) if text else None
     except ValueError:
@@ -55,7 +53,7 @@ def request_part(method: str, url: str, headers: Mapping[str, str], body: bytes)
         "host": parts.netloc.rpartition("@")[2],
         "path": path,
         "headers": _kept(headers),
-        "body": value,
+        "body": redactor.value(value),
     }
 
 
@@ -63,7 +61,7 @@ def response_part(
     status: int, headers: Mapping[str, str], body: Sequence[bytes], secrets: tuple[str, ...], *, cut: bool
 ) -> dict[str, Any]:
     """An answer as it is written down: ``status``, ``headers``, ``body_text``, and ``cut`` where it broke off."""
-    text = redact_keys(b"".join(body).decode("utf-8", "replace"), *secrets)
+    text = redact_stream(Redactor.of(values=secrets), b"".join(body).decode("utf-8", "replace"))
     part: dict[str, Any] = {"status": status, "headers": _kept(headers), "body_text": text}
     return {**part, "cut": True} if cut else part
 

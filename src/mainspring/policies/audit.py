@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from mainspring.events import AgentEvent, ToolExecutionEnd
-from mainspring.redaction import MASK, redact
+from mainspring.redaction import Redactor
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -51,7 +51,7 @@ class Decided(Protocol):
 
 
 class AuditLog:
-    """A plug that writes two lines for each call: the decision, and the result. Secrets are masked.
+    """A plug that writes two lines for each call: the decision, and the result. Secrets are redacted.
 
     The file is private. A record that cannot be written is reported once in the log and else passed over: an audit never
     stands in the way of a run.
@@ -60,6 +60,7 @@ class AuditLog:
         path: The file; its folder is made.
         max_bytes: How large it may grow.
         now: The time.
+        redactor: Takes secrets out; by default it knows those of the environment.
     """
 
     def __init__(
@@ -68,10 +69,12 @@ class AuditLog:
         *,
         max_bytes: int = MAX_BYTES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        redactor: Redactor | None = None,
     ) -> None:
         self.path = Path(path)
         self._max = max_bytes
         self._now = now
+        self._redactor = redactor or Redactor.of()
         self._failed = False
         self._decisions: set[str] = set()
 
@@ -120,8 +123,8 @@ class AuditLog:
 
     def _write(self, record: dict[str, Any]) -> None:
         try:
-            line = msgspec.json.encode({"time": self._now().isoformat(), **_masked(record)}, enc_hook=str) + b"\n"
-            self._append(line)
+            clean = _shortened(self._redactor.value(msgspec.to_builtins(record, enc_hook=str, str_keys=True)))
+            self._append(msgspec.json.encode({"time": self._now().isoformat(), **clean}) + b"\n")
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the disk, the run goes on
             if not self._failed:
                 logger.warning("the audit log %s cannot be written: %s", self.path, error)
@@ -141,16 +144,14 @@ class AuditLog:
             os.close(file)
 
 
-def _masked(value: Any, name: str = "", depth: int = 0) -> Any:
-    """The value without secrets, and without more text than anybody reads."""
+def _shortened(value: Any, depth: int = 0) -> Any:
+    """The value with long texts and lists cut off."""
     if isinstance(value, str):
-        text = value if len(value) <= 2 * MAX_TEXT else value[: 2 * MAX_TEXT]
-        masked = MASK if name and redact(f"{name}={text}") == f"{name}={MASK}" else redact(text)
-        return masked if len(masked) <= MAX_TEXT else f"{masked[:MAX_TEXT]}… ({len(value)} characters)"
+        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
     if depth >= 6:
         return "…"
     if isinstance(value, dict):
-        return {str(k): _masked(v, str(k), depth + 1) for k, v in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_masked(v, name, depth + 1) for v in cast("list[Any]", value)[:200]]
+        return {k: _shortened(v, depth + 1) for k, v in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_shortened(v, depth + 1) for v in cast("list[Any]", value)[:200]]
     return value

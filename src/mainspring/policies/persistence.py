@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mainspring.events import ToolTransform
 from mainspring.lazy import later, lazy_re
 from mainspring.messages import ImageBlock, TextBlock
+from mainspring.redaction import redact
 from mainspring.tools import ToolOutput
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class PersistResults:
         if len(data) <= self._threshold or (isinstance(source, str) and source.startswith(self._folder + os.sep)):
             return
         try:
-            path = await asyncio.to_thread(self._write, hook.name, data)
+            path = await asyncio.to_thread(self._write, hook.name, redact(text).encode("utf-8", "replace"))
         except OSError as error:
             logger.warning("a large result of %s stays in the conversation: %s", hook.name, error)
             return

@@ -228,7 +228,7 @@ def _place(text: str, begin: int, name: str, match: re.Match[str]) -> Place:
     before = text[begin - 1 : begin]
     if match["sign"] == "=" and match.string[match.start("sign") + 1 : match.start("sign") + 2] not in {" ", "\t"}:
         shell = name.isupper() or name.startswith("-") or name.startswith("_") or before == ":"
-        if shell and not match["v5"] is None:
+        if shell and match["v5"] is not None:
             return "shell"
         if name.startswith("-") or name.isupper():
             return "shell"
@@ -285,7 +285,7 @@ def _cookies(text: str, match: re.Match[str]) -> tuple[Span | None, int]:
 
 _ATTRIBUTES = frozenset("path domain expires max-age samesite httponly secure priority version".split())
 _QUERY = r"[?&;]([A-Za-z0-9_.~-]{1,64})=([^&\s\"'<>\\`;)#]{6,1024})"
-_QUERY_NAMES = frozenset("key code sig signature hmac auth sas session sid pwd pass apikey token jwt x-amz-signature x-amz-credential x-goog-signature x-amz-security-token".split())  # fmt: skip
+QUERY_NAMES = frozenset("key code sig signature hmac auth sas session sid pwd pass apikey token jwt x-amz-signature x-amz-credential x-goog-signature x-amz-security-token".split())  # fmt: skip
 
 
 def _queries(text: str) -> Iterator[Span]:
@@ -293,7 +293,7 @@ def _queries(text: str) -> Iterator[Span]:
         return
     for match in compiled(_QUERY).finditer(text):
         name, value = match[1], match[2]
-        if name.lower() in _QUERY_NAMES or strength_of(name) in {"strong", "password", "key"}:
+        if name.lower() in QUERY_NAMES or strength_of(name) in {"strong", "password", "key"}:
             if any(c.isdigit() for c in value) and not value.isdigit() and not compiled(_REFERENCE).match(value):
                 yield match.span(2)
 
@@ -309,7 +309,10 @@ def _logins(text: str, low: str) -> Iterator[Span]:
         for match in compiled(_USER).finditer(text):
             if any(not c.isdigit() for c in match[2]):
                 yield match.span(2)
-    if any(name in low for name in ("sshpass", "docker login", "mysql", "mariadb", "redis-cli", "mongo", "smbclient", "ldap")):
+    if any(
+        name in low
+        for name in ("sshpass", "docker login", "mysql", "mariadb", "redis-cli", "mongo", "smbclient", "ldap")
+    ):
         for match in compiled(_SSHPASS).finditer(text):
             if is_secret_value(match[1], "password", "data") and any(c.isdigit() for c in match[1]):
                 yield match.span(1)
@@ -328,7 +331,9 @@ def _logins(text: str, low: str) -> Iterator[Span]:
 
 def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
     """What of an environment, or of other settings with names, is secret."""
-    return _secret_values(tuple([(n, v) for n, v in environ.items() if strength_of(n) or "://" in v or "=" in v]))
+    return _secret_values(
+        tuple([(n, v) for n, v in environ.items() if strength_of(n) or "://" in v or "=" in v or "--" in v])
+    )
 
 
 @lru_cache(maxsize=16)

@@ -11,14 +11,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from mainspring.redaction.fields import find_named_values, is_secret_value, secret_values, strength_of
+from mainspring.redaction.fields import QUERY_NAMES, find_named_values, is_secret_value, secret_values, strength_of
 from mainspring.redaction.shapes import Span, compiled, find_credentials_in_urls, find_private_keys, find_tokens
 
 MASK = "[redacted]"
 
 _SHORTEST = 4
 _SHORT = 12  # a known value that is shorter is not looked for within words: it may be part of a hash
-_BLOCKS = frozenset({"image", "redacted_thinking", "base64", "document", "input_audio", "input_file", "image_url", "media"})
+_BLOCKS = frozenset(
+    {"image", "redacted_thinking", "base64", "document", "input_audio", "input_file", "image_url", "media"}
+)
 _BLOCK_DATA = ("data", "file_data", "image_url", "url")
 _OPAQUE = frozenset({"signature", "thoughtSignature", "thought_signature", "encrypted_content", "b64_json"})
 _MEDIA = ("mimeType", "mime_type", "media_type", "mediaType")
@@ -41,6 +43,11 @@ def redact(text: str, *secrets: str) -> str:
 def redact_value(value: Any) -> Any:
     """Do the same in whatever JSON can hold; see `Redactor.value`."""
     return Redactor.of().value(value)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return True if a variable, a header, or a parameter of a URL that has this name holds a secret."""
+    return bool(strength_of(name)) or name.lower() in QUERY_NAMES
 
 
 class Redactor:
@@ -166,7 +173,7 @@ class Redactor:
             return _hide(value)
         if not isinstance(value, str):
             return self.value(value, hide=hide)
-        if _is_opaque(name, fields):
+        if is_opaque(name, fields):
             return value
         if name == "value" and isinstance(owner := fields.get("name", fields.get("key")), str):
             name = owner
@@ -202,11 +209,13 @@ def _hide(value: Any) -> Any:
     return value if value is None or (isinstance(value, str) and value.startswith("${")) else MASK
 
 
-def _is_opaque(name: str, fields: Mapping[Any, Any]) -> bool:
+def is_opaque(name: str, fields: Mapping[Any, Any]) -> bool:
     """Whether a field is a signature or the bytes of a file, which must stay as they are."""
     if name in _OPAQUE:
         return name != "signature" or "type" in fields or "thinking" in fields
-    return name in _BLOCK_DATA and (fields.get("type") in _BLOCKS or (name == "data" and any(m in fields for m in _MEDIA)))
+    return name in _BLOCK_DATA and (
+        fields.get("type") in _BLOCKS or (name == "data" and any(m in fields for m in _MEDIA))
+    )
 
 
 def _is_in_word(text: str, at: int) -> bool:

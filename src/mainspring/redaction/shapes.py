@@ -225,7 +225,9 @@ def find_private_keys(text: str) -> Iterator[Span]:
 def _key_end(text: str, begin: int, limit: int) -> int:
     """Where the lines of a key end that has no last line."""
     at = begin
-    for match in compiled(rf"{_LINES}?{_LINE_BEGIN}([A-Za-z-]+: [^\r\n\\]*|[A-Za-z0-9+/=]*)").finditer(text, begin, limit):
+    for match in compiled(rf"{_LINES}?{_LINE_BEGIN}([A-Za-z-]+: [^\r\n\\]*|[A-Za-z0-9+/=]*)").finditer(
+        text, begin, limit
+    ):
         line = match[2]
         if match.start() != at or (line and len(line) < _KEY_LINE and match.end() != limit and ": " not in line):
             break

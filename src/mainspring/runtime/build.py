@@ -23,6 +23,7 @@ from mainspring.models import RetryConfig
 from mainspring.permissions import Origin, Permissions, RuleSet, rules_without_tool
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.plan_mode import PlanMode
+from mainspring.redaction import Redactor
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.execution import environment, with_language_servers
@@ -36,10 +37,11 @@ from mainspring.runtime.offered_skills import NAMES_OF_SKILLS, skills_of
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
+from mainspring.runtime.secrets import redactor_of
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
 from mainspring.runtime.trust import TrustStore, trust_notes
-from mainspring.sessions import Session, SessionPlug, store_of
+from mainspring.sessions import Session, SessionOptions, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
 from mainspring.sessions.eventlog import EventLog
 from mainspring.sessions.rewind import FileRecorder
@@ -142,7 +144,8 @@ async def converse(
     cwd, settings = load(options.place, options.flags(), environ)
     for warning in (*settings.warnings, *wide_folder(cwd, environ), *trust_notes(cwd, settings.home)):
         report(Notice(warning))
-    audit = audit_of(settings)
+    redactor = redactor_of(settings, environ)
+    audit = audit_of(settings, redactor)
     permissions = permissions_of(
         settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
     )
@@ -165,7 +168,7 @@ async def converse(
     for rule in rules_without_tool(rules, known):
         if not (rule.tool or "").startswith("mcp__"):  # what servers have is not known yet
             report(Notice(f"no tool fits the rule {rule}; it does nothing"))
-    session = await asyncio.to_thread(open_session, options, cwd, settings.home)
+    session = await asyncio.to_thread(open_session, options, cwd, settings.home, redactor)
     try:
         env, confined = await asyncio.to_thread(environment, settings, cwd)
         if confined:
@@ -174,10 +177,12 @@ async def converse(
         terminals = None if held else front.terminals
         works = EditorEnv(env, front.buffers, terminals) if front.buffers is not None else env
         told = await guidance(works, settings, choice, permissions, report, small=small, alone=front.ask is None)
-        telemetry = await telemetry_of(settings, environ, report) if settings.config.telemetry.enabled else None
+        telemetry = (
+            await telemetry_of(settings, environ, redactor, report) if settings.config.telemetry.enabled else None
+        )
         plan = plan_of(options, session, report, switchable=front.ask is not None)
         named = options.tools is not None  # and so nothing else is offered
-        plugs, outputs = plugs_of(cwd, settings, session, bare=small or named)
+        plugs, outputs = plugs_of(cwd, settings, session, redactor, bare=small or named)
         skilled = not named and (not small or allows_skills(rules))
         agent = Agent(
             front.wrap(choice.model) if front.wrap else choice.model,
@@ -225,10 +230,12 @@ async def converse(
 
 
 def plugs_of(
-    cwd: str, settings: Settings, session: Session | None, *, bare: bool
+    cwd: str, settings: Settings, session: Session | None, redactor: Redactor, *, bare: bool
 ) -> tuple[list[Plug], ContextOutputs | None]:
     """What the agent of the command has beside its tools and permissions; one that is ``bare`` has no use for more."""
-    stored: list[Plug] = [] if session is None else [FileRecorder(session), SessionPlug(session), EventLog(session)]
+    stored: list[Plug] = (
+        [] if session is None else [FileRecorder(session), SessionPlug(session), EventLog(session, redactor=redactor)]
+    )
     if bare:
         return stored, None
     folder = session.context_folder if session else None
@@ -342,7 +349,7 @@ def retry_of(settings: RetrySettings) -> RetryConfig | None:
     return RetryConfig(**{name: value for name, value in given.items() if value is not None})
 
 
-def open_session(options: AskOptions, cwd: str, home: Home | None) -> Session | None:
+def open_session(options: AskOptions, cwd: str, home: Home | None, redactor: Redactor | None = None) -> Session | None:
     """The session of a run; ``None`` where nothing is to be saved.
 
     Raises:
@@ -351,20 +358,21 @@ def open_session(options: AskOptions, cwd: str, home: Home | None) -> Session | 
     if not options.save:
         return None
     folder = home.root if home else None
+    how = SessionOptions(redact=redactor.line) if redactor else None
     if options.session_id and not store_of(folder).exists(options.session_id):
-        return Session.create(cwd, home=folder, id=options.session_id)
+        return Session.create(cwd, home=folder, id=options.session_id, options=how)
     name = options.session or options.session_id
     if name:
-        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_taken="fork")
+        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_taken="fork", options=how)
     elif options.continued:
         try:
-            session = Session.latest(cwd, home=folder, if_taken="fork")
+            session = Session.latest(cwd, home=folder, if_taken="fork", options=how)
         except SessionError as error:
             raise SessionError(
                 f"--continue: {error}; leave it out to begin one, or name one with --session ID"
             ) from error
     else:
-        return Session.create(cwd, home=folder)
+        return Session.create(cwd, home=folder, options=how)
     if not options.fork:
         return session
     with session:

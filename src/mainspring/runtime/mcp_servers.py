@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from mainspring import mcp
-from mainspring.redaction import MASK
 from mainspring.runtime.home import FOLDER, Home, project_root, repository_of
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
@@ -27,7 +26,6 @@ SHARED_FILE = ".mcp.json"
 ALONE_SECONDS = 10.0
 """How long a prompt waits for servers where it is the only one: without their tools it may be answered wrongly."""
 _LARGEST = 1 << 20
-_SECRET = frozenset({"env", "headers", "clientSecret", "client_secret"})
 
 
 class FoundServers(Struct, frozen=True):
@@ -145,18 +143,3 @@ def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> Non
         notices.append(f"{file}: is not UTF-8; its MCP servers are left out")
     except OSError as error:
         notices.append(f"{file}: cannot be read: {error.strerror or error}; its MCP servers are left out")
-
-
-def without_secrets(servers: Any) -> Any:
-    """The entries of a settings file as they are shown: what may be a secret is masked, a reference to a variable is not."""
-    if isinstance(servers, list):
-        return [without_secrets(entry) for entry in cast("list[Any]", servers)]
-    if not isinstance(servers, dict):
-        return servers
-    return {k: _hidden(v) if k in _SECRET else without_secrets(v) for k, v in cast("dict[str, Any]", servers).items()}
-
-
-def _hidden(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _hidden(v) for k, v in cast("dict[str, Any]", value).items()}
-    return value if isinstance(value, str) and value.startswith("${") else MASK

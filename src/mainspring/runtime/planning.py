@@ -11,6 +11,7 @@ from mainspring.lazy import later
 from mainspring.loop import Plug
 from mainspring.policies.guardrails import Guardrails
 from mainspring.policies.plan_mode import CARRY_OUT, FOLDER, PlanMode, PlanState
+from mainspring.redaction import Redactor
 from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
@@ -27,13 +28,13 @@ PLAN_ENTRY = "plan_mode"
 _LARGEST = 1 << 20
 
 
-def audit_of(settings: Settings) -> AuditLog | None:
+def audit_of(settings: Settings, redactor: Redactor) -> AuditLog | None:
     """The audit log of the settings: ``auditLog`` names its file, from the user's folder."""
     name = settings.config.audit_log
     if not name:
         return None
     base = settings.home.root if settings.home else Path.cwd()
-    return AuditLog(base / os.path.expanduser(name))
+    return AuditLog(base / os.path.expanduser(name), redactor=redactor)
 
 
 def plan_of(

@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import SessionError
-from mainspring.runtime.redaction import redact
+from mainspring.redaction import Redactor
 from mainspring.sessions import Item, JsonlStore, LogEvent, Transcript, read_events, read_transcript
 from mainspring.sessions.listing import session_info
-from mainspring.sessions.secrets import masked
 from mainspring.telemetry.viewer import Detail, Summary, ViewEvent, ViewSpan
 from mainspring.telemetry.viewer.model import summed
 
@@ -51,7 +50,7 @@ class SavedRuns:
 
     def __init__(self, home: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._home = home
-        self._environ = environ
+        self._redactor = Redactor.of(environ)
         self._kept: dict[Path, tuple[tuple[int, int], list[_Group]]] = {}
         self._titles: dict[str, str] = {}
         self._busy = threading.Lock()  # two pages may be open, and each is answered in a thread
@@ -122,7 +121,7 @@ class SavedRuns:
             except OSError:
                 info = None
             text = " ".join((info.title or info.preview).split()) if info is not None else ""
-            self._titles[session] = redact(text, self._environ)[:120]
+            self._titles[session] = self._redactor.text(text)[:120]
         return self._titles[session]
 
     def _transcript(self, session: str) -> Transcript | None:
@@ -130,7 +129,7 @@ class SavedRuns:
             plain: Any = msgspec.to_builtins(read_transcript(JsonlStore(self._home), session))
         except (SessionError, OSError):
             return None
-        return msgspec.convert(masked(plain, lambda text: redact(text, self._environ)), Transcript)
+        return msgspec.convert(self._redactor.value(plain), Transcript)
 
 
 def _grouped(events: Iterable[LogEvent]) -> list[_Group]:

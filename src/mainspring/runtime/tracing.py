@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Mapping
 
 from mainspring.loop import Plug
+from mainspring.redaction import Redactor
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
 from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 
 
-async def telemetry_of(settings: Settings, environ: Mapping[str, str], report: Reporter) -> Telemetry | None:
+async def telemetry_of(
+    settings: Settings, environ: Mapping[str, str], redactor: Redactor, report: Reporter
+) -> Telemetry | None:
     """What the settings switch on; ``None`` where they do not, and then nothing of it is imported."""
     wanted = settings.config.telemetry
     if not wanted.enabled:
@@ -19,7 +22,7 @@ async def telemetry_of(settings: Settings, environ: Mapping[str, str], report: R
     options = TelemetryOptions(
         endpoint=wanted.endpoint, sensitive=wanted.enable_sensitive_data, span_names=wanted.span_names
     )
-    telemetry = await asyncio.to_thread(Telemetry, options, environ=environ)
+    telemetry = await asyncio.to_thread(Telemetry, options, environ=environ, redactor=redactor)
     if telemetry.problem:
         report(Notice(f"telemetry is enabled, but nothing is sent: {telemetry.problem}"))
     return telemetry

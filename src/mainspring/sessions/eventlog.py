@@ -37,10 +37,9 @@ from mainspring.lazy import lazy_re
 from mainspring.loop import Plug
 from mainspring.messages import Usage, utc_now
 from mainspring.permissions.sensitive import SensitivePaths
-from mainspring.redaction import redact
+from mainspring.redaction import Redactor
 from mainspring.sessions.eventfile import LIMIT, LogFile
 from mainspring.sessions.places import log_file, older_log
-from mainspring.sessions.secrets import secret_values
 from mainspring.sessions.session import Home, Session, store_of
 from mainspring.sessions.store import SessionStore
 from mainspring.text import fold
@@ -63,6 +62,7 @@ ORDER = 200
 """Behind the session itself and everybody else: what is logged is what came of it."""
 
 _TEXT = 300  # characters of an error
+_LARGE = 1 << 18  # characters of one that are checked for secrets
 _ARGUMENT = 200  # characters of an argument
 _MANY = 200  # words of a command; a longer one is not looked through, and left out
 _DENIALS = ("Permission denied: ", "Blocked: ")
@@ -123,7 +123,7 @@ class EventLog(Plug):
     Args:
         session: The conversation.
         limit: Bytes of the file; then it is put aside, and one that was put aside before goes.
-        environ: Whose keys are secrets.
+        redactor: Takes secrets out; by default it knows those of the environment.
         clock: Gives the time.
     """
 
@@ -132,15 +132,15 @@ class EventLog(Plug):
         session: Session,
         *,
         limit: int = LIMIT,
-        environ: Mapping[str, str] = os.environ,
+        redactor: Redactor | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         home = home_of(session.store)
         self._file = None if home is None else LogFile(log_file(home, session.id), limit)
         self._whose = {"session": session.id, "project": session.cwd}
-        self._secrets = secret_values(environ)
+        self._redactor = redactor or Redactor.of()
         self._clock = clock
-        self._options: dict[str, Any] = {"limit": limit, "environ": environ, "clock": clock}
+        self._options: dict[str, Any] = {"limit": limit, "redactor": self._redactor, "clock": clock}
         self._session = session
         self._child = False
         self._begun = False
@@ -310,19 +310,13 @@ class EventLog(Plug):
 
     def _clean(self, text: str) -> str:
         """The first line, without secrets, not long."""
-        line = redact(text.partition("\n")[0][: _TEXT * 4], *self._secrets)
+        line = self._redactor.text(text[:_LARGE]).partition("\n")[0]
         return line if len(line) <= _TEXT else f"{line[:_TEXT]}…"
 
     def _cleaned(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Arguments without secrets, also where only the name of one tells that it is a secret, and shortened."""
-        text = msgspec.json.encode(args, enc_hook=str).decode("utf-8", "replace")
-        clean = redact(text, *self._secrets)
-        if clean != text:
-            try:
-                args = msgspec.json.decode(clean, type=dict[str, Any])
-            except msgspec.DecodeError:
-                return {"arguments": "[redacted]"}
-        return {name: _cut(value) if isinstance(value, str) else value for name, value in args.items()}
+        """Arguments without secrets, shortened."""
+        clean = self._redactor.value(msgspec.to_builtins(args, enc_hook=str))
+        return {name: _cut(value) if isinstance(value, str) else value for name, value in clean.items()}
 
 
 def home_of(store: SessionStore) -> Path | None:

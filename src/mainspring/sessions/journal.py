@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from mainspring.counting import counted
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import Message, utc_now
+from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
     Before,
     BranchEntry,
@@ -31,7 +32,6 @@ from mainspring.sessions.history import History, OpenCalls
 from mainspring.sessions.load import Line, Tree, history_at, mend, read_path, read_tree
 from mainspring.sessions.recent import read_recent
 from mainspring.sessions.repair import missing_results
-from mainspring.sessions.secrets import SecretFilter
 from mainspring.sessions.store import Problem, Row, SessionLog
 from mainspring.sessions.writer import Writer
 
@@ -58,13 +58,13 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
     Attributes:
         sync: When to wait for the disk.
-        redact: Takes secrets out of every line. Default: keys of a known shape, and the values of the environment's keys.
+        redact: Redacts every line; by default with `Redactor.of`, which knows the secrets of the environment.
         clock: Gives the time.
         retry_after: Seconds after a failed write before the next try.
     """
 
     sync: SyncMode = "calls"
-    redact: Redact | None = field(default_factory=SecretFilter.of)
+    redact: Redact | None = field(default_factory=lambda: Redactor.of().line)
     clock: Callable[[], datetime] = utc_now
     retry_after: float = 1.0
 

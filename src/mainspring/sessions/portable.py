@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.messages import utc_now
+from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
     UNREADABLE,
     VERSION,
@@ -21,7 +22,6 @@ from mainspring.sessions.entries import (
 )
 from mainspring.sessions.places import new_session_id, resolved
 from mainspring.sessions.rewind.state import decode_note
-from mainspring.sessions.secrets import SecretFilter
 from mainspring.sessions.session import Home, list_sessions, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore
 
@@ -118,7 +118,7 @@ def import_session(
         cwd=resolved(cwd),
     )
     log = store.create(header)
-    clean = SecretFilter.of()
+    clean = Redactor.of().line
     try:
         whole = [encode_entry(header), *map(clean, lines)]
         for start in range(0, len(whole), _BATCH):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +18,10 @@ from mainspring.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from mainspring.redaction import redact
+from mainspring.redaction import Redactor
 from mainspring.telemetry.conventions import STOP_REASONS, SYSTEM_INSTRUCTIONS, TOOL_DEFINITIONS
 
-_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
-_SHORTEST = 8
+_LARGE = 1 << 18  # characters of a text that are checked for secrets; of longer ones the rest is left out
 
 
 class Cleaner:
@@ -31,40 +29,27 @@ class Cleaner:
 
     Args:
         limit: Characters that stay.
-        environ: Whose keys are secrets wherever they stand.
+        redactor: Takes secrets out.
     """
 
-    def __init__(self, limit: int, environ: Mapping[str, str] = os.environ) -> None:
-        found = {v for name, v in environ.items() if name.upper().endswith(_ENDINGS) and len(v) >= _SHORTEST}
-        found |= {_json(v)[1:-1] for v in found}  # as it stands in the arguments of a call
-        self._secrets = tuple(sorted(found, key=len, reverse=True))
+    def __init__(self, limit: int, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._limit = limit
 
     def text(self, text: str) -> str:
-        """The text as it may be sent. A long one is cut before it is looked through; what stands near that cut, where a key may have
-        been cut in two, is left out.
-        """
-        clean = redact(text[: self._limit * 2], *self._secrets)
-        if len(text) > self._limit * 2:
-            clean = clean[: -self._limit or None]
-        elif len(clean) <= self._limit:
-            return clean
-        return f"{clean[: self._limit]}…"
+        """Redact a text, and cut it off at the limit; afterwards, since half a key has no shape."""
+        clean = self._redactor.text(text[: max(_LARGE, 2 * self._limit)])
+        return clean if len(clean) <= self._limit else f"{clean[: self._limit]}…"
 
     def line(self, text: str) -> str:
-        """The first line of it, not long: for errors."""
-        return redact(text.partition("\n")[0][:2000], *self._secrets)[:500]
+        """Redact the first line of an error, and shorten it."""
+        return self._redactor.text(text[:_LARGE]).partition("\n")[0][:500]
 
     def value(self, value: Any) -> Any:
-        """The same for whatever JSON can hold; a field whose name tells that it is a secret is masked as well."""
-        text = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
-        clean = redact(text, *self._secrets)
-        if len(clean) > self._limit:
-            return f"{clean[: self._limit]}…"
-        try:
-            return msgspec.json.decode(clean)
-        except msgspec.DecodeError:
-            return clean
+        """Redact whatever JSON can hold; one that is too long becomes text."""
+        clean = self._redactor.value(msgspec.to_builtins(value, enc_hook=str, str_keys=True))
+        text = _json(clean)
+        return clean if len(text) <= self._limit else f"{text[: self._limit]}…"
 
 
 class Content:

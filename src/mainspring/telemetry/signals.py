@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mainspring.redaction import Redactor
 from mainspring.telemetry.api import ReservedIds
 from mainspring.telemetry.attributes import Attributes, kind_in_words
 from mainspring.telemetry.content import Cleaner
@@ -31,14 +31,14 @@ class Signals:
         cleaner: Takes secrets out.
     """
 
-    def __init__(self, options: TelemetryOptions, pipeline: Pipeline, environ: Mapping[str, str]) -> None:
+    def __init__(self, options: TelemetryOptions, pipeline: Pipeline, redactor: Redactor) -> None:
         self.options = options
         self.pipeline = pipeline
         self.api = pipeline.api
         self.tracer = pipeline.tracer
         self.ids = ReservedIds.before(pipeline.tracer)
         self.instruments = Instruments(pipeline.meter)
-        self.cleaner = Cleaner(options.text_limit, environ)
+        self.cleaner = Cleaner(options.text_limit, redactor)
 
     def span_name(self, operation: str, target: str) -> str:
         """How a span is called."""

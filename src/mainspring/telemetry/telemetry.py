@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.errors import refuse_unknown
+from mainspring.redaction import Redactor
 from mainspring.telemetry.helpers import TelemetryHelpers
 from mainspring.telemetry.nothing import Nothing
 from mainspring.telemetry.options import TelemetryOptions
@@ -32,6 +33,7 @@ class Telemetry:
         options: What was chosen; or its fields by name.
         pipeline: Where to, in place of all that.
         environ: The environment. Default: that of the process.
+        redactor: Takes secrets out. Default: one that knows those of the environment.
         **given: Fields of `TelemetryOptions`.
 
     Raises:
@@ -49,6 +51,7 @@ class Telemetry:
         *,
         pipeline: Pipeline | None = None,
         environ: Mapping[str, str] | None = None,
+        redactor: Redactor | None = None,
         **given: Any,
     ) -> None:
         refuse_unknown("Telemetry", given, TelemetryOptions.__struct_fields__)
@@ -59,7 +62,9 @@ class Telemetry:
         self.signals: Signals | None = None
         environ = os.environ if environ is None else environ
         try:
-            self.signals = Signals(self.options, pipeline or connect(self.options, environ), environ)
+            self.signals = Signals(
+                self.options, pipeline or connect(self.options, environ), redactor or Redactor.of(environ)
+            )
         except Off as off:
             self.problem = str(off)
             logger.info("there is no telemetry: %s", off)

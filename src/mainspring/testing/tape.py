@@ -21,7 +21,7 @@ from mainspring.messages import ToolUseBlock
 from mainspring.models import HttpModel, ModelProvider, RecordingTransport, ReplayTransport, create_model
 from mainspring.models.exchanges import secrets_of
 from mainspring.models.transport import Timeouts, TransportResponse
-from mainspring.testing.masking import Masking
+from mainspring.redaction import Redactor, redact_stream
 from mainspring.testing.record import ReplayError
 from mainspring.tools import ToolResult
 from mainspring.tools.outcome import failure_again
@@ -43,7 +43,7 @@ class Tape:
     ```
 
     A tape is JSON, one line each: a head, then every exchange with the model's host in its recorded form, then every call of a tool
-    with its result. Keys are left out or masked. A new tape is written when the block ends without an exception, and replaces an
+    with its result. Secrets are redacted. A new tape is written when the block ends without an exception, and replaces an
     old one as a whole.
 
     Args:
@@ -51,7 +51,7 @@ class Tape:
         mode: ``replay`` plays and never records; ``once`` plays where there is a file and records where there is none; ``record``
             makes it anew.
         tools: When playing, ``recorded`` gives back what the tools gave and runs none; ``live`` runs them.
-        secrets: Values to mask wherever they stand, beside the keys that were sent and whatever has the shape of a key.
+        secrets: Values to redact, in addition to the keys that were sent and everything that looks like a secret.
 
     Attributes:
         path: The file.
@@ -77,7 +77,7 @@ class Tape:
                 raise ConfigError(f"{name} of a tape is {value!r}; it can be {' or '.join(map(repr, known))}")
         self.path = Path(path)
         self.recording = mode == "record" or (mode == "once" and not self.path.exists())
-        self._masking = Masking(secrets)
+        self._redactor = Redactor.of(values=secrets)
         self._calls: list[dict[str, Any]] = []
         self._dropped = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -88,7 +88,7 @@ class Tape:
         else:
             exchanges, self._calls = _read(self.path)
             self._replay = ReplayTransport(exchanges)
-            self._player = _Player(self._calls, self._masking.value, live=tools == "live")
+            self._player = _Player(self._calls, self._redactor.value, live=tools == "live")
             self.steps = self._player
 
     def model(self, model: ModelProvider | str, **settings: Any) -> ModelProvider:
@@ -110,8 +110,8 @@ class Tape:
                 f"{model!r} is not asked over HTTP, so there is no traffic to put on a tape; RecordingSteps records any model"
             )
         if self._folder is None:
-            return model.through(_Comparing(self._replay, self._masking.value))
-        return model.through(_Overhearing(self._folder.name, provider=model.provider, told=self._masking.add))
+            return model.through(_Comparing(self._replay, self._redactor.value))
+        return model.through(_Overhearing(self._folder.name, provider=model.provider, told=self._redactor.add))
 
     def drop(self) -> None:
         """Neither write the tape nor check it: what ran was no success."""
@@ -148,7 +148,7 @@ class Tape:
                 "Record a run in which every call ends, and test stopping with ScriptedModel"
             )
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
-        calls = [{"tool": self._masking.value(call)} for call in self._calls]
+        calls = [{"tool": self._redactor.value(call)} for call in self._calls]
         lines = [{"tape": VERSION}, *({"exchange": self._clean(e)} for e in exchanges), *calls]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
@@ -159,8 +159,8 @@ class Tape:
         body = exchange["response"].pop(
             "body_text"
         )  # looked at as a stream, and not once more as a text: that may break it
-        clean = self._masking.value(exchange)
-        clean["response"]["body_text"] = self._masking.stream(body)
+        clean = self._redactor.value(exchange)
+        clean["response"]["body_text"] = redact_stream(self._redactor, body)
         return clean
 
 

@@ -11,8 +11,8 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE, code_of_error
 from mainspring.app.cli.failures import in_words
 from mainspring.app.cli.frame import framed, place_of
+from mainspring.redaction import redact
 from mainspring.runtime.commands.check import Report, check
-from mainspring.runtime.redaction import redact
 
 _MARKS = {"ok": "ok  ", "note": "note", "missing": "MISS", "wrong": "FAIL"}
 

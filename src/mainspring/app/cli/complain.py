@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.wire import VERSION, Failure, ResultLine, encode
+from mainspring.redaction import redact
 
 
 def complain(error: UsageError, given: Sequence[str]) -> int:
     """Say it; the exit code."""
+    text = redact(str(error))
     if error.usage:
         print(error.usage.rstrip(), file=sys.stderr)
-    print(f"mainspring: error: {error}", file=sys.stderr)
+    print(f"mainspring: error: {text}", file=sys.stderr)
     words = {word for text in given for word in text.split("=")}
     if "--output" in words and words & {"json", "stream-json"}:
-        failure = Failure(type="UsageError", message=str(error))
+        failure = Failure(type="UsageError", message=text)
         print(encode(ResultLine(version=VERSION, status="error", exit_code=USAGE, error=failure)), flush=True)
     return USAGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from mainspring.errors import AgentProviderError, ErrorCode, MainspringError, ModelError
-from mainspring.runtime.redaction import redact
+from mainspring.redaction import redact
 
 _ADVICE = {
     ErrorCode.AUTHENTICATION_ERROR: "check the key (`mainspring check` says which one is used)",

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mainspring.app.cli.console import Console, OutputError
 from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, code_of_error
 from mainspring.app.cli.failures import in_full, in_words
+from mainspring.redaction import redact
 from mainspring.runtime.options import AskOptions, Confinement, Place, Rules
 
 
@@ -29,7 +30,7 @@ def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except OutputError as error:
-        console.fail(f"error: {error}")
+        console.fail(f"error: {redact(str(error))}")
         return ERROR
     except KeyboardInterrupt:
         console.fail("interrupted")
@@ -42,6 +43,13 @@ def framed(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
         console.close()
 
 
+class _RedactingFormatter(logging.Formatter):
+    """Formats a record, with its stack trace, without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
 def log_to_stderr(wanted: bool) -> None:
     """Have the library's log on stderr, or nowhere: its records are for developers, what matters is told as a notice."""
     log = logging.getLogger("mainspring")
@@ -51,7 +59,7 @@ def log_to_stderr(wanted: bool) -> None:
         log.addHandler(logging.NullHandler())
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_RedactingFormatter("%(levelname)s %(name)s: %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
 

@@ -11,9 +11,9 @@ from mainspring.app.cli.failures import in_full, in_words
 from mainspring.counting import counted
 from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from mainspring.messages import Message, ToolUseBlock
+from mainspring.redaction import redact
 from mainspring.runtime.commands.schema import OUTPUT_TOOL
 from mainspring.runtime.outcome import ModelName, Notice, Outcome, Progress, Report, Started
-from mainspring.runtime.redaction import redact
 
 _TELLING = ("path", "file_path", "pattern", "command", "query", "url", "name")
 

@@ -19,9 +19,9 @@ from mainspring.app.cli.failures import in_words
 from mainspring.app.cli.frame import place_of
 from mainspring.app.cli.stdin import Piped
 from mainspring.errors import ConfigError, MainspringError, ModelError
+from mainspring.redaction import redact
 from mainspring.runtime.commands.setup import Answers, list_providers, remove_provider, set_up
 from mainspring.runtime.commands.wizards import WIZARDS, Question, Wizard
-from mainspring.runtime.redaction import redact
 
 _OWN_NAME = "mine"
 

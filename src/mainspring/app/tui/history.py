@@ -11,6 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from mainspring.redaction import redact
+
 MOST_ENTRIES = 1_000
 MOST_BYTES = 64 << 10
 """Longer entries are not kept on disk."""
@@ -44,7 +46,7 @@ class HistoryFile:
 
     def add(self, text: str) -> bool:
         """Add an entry; whether it was kept."""
-        line = json.dumps(text).encode() + b"\n"
+        line = json.dumps(redact(text)).encode() + b"\n"
         if not text.strip() or len(line) > MOST_BYTES:
             return False
         try:

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.app.tui.plain import one_row
+from mainspring.redaction import redact
 
 Way = Literal["bell", "osc9", "osc777"]
 When = Literal["unfocused", "always", "never"]
@@ -81,7 +82,7 @@ class Notifier:
         looked_at = self.focused if self.focused is not None else idle < min(how.after, _LOOKS_AWAY)
         if how.when == "never" or (looked_at and how.when != "always") or (took is not None and took < how.after):
             return False
-        text = one_row(text, _MOST)
+        text = one_row(redact(text), _MOST)
         for way in how.ways:
             match way:
                 case "bell":

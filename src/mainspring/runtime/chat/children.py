@@ -7,6 +7,7 @@ from typing import Any
 
 from mainspring.events import SpawnBefore, SpawnComplete, SpawnError
 from mainspring.loop import CoreAgent
+from mainspring.redaction import redact
 from mainspring.runtime.chat.describe import Display
 from mainspring.runtime.chat.events import ChatEvent, ChildFinished, ChildStarted
 from mainspring.runtime.chat.telling import Teller, of_child
@@ -67,7 +68,7 @@ class Children:
                 name=hook.child,
                 status=stats.status,
                 text=text,
-                error=str(error) or type(error).__name__ if error is not None else "",
+                error=redact(str(error)) or type(error).__name__ if error is not None else "",
                 turns=stats.turns,
                 tokens=stats.usage.total_tokens,
                 cost=None if cost is None else cost.total,

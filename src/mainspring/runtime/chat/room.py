@@ -16,6 +16,7 @@ from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.policies.compaction.tokens import TokenMeter, estimate_overhead
 from mainspring.policies.structured.target import OUTPUT_TOOL
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT
+from mainspring.redaction import redact
 from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.chat.approvals import Approvals
 from mainspring.runtime.chat.branch import branch_of
@@ -370,7 +371,7 @@ class Room:
     def notice_error(self, error: BaseException) -> None:
         """Tell of something that failed."""
         text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
-        self.tell(Notice(text, "error"))
+        self.tell(Notice(redact(text), "error"))
 
 
 def _unpriced(usage: Usage | None) -> bool:

@@ -16,6 +16,7 @@ from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import Origin, parse_rule
+from mainspring.redaction import redact
 from mainspring.runtime.chat.children import find_child
 from mainspring.runtime.chat.events import Notice, RunFinished, RunStarted, UserText, Working
 from mainspring.runtime.chat.messages import SAID, message_of, said
@@ -180,7 +181,7 @@ class Runs:
             if isinstance(error, AgentError):
                 return RunResult(status="error", error=error)
             known = isinstance(error, MainspringError | OSError)
-            failed = AgentError(str(error) if known else f"{type(error).__name__}: {error}")
+            failed = AgentError(redact(str(error) if known else f"{type(error).__name__}: {error}"))
             failed.__cause__ = error
             return RunResult(status="error", error=failed)
         finally:
@@ -264,4 +265,4 @@ def _failed(error: BaseException | None) -> tuple[str, str]:
         return "", ""
     cause = getattr(error, "cause", None) or error.__cause__
     again = isinstance(cause, ModelError) and cause.retryable
-    return str(error) or type(error).__name__, "the same may succeed later; send it again" if again else ""
+    return redact(str(error)) or type(error).__name__, "the same may succeed later; send it again" if again else ""

@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_origin
+from typing import Any, Literal, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.redaction import MASK, redact
+from mainspring.redaction import Redactor
 from mainspring.runtime.build import load, permissions_of
 from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home, working_folder
-from mainspring.runtime.mcp_servers import without_secrets
 from mainspring.runtime.model_choice import registry_of
 from mainspring.runtime.options import Place, Rules
+from mainspring.runtime.secrets import HIDDEN, redactor_of
 from mainspring.runtime.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.runtime.settings.layer import Path as Key
 from mainspring.runtime.settings.layer import camel, leaves, type_of
 from mainspring.runtime.settings.schema import schema
 from mainspring.runtime.trust import TrustStore
-
-_SECRET = (".apiKey", ".headers")
 
 
 class Setting(Struct, frozen=True):
@@ -68,8 +66,9 @@ def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every:
         ConfigError: If a file is broken.
     """
     _, settings = load(place, {}, environ)
+    redactor = redactor_of(settings, environ)
     shown = [
-        Setting(name, _masked(name, msgspec.to_builtins(value)), settings.origins[name])
+        Setting(name, _redacted(name, msgspec.to_builtins(value), redactor), settings.origins[name])
         for name, value in sorted((".".join(path), value) for path, value in settings.values.items())
     ]
     if every:
@@ -86,22 +85,10 @@ def show_config(place: Place, environ: Mapping[str, str] = os.environ, *, every:
     return Config(settings=tuple(shown), files=tuple(map(str, files)), warnings=settings.warnings)
 
 
-def _masked(key: str, value: Any) -> Any:
-    if key == "mcp.servers":
-        return without_secrets(value)
-    return MASK if key.endswith(_SECRET) else _without_keys(value)
-
-
-def _without_keys(value: Any) -> Any:
-    """A value as it is, but for keys and passwords in its texts: in a URL, say."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _without_keys(inner) for name, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        inner = [_without_keys(one) for one in cast("list[Any]", value)]
-        return tuple(inner) if isinstance(value, tuple) else inner
-    return value
+def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
+    """A setting without secrets, whether its name or its value shows them."""
+    name = key.rpartition(".")[2]
+    return next(iter(redactor.value({name: value}, hide=HIDDEN).values()))
 
 
 def _default(config: AppConfig, path: Key) -> Any:
@@ -148,7 +135,7 @@ def change_config(
     path = path_of(key)
     if value is not None and not value.strip():
         raise ConfigError(f"the value of {key} is empty; `config unset {key}` takes it away")
-    if project and value is not None and f".{path[-1]}" in _SECRET:
+    if project and value is not None and path[-1] in HIDDEN:
         raise ConfigError(f"{key} does not belong into a project's file, which others read; leave out --project for it")
     change = {path: None if value is None else _parsed(path, value)}
     with TrustStore(user_home(environ)).keeping(file.parent if project else None):

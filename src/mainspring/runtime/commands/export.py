@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import SessionError
+from mainspring.redaction import Redactor
 from mainspring.runtime.build import load
 from mainspring.runtime.options import Place
-from mainspring.runtime.redaction import redact
+from mainspring.runtime.secrets import redactor_of
 from mainspring.sessions import (
     Item,
     JsonlStore,
@@ -22,7 +23,6 @@ from mainspring.sessions import (
     raw_lines,
     read_transcript,
 )
-from mainspring.sessions.secrets import masked
 
 __all__ = ["Item", "Transcript", "TranscriptCall", "export_lines", "export_transcript", "import_file"]
 
@@ -38,9 +38,9 @@ def export_transcript(name: str | None, place: Place, environ: Mapping[str, str]
     Raises:
         SessionError: If there is no such session.
     """
-    store, found = _found(name, place, environ)
+    store, found, redactor = _found(name, place, environ)
     plain: Any = msgspec.to_builtins(read_transcript(store, found))
-    return msgspec.convert(masked(plain, lambda text: redact(text, environ)), Transcript)
+    return msgspec.convert(redactor.value(plain), Transcript)
 
 
 def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os.environ) -> list[bytes]:
@@ -49,14 +49,14 @@ def export_lines(name: str | None, place: Place, environ: Mapping[str, str] = os
     Raises:
         SessionError: If there is no such session.
     """
-    store, found = _found(name, place, environ)
+    store, found, redactor = _found(name, place, environ)
     lines: list[bytes] = []
     for line in raw_lines(store, found):
         try:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # a damaged line cannot be looked through for secrets
-        lines.append(msgspec.json.encode(masked(value, lambda text: redact(text, environ))))
+        lines.append(msgspec.json.encode(redactor.value(value)))
     return lines
 
 
@@ -75,9 +75,9 @@ def import_file(path: str, place: Place, environ: Mapping[str, str] = os.environ
     return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
 
 
-def _found(name: str | None, place: Place, environ: Mapping[str, str]) -> tuple[JsonlStore, str]:
+def _found(name: str | None, place: Place, environ: Mapping[str, str]) -> tuple[JsonlStore, str, Redactor]:
     cwd, settings = load(place, {}, environ)
     if settings.home is None:
         raise SessionError("there is no home folder, so there are no sessions")
     store = JsonlStore(settings.home.root)
-    return store, find_session(name or "", cwd, home=store).place
+    return store, find_session(name or "", cwd, home=store).place, redactor_of(settings, environ)

@@ -24,7 +24,7 @@ from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
 from mainspring.messages import ToolSpec
 from mainspring.models.tool_schemas import lowered
-from mainspring.redaction import redact
+from mainspring.redaction import redact, redact_value
 from mainspring.runtime.build import load
 from mainspring.runtime.mcp_servers import FoundServers, find_servers
 from mainspring.runtime.options import Place
@@ -244,4 +244,4 @@ def _tools(server: McpServer, specs: Sequence[ToolSpec]) -> Iterator[ToolView]:
 
 def target_of(config: McpServerConfig) -> str:
     """The command line or address of a server, without secrets."""
-    return redact(config.url or " ".join([config.command, *config.args]))
+    return redact(config.url) or " ".join(redact_value([config.command, *config.args]))

@@ -15,6 +15,7 @@ from mainspring.app.server.acp.session import AcpSession
 from mainspring.app.server.acp.transport import CANCEL, DELETE, WireTransport
 from mainspring.app.server.running import OpenChats
 from mainspring.errors import MainspringError
+from mainspring.redaction import redact
 from mainspring.runtime.chat import ChatOptions
 from mainspring.runtime.commands.sessions import remove_session, saved_sessions
 from mainspring.runtime.options import AskOptions, Place
@@ -317,7 +318,7 @@ class AcpAgent:
 
 
 def _refuse(error: MainspringError) -> NoReturn:
-    raise RequestError.invalid_params({"details": str(error)}) from error
+    raise RequestError.invalid_params({"details": redact(str(error))}) from error
 
 
 def _check_folder(cwd: str, name: str = "cwd") -> None:

@@ -19,6 +19,7 @@ from mainspring.app.server.acp.turn import StopReason, Turn
 from mainspring.app.server.acp.updates import Updates, agent_says
 from mainspring.app.server.running import OpenChats
 from mainspring.errors import MainspringError
+from mainspring.redaction import redact
 from mainspring.runtime.chat import Chat, ChatOptions, command_of
 from mainspring.runtime.chat.commands import Abort, Attachment, ChatCommand, Prompt, RemoveQueued, Shell
 from mainspring.runtime.chat.events import (
@@ -144,7 +145,7 @@ class AcpSession:
         try:
             await self._opened
         except (MainspringError, OSError, ValueError) as error:
-            raise RequestError.invalid_params({"details": str(error)}) from error
+            raise RequestError.invalid_params({"details": redact(str(error))}) from error
         if replayed:
             await self._replayed.wait()
         await self._client.session_update(session_id=self.id, update=commands_of(self.chat))

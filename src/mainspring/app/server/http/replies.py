@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
+from mainspring.redaction import redact
 from mainspring.runtime.serving.errors import (
     ClosingError,
     ConflictError,
@@ -45,7 +46,7 @@ def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 def problem(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
     """A request that was not done."""
-    return reply(Problem(code=code, message=message), status, headers)
+    return reply(Problem(code=code, message=redact(message)), status, headers)
 
 
 def busy(status: int, code: str, message: str, seconds: float) -> Response:

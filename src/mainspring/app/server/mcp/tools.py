@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp import types
 
+from mainspring.redaction import redact
 from mainspring.runtime.chat.events import RunFinished
 
 RUN = "run"
@@ -91,7 +92,7 @@ def result_of(finished: RunFinished, session: str) -> types.CallToolResult:
 
 def failed(text: str) -> types.CallToolResult:
     """A call that could not be made."""
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(type="text", text=redact(text))], is_error=True)
 
 
 def listed(sessions: Sequence[Any]) -> types.CallToolResult:

@@ -29,6 +29,7 @@ from mainspring.app.server.rpc.protocol import (
 from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import MOST, LineTooLongError, Wire
 from mainspring.errors import MainspringError
+from mainspring.redaction import redact
 from mainspring.runtime.chat import Chat, ChatOptions
 from mainspring.runtime.commands.sessions import saved_sessions
 
@@ -61,7 +62,7 @@ async def serve_rpc(wire: Wire, chats: OpenChats, options: ChatOptions) -> None:
                 if not task.cancelled() and (error := task.exception()) is not None:
                     raise error
     except MainspringError as error:
-        await _send(wire, Error("not_opened", str(error)))
+        await _send(wire, Error("not_opened", redact(str(error))))
         raise
 
 
@@ -96,7 +97,7 @@ async def _do(chat: Chat, options: ChatOptions, request: Request) -> RpcLine:
             try:
                 return replace(await _answer(chat, options, own), id=request.id)
             except MainspringError as error:
-                return Error("refused", str(error), request.id)
+                return Error("refused", redact(str(error)), request.id)
         case command:
             receipt = await chat.send(command)
             if receipt.refused:
