@@ -130,90 +130,71 @@ def pem(kind: str, begin: str = "") -> tuple[str, str]:
     return "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"]), lines[7]
 
 
-def _named() -> list[Sample]:
-    made: list[Sample] = []
+_NAMED = (
+    ("dotenv password", "DB_PASSWORD=@@\nDB_USER=app", pick(14)),
+    ("dotenv password with symbols", "DB_PASSWORD=@@\n", "p(" + pick(8) + ")&;9!x"),
+    ("dotenv words", "export MAIL_PASSWORD='@@'", "correct-horse-battery"),
+    ("dotenv key", "STRIPE_API_KEY=@@", pick(20)),
+    ("compose", "environment:\n  - REDIS_PASSWORD=@@\n", pick(12)),
+    ("yaml", "database:\n  user: app\n  password: @@\n  port: 5432", pick(12)),
+    ("yaml quoted", 'smtp:\n  pass: x\n  password: "@@"\n', pick(12)),
+    ("json", '{"user": "app", "password": "@@", "port": 5432}', pick(12)),
+    ("json camel", '{"clientSecret": "@@"}', pick(30)),
+    ("json in json", '{"arguments": "{\\"apiKey\\": \\"@@\\"}"}', pick(30)),
+    ("python", 'client = Client(api_key="@@")', pick(32)),
+    ("javascript", "const config = { authToken: '@@' };", pick(32)),
+    ("php", "'db_password' => '@@',", pick(12)),
+    ("toml", 'access_token = "@@"', pick(24)),
+    ("ini", "[mysql]\npassword = @@\n", pick(12)),
+    ("xml", "<server><password>@@</password></server>", pick(12)),
+    ("aws secret", "aws_secret_access_key = @@", pick(40, ALNUM + "/+")),
+    ("aws environment", "AWS_SECRET_ACCESS_KEY=@@", pick(38) + "/+"),
+    ("azure storage", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=@@;EndpointSuffix=core.windows.net", pick(86) + "=="),
+    ("azure sas", "https://a.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig=@@&se=2027", pick(20) + "%2B" + pick(20) + "%3D"),
+    ("service bus", "Endpoint=sb://a.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=@@", pick(43) + "="),
+    ("twilio auth", "TWILIO_AUTH_TOKEN=@@", pick(32, HEX)),
+    ("datadog", "DD_API_KEY: @@", pick(32, HEX)),
+    ("heroku uuid", "HEROKU_API_KEY=@@", f"{pick(8, HEX)}-{pick(4, HEX)}-4{pick(3, HEX)}-a{pick(3, HEX)}-{pick(12, HEX)}"),
+    ("bearer", "curl -H 'Authorization: Bearer @@' https://api.example.com", pick(40)),
+    ("bearer json", '{"Authorization": "Bearer @@"}', pick(40)),
+    ("basic", "Authorization: Basic @@", base64.b64encode(f"app:{pick(12)}".encode()).decode()),
+    ("token header", "Authorization: token @@", pick(40, HEX)),
+    ("api key header", "X-Api-Key: @@", pick(24)),
+    ("vault header", "curl -H 'X-Vault-Token: @@' http://v:8200", pick(26)),
+    ("gitlab header", "PRIVATE-TOKEN: @@", pick(20)),
+    ("cookie", "Cookie: theme=dark; session=@@; lang=en", pick(32)),
+    ("set-cookie", "Set-Cookie: sid=@@; Path=/; HttpOnly", pick(32)),
+    ("url password", "fatal: unable to access 'https://deploy:@@@git.example.com/a.git/'", pick(10)),
+    ("short url password", "cannot connect to https://u:@@@host/x", "pw!q"),
+    ("url token", "git clone https://@@@github.com/a/b", pick(40)),
+    ("postgres", "DATABASE_URL=postgres://app:@@@db:5432/app", pick(10)),
+    ("mongodb", "mongodb+srv://app:@@@cluster0.example.net/?retryWrites=true", pick(10)),
+    ("redis", "redis://:@@@cache:6379/0", pick(10)),
+    ("sql server", "Server=db;Database=app;User Id=sa;Password=@@;Encrypt=true", pick(12)),
+    ("query key", "GET https://maps.example.com/v1?key=@@&q=x 403", pick(20)),
+    ("query token", "https://example.com/cb?access_token=@@", pick(30)),
+    ("query signature", "https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=@@", pick(64, HEX)),
+    ("netrc", "machine api.example.com\n  login app\n  password @@\n", pick(12)),
+    ("npmrc", "//registry.npmjs.org/:_authToken=@@", pick(36)),
+    ("kubeconfig", "users:\n- user:\n    token: @@", pick(60)),
+    ("kubeconfig key", "    client-key-data: @@", base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + pick(60).encode()).decode()),
+    ("k8s environment", "- name: API_TOKEN\n  value: @@\n", pick(24)),
+    ("flag", "deploy --token @@ --region eu", pick(24)),
+    ("flag with equals", "psql --password=@@ -h db", pick(12)),
+    ("curl user", "curl -u app:@@ https://example.com", pick(12)),
+    ("sshpass", "sshpass -p @@ ssh host", pick(12)),
+    ("mysql", "mysql -h db -u root -p@@ app", pick(12)),
+    ("sentry dsn", "dsn: https://@@@o1234.ingest.sentry.io/42", pick(32, HEX)),
+    ("sql", "CREATE USER app IDENTIFIED BY '@@'", pick(12)),
+    ("powershell", '$env:DEPLOY_TOKEN = "@@"', pick(20)),
+    ("escaped newline", 'error: "\\nsk-proj-@@"', pick(60)),
+    ("colored", "\x1b[31mghp_@@\x1b[0m", pick(36)),
+)  # fmt: skip
+"""Kinds of secrets that show by a name or a context, texts with ``@@`` in their place, and secrets."""
 
-    def add(name: str, form: str, secret: str) -> None:
-        made.append(Sample(name, form.replace("@@", secret), secret))
 
-    add("dotenv password", "DB_PASSWORD=@@\nDB_USER=app", pick(14))
-    add("dotenv password with symbols", "DB_PASSWORD=@@\n", "p(" + pick(8) + ")&;9!x")
-    add("dotenv words", "export MAIL_PASSWORD='@@'", "correct-horse-battery")
-    add("dotenv key", "STRIPE_API_KEY=@@", pick(20))
-    add("compose", "environment:\n  - REDIS_PASSWORD=@@\n", pick(12))
-    add("yaml", "database:\n  user: app\n  password: @@\n  port: 5432", pick(12))
-    add("yaml quoted", 'smtp:\n  pass: x\n  password: "@@"\n', pick(12))
-    add("json", '{"user": "app", "password": "@@", "port": 5432}', pick(12))
-    add("json camel", '{"clientSecret": "@@"}', pick(30))
-    add("json in json", '{"arguments": "{\\"apiKey\\": \\"@@\\"}"}', pick(30))
-    add("python", 'client = Client(api_key="@@")', pick(32))
-    add("javascript", "const config = { authToken: '@@' };", pick(32))
-    add("php", "'db_password' => '@@',", pick(12))
-    add("toml", 'access_token = "@@"', pick(24))
-    add("ini", "[mysql]\npassword = @@\n", pick(12))
-    add("xml", "<server><password>@@</password></server>", pick(12))
-    add("aws secret", "aws_secret_access_key = @@", pick(40, ALNUM + "/+"))
-    add("aws environment", "AWS_SECRET_ACCESS_KEY=@@", pick(38) + "/+")
-    add(
-        "azure storage",
-        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=@@;EndpointSuffix=core.windows.net",
-        pick(86) + "==",
-    )
-    add(
-        "azure sas",
-        "https://a.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig=@@&se=2027",
-        pick(20) + "%2B" + pick(20) + "%3D",
-    )
-    add(
-        "service bus",
-        "Endpoint=sb://a.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=@@",
-        pick(43) + "=",
-    )
-    add("twilio auth", "TWILIO_AUTH_TOKEN=@@", pick(32, HEX))
-    add("datadog", "DD_API_KEY: @@", pick(32, HEX))
-    add(
-        "heroku uuid",
-        "HEROKU_API_KEY=@@",
-        f"{pick(8, HEX)}-{pick(4, HEX)}-4{pick(3, HEX)}-a{pick(3, HEX)}-{pick(12, HEX)}",
-    )
-    add("bearer", "curl -H 'Authorization: Bearer @@' https://api.example.com", pick(40))
-    add("bearer json", '{"Authorization": "Bearer @@"}', pick(40))
-    add("basic", "Authorization: Basic @@", base64.b64encode(f"app:{pick(12)}".encode()).decode())
-    add("token header", "Authorization: token @@", pick(40, HEX))
-    add("api key header", "X-Api-Key: @@", pick(24))
-    add("vault header", "curl -H 'X-Vault-Token: @@' http://v:8200", pick(26))
-    add("gitlab header", "PRIVATE-TOKEN: @@", pick(20))
-    add("cookie", "Cookie: theme=dark; session=@@; lang=en", pick(32))
-    add("set-cookie", "Set-Cookie: sid=@@; Path=/; HttpOnly", pick(32))
-    add("url password", "fatal: unable to access 'https://deploy:@@@git.example.com/a.git/'", pick(10))
-    add("short url password", "cannot connect to https://u:@@@host/x", "pw!q")
-    add("url token", "git clone https://@@@github.com/a/b", pick(40))
-    add("postgres", "DATABASE_URL=postgres://app:@@@db:5432/app", pick(10))
-    add("mongodb", "mongodb+srv://app:@@@cluster0.example.net/?retryWrites=true", pick(10))
-    add("redis", "redis://:@@@cache:6379/0", pick(10))
-    add("sql server", "Server=db;Database=app;User Id=sa;Password=@@;Encrypt=true", pick(12))
-    add("query key", "GET https://maps.example.com/v1?key=@@&q=x 403", pick(20))
-    add("query token", "https://example.com/cb?access_token=@@", pick(30))
-    add("query signature", "https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=@@", pick(64, HEX))
-    add("netrc", "machine api.example.com\n  login app\n  password @@\n", pick(12))
-    add("npmrc", "//registry.npmjs.org/:_authToken=@@", pick(36))
-    add("kubeconfig", "users:\n- user:\n    token: @@", pick(60))
-    add(
-        "kubeconfig key",
-        "    client-key-data: @@",
-        base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + pick(60).encode()).decode(),
-    )
-    add("k8s environment", "- name: API_TOKEN\n  value: @@\n", pick(24))
-    add("flag", "deploy --token @@ --region eu", pick(24))
-    add("flag with equals", "psql --password=@@ -h db", pick(12))
-    add("curl user", "curl -u app:@@ https://example.com", pick(12))
-    add("sshpass", "sshpass -p @@ ssh host", pick(12))
-    add("mysql", "mysql -h db -u root -p@@ app", pick(12))
-    add("sentry dsn", "dsn: https://@@@o1234.ingest.sentry.io/42", pick(32, HEX))
-    add("sql", "CREATE USER app IDENTIFIED BY '@@'", pick(12))
-    add("powershell", '$env:DEPLOY_TOKEN = "@@"', pick(20))
-    add("escaped newline", 'error: "\\nsk-proj-@@"', pick(60))
-    add("colored", "\x1b[31mghp_SECRET\x1b[0m", pick(36))
+def _with_context() -> list[Sample]:
+    made = [Sample(name, form.replace("@@", secret), secret) for name, form, secret in _NAMED]
     for kind, begin in (
         ("RSA PRIVATE KEY", "MIIEpAIBAAK"),
         ("PRIVATE KEY", "MIIEvQIBADANBgkqhkiG9w0BAQEF"),
@@ -238,7 +219,7 @@ def _named() -> list[Sample]:
 
 
 TOKENS = _tokens()
-SAMPLES = [Sample(name, f"the value is {token}, use it", token) for name, token in TOKENS.items()] + _named()
+SAMPLES = [Sample(name, f"the value is {token}, use it", token) for name, token in TOKENS.items()] + _with_context()
 
 _SHA1, _SHA256, _UUID = (
     pick(40, HEX),

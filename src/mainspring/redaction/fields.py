@@ -17,6 +17,7 @@ Place = Literal["data", "shell", "quoted", "bare"]
 
 _NOUNS = ("password", "passwd", "passphrase", "pwd", "pass", "secret", "token", "key", "credential", "credentials", "auth", "cookie", "key-data", "key_data", "_pw", "_pat", "_sas", "authkey", "accountkey")  # fmt: skip
 _HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "_pw", "_pat", "_sas")
+_SECRETS = ("secret", "secrets", "credential", "credentials", "authorization", "cookie")
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd")
 _HARMLESS_KEYS = frozenset(
     "public primary foreign sort partition cache group row map index hash lookup unique object registry hot short composite "
@@ -45,7 +46,7 @@ _STAND_INS = frozenset(
     "redacted hidden masked removed omitted missing invalid expired wrong new old current confirm forgot reset strong weak "
     "admin root guest postgres postgresql mysql mariadb redis mongo mongodb rabbitmq sqlite oracle localhost development "
     "production staging local dev prod bearer basic digest bcrypt argon base optional secretstr securestring option self cls "
-    "must should can will at least at_least characters long super hunter correct login signin field input label prompt hash hashed salt "
+    "must should can will at least at_least characters long super login signin field input label prompt hash hashed salt "
     "environment env variable config settings file path url credential credentials authorization cookie session private public "
     "process getenv os environ lorem ipsum foo bar baz qux foobar abc abcdef xyz xxx xxxx openai anthropic github gitlab slack aws google azure".split()
 )
@@ -68,46 +69,60 @@ def strength_of(name: str) -> Strength:
     if not words:
         return ""
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last == "data" and before == "key" and "client" in words:
-        return "strong"
     if last.endswith(_PASSWORDS):
         return "password"
     if last in {"pass", "pw"}:
         return "password" if before else "weak"
-    if last.endswith(("secret", "secrets", "credential", "credentials")) or last in {"authorization", "cookie"}:
+    if last.endswith(_SECRETS) or words[-3:] == ["client", "key", "data"]:
         return "strong"
     if last.endswith("token"):
         return "" if before in _HARMLESS_TOKENS else "strong" if before or upper or last != "token" else "weak"
     if last.endswith("key"):
-        inner = last.removesuffix("key") or before
-        if inner in _HARMLESS_KEYS or not inner:
-            return ""
-        return "strong" if inner in _KEYS else "key" if upper or "api" in words else ""
+        return _strength_of_key(last.removesuffix("key") or before, named=upper or "api" in words)
     return "weak" if last in {"auth", "pat", "sas"} and (before or upper) else ""
+
+
+def _strength_of_key(kind: str, *, named: bool) -> Strength:
+    """The same for a key of some kind; if it is ``named``, it is the variable of a program or has to do with an API."""
+    if not kind or kind in _HARMLESS_KEYS:
+        return ""
+    return "strong" if kind in _KEYS else "key" if named else ""
 
 
 def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
     """Whether a value that has such a name is a secret: not a placeholder, a reference, a path, a type or another expression."""
-    if len(value) < (_RANDOM_LENGTH if strength == "weak" else _SHORTEST) or not strength:
-        return False
-    if compiled(_REFERENCE).match(value) or compiled(_PATH).fullmatch(value) or compiled(_ALGORITHMS).fullmatch(value):
+    shortest = _SHORTEST if strength != "weak" else _RANDOM_LENGTH if place in {"bare", "quoted"} else 10
+    if not strength or len(value) < shortest or _is_reference(value):
         return False
     digits = len(compiled("[^0-9]+").sub("", value))
-    if digits < 4 and compiled(r"\.{3}|…|[xX]{4}|\*{3}").search(value):
-        return False
     if digits == len(value) or compiled(r"[0-9][0-9_.,:TZ+/-]*").fullmatch(value):
         return strength == "password" and place != "bare"
     if any(c.isspace() for c in value):
         return place in {"data", "shell"} and strength == "password" and bool(digits) and value.count(" ") < 4
-    if not digits and _is_ordinary(value, strength, place):
+    if digits <= 2 and _is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
         return False
-    if place in {"bare", "shell"} and compiled(_CALL).fullmatch(value) and (place == "bare" or value[-1] in ")];,"):
+    if place in {"bare", "shell"} and _is_expression(value, place):
         return False
-    if place == "bare" and (compiled(_DOTTED).fullmatch(value) or compiled(r"[A-Za-z_]+\d{0,2}").fullmatch(value)):
-        return strength != "weak" and digits > 0 and not _names_a_secret(value)
-    if strength == "weak" and not compiled(r"(?=.*[A-Za-z]).*[0-9]").match(value):
-        return False
-    return not (digits <= 2 and _is_stand_in(value))
+    return strength != "weak" or compiled(r"(?=.*[A-Za-z]).*[0-9]").match(value) is not None
+
+
+def _is_reference(value: str) -> bool:
+    """Whether a value says where a secret is, or is a placeholder, a path or the name of an algorithm."""
+    return bool(
+        compiled(_REFERENCE).match(value)
+        or compiled(_PATH).fullmatch(value)
+        or compiled(_ALGORITHMS).fullmatch(value)
+        or (compiled(r"\.{3}|…|[xX]{4}|\*{3}").search(value) and len(compiled("[0-9]").findall(value)) < 4)
+    )
+
+
+def _is_expression(value: str, place: Place) -> bool:
+    """Whether a value without quotes is code: a call, or the name of a variable."""
+    if compiled(_CALL).fullmatch(value):
+        return place == "bare" or value[-1] in ")];,"
+    if place == "bare" and (compiled(_DOTTED).fullmatch(value) or compiled(r"[A-Za-z_]+[0-9]{0,2}").fullmatch(value)):
+        return _names_a_secret(value)
+    return False
 
 
 def _names_a_secret(value: str) -> bool:
@@ -117,7 +132,7 @@ def _names_a_secret(value: str) -> bool:
 
 def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
     """Whether a value without digits is a word, a name or a placeholder."""
-    if _is_stand_in(value) or strength in {"weak", "key"} or place == "bare":
+    if strength in {"weak", "key"} or place == "bare":
         return True
     if place in {"data", "shell"}:
         return len(value) < 8 and value.isalpha() and (value.islower() or value.isupper() or value.istitle())
@@ -128,6 +143,8 @@ def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
 
 def _is_stand_in(value: str) -> bool:
     """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
+    if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value):
+        return False
     words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
     return all(word in _STAND_INS or len(set(word)) == 1 for word in words)
 
@@ -165,17 +182,7 @@ def find_named_values(text: str) -> Iterator[Span]:
     if len(low) != len(text):  # some capital letters have two small ones
         low = text
     for noun in _NOUNS:
-        at = low.find(noun)
-        while at >= 0:
-            end = at + len(noun)
-            if low[end : end + 1] in _FOLLOW:
-                name = _name_before(text, end)
-                strength = strength_of(name.lstrip("-."))
-                if strength:
-                    span, end = _behind(text, end, name, strength)
-                    if span is not None:
-                        yield span
-            at = low.find(noun, end)
+        yield from _fields(text, low, noun)
     if "uthorization" in low:
         for match in compiled(r"(?i)authorization").finditer(text):
             yield from _authorization(text, match.end())
@@ -189,6 +196,21 @@ def find_named_values(text: str) -> Iterator[Span]:
 
 _FOLLOW = frozenset("\"'`]:= \t\n\\>,?+!_-0123456789")
 """What may be behind the name of a field."""
+
+
+def _fields(text: str, low: str, noun: str) -> Iterator[Span]:
+    """Values of fields whose name ends with a noun."""
+    at = low.find(noun)
+    while at >= 0:
+        end = at + len(noun)
+        if low[end : end + 1] in _FOLLOW:
+            name = _name_before(text, end)
+            strength = strength_of(name.lstrip("-."))
+            if strength:
+                span, end = _behind(text, end, name, strength)
+                if span is not None:
+                    yield span
+        at = low.find(noun, end)
 
 
 def _name_before(text: str, end: int) -> str:
@@ -220,7 +242,7 @@ def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | 
     else:
         return None, end
     match = compiled(pattern).match(text, end) if pattern else None
-    return _value(match, strength, place) if match else (None, end)
+    return _value(match, "strong" if strength == "weak" else strength, place) if match else (None, end)
 
 
 def _place(text: str, begin: int, name: str, match: re.Match[str]) -> Place:
@@ -299,31 +321,33 @@ def _queries(text: str) -> Iterator[Span]:
 
 
 _USER = r"-(?:(?<![\w-]-)[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?[\"']?([^\s:\"'$<{]{1,128}):([^\s\"'$<{\\]{3,256})"
-_SSHPASS = r"(?:sshpass|docker login|mysql\w{0,8}|mariadb|mongo\w{0,8}|redis-cli|smbclient|ldap\w{1,12})\b[^\r\n|]{0,200}? -(?:p|w|a) ?[\"']?([^\s\"'$<-][^\s\"']{3,256})"
-_BASIC = r"(?i)(?<![a-z])basic[ \t]+([A-Za-z0-9+/]{8,}={0,2})"
+_PASSWORD_OPTION = r"(?:sshpass|docker login|mysql\w{0,8}|mariadb|mongo\w{0,8}|redis-cli|smbclient|ldap\w{1,12})\b[^\r\n|]{0,200}? -(?:p|w|a) ?[\"']?([^\s\"'$<-][^\s\"']{3,256})"
+_BASIC = r"(?i)basic(?<![a-z]basic)[ \t]+(?=[A-Za-z+/]{0,80}[0-9=])([A-Za-z0-9+/]{8,}={0,2})"
+
+
+_LOGINS = (
+    # What the text must contain, the pattern, and whether the value needs a digit.
+    (("curl", "http", '"-u', "'-u"), _USER, False),
+    (
+        ("sshpass", "docker login", "mysql", "mariadb", "redis-cli", "mongo", "smbclient", "ldap"),
+        _PASSWORD_OPTION,
+        True,
+    ),
+    (("basic",), _BASIC, False),
+    (("identified by",), r"(?i)identified by '([^'\r\n]{4,256})'", False),
+)
 
 
 def _logins(text: str, low: str) -> Iterator[Span]:
     """Passwords of commands, and basic authentication."""
-    if "-u" in low and ":" in text and ("curl" in low or "http" in low or '"-u' in low or "'-u" in low):
-        for match in compiled(_USER).finditer(text):
-            if any(not c.isdigit() for c in match[2]):
-                yield match.span(2)
-    if any(
-        name in low
-        for name in ("sshpass", "docker login", "mysql", "mariadb", "redis-cli", "mongo", "smbclient", "ldap")
-    ):
-        for match in compiled(_SSHPASS).finditer(text):
-            if is_secret_value(match[1], "password", "data") and any(c.isdigit() for c in match[1]):
-                yield match.span(1)
-    if "basic" in low:
-        for match in compiled(_BASIC).finditer(text):
-            if any(c.isdigit() for c in match[1]) or match[1].endswith("="):
-                yield match.span(1)
-    if "identified by" in low:
-        for match in compiled(r"(?i)identified by '([^'\r\n]{4,256})'").finditer(text):
-            if is_secret_value(match[1], "password", "data"):
-                yield match.span(1)
+    for marks, pattern, with_digit in _LOGINS:
+        if not any(mark in low for mark in marks):
+            continue
+        for match in compiled(pattern).finditer(text):
+            group = match.lastindex or 1
+            value = match[group]
+            if not value.isdigit() and not _is_reference(value) and not (with_digit and value.isalpha()):
+                yield match.span(group)
 
 
 # --- in the environment -----------------------------------------------------------------------------------------------------

@@ -194,7 +194,8 @@ def _is_argument(option: str, value: str) -> bool:
         return ":" in value and not value.startswith("$") and not value.rpartition(":")[2].isdigit()
     if option in {"-p", "-P", "-w", "-k", "-t"}:
         return any(c.isdigit() for c in value) and is_secret_value(value, "weak", "data")
-    return is_secret_value(value, strength_of(option.lstrip("-")), "data")
+    strength = strength_of(option.lstrip("-"))
+    return is_secret_value(value, "strong" if strength == "weak" else strength, "data")
 
 
 def _hide_password(login: str) -> str:

@@ -17,7 +17,7 @@ from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 from tests.unit.policies.stage import results
 
-KEY = "sk-ant-REDACTED"
+KEY = "sk-ant-api03-" + "a1B2" * 8
 
 
 async def logged(audit: AuditLog, *calls: Call, permissions: Permissions | None = None) -> Agent:

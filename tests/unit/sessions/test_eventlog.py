@@ -16,6 +16,7 @@ from mainspring.loop import Behavior
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
+from mainspring.redaction import Redactor
 from mainspring.sessions import EventLog, LogEvent, MemoryStore, Session, SqliteStore, all_events, read_events
 from mainspring.sessions.eventfile import LogFile
 from mainspring.testing import Call, Reply
@@ -33,7 +34,7 @@ def session(tmp_path: Path) -> Session:
 def talk(session: Session, *script: Any, **options: Any) -> Any:
     """An agent whose events are logged."""
     made = agent(session, *script, **options)
-    EventLog(session, environ={}).install(made)
+    EventLog(session, redactor=Redactor()).install(made)
     return made
 
 

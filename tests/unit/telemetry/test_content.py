@@ -14,6 +14,7 @@ from mainspring.errors import ModelError, NetworkError, RateLimitedError
 from mainspring.loop import Behavior
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models import RetryConfig
+from mainspring.redaction import Redactor
 from mainspring.telemetry import Tracing
 from mainspring.telemetry.content import Cleaner, Content
 from mainspring.testing import Call, Reply, ScriptedModel
@@ -146,7 +147,7 @@ async def test_long_content_is_cut() -> None:
 
 @pytest.mark.covers("TEL-09")
 def test_no_key_is_cut_in_two_and_none_hides_in_the_escapes_of_json() -> None:
-    cleaner = Cleaner(100, {"MY_PASSWORD": 'pa"ss\\word'})
+    cleaner = Cleaner(100, Redactor(['pa"ss\\word']))
     many = f"{KEY} " * 4  # what is masked makes the text shorter, so that the cut comes into what is kept
 
     assert "sk-ant" not in cleaner.text(many + "x" * 1000)
@@ -160,7 +161,7 @@ class Counting(Cleaner):
     """Remembers what it was given."""
 
     def __init__(self) -> None:
-        super().__init__(1000, {})
+        super().__init__(1000, Redactor())
         self.given: list[str] = []
 
     def text(self, text: str) -> str:
@@ -182,7 +183,9 @@ async def test_a_message_is_converted_once_for_a_run() -> None:
 
 
 def test_images_go_as_their_size_only() -> None:
-    made = Content(Cleaner(100, {})).messages([Message.user([ImageBlock("image/png", "QUJD"), TextBlock("see")])])
+    made = Content(Cleaner(100, Redactor())).messages(
+        [Message.user([ImageBlock("image/png", "QUJD"), TextBlock("see")])]
+    )
 
     assert json.loads(made)[0]["parts"] == [
         {"type": "image", "mime_type": "image/png", "base64_length": 4},
@@ -205,7 +208,7 @@ blocks = st.one_of(
 @settings(max_examples=40)
 @given(st.lists(st.lists(blocks, max_size=4).map(lambda b: Message("user", tuple(b))), max_size=4), st.integers(0, 40))
 def test_whatever_is_said_becomes_json_without_the_secret(messages: list[Message], limit: int) -> None:
-    content = Content(Cleaner(limit, {"A_SECRET": OWN}))
+    content = Content(Cleaner(limit, Redactor([OWN])))
     secret = Message.user(f"x {OWN} y")
 
     made = content.messages([*messages, secret])

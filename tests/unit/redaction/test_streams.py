@@ -5,8 +5,8 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.redaction import MASK
-from mainspring.testing.masking import Masking, forms_of
+from mainspring.redaction import MASK, Redactor, redact_stream
+from mainspring.redaction.redactor import forms_of
 
 SHAPED = "sk-proj-abcdefgh1234567890abcdefgh"
 
@@ -27,36 +27,36 @@ def said_in(stream: str) -> list[str]:
     cuts=st.lists(st.integers(0, 60), max_size=12),
 )
 def test_no_cut_hides_a_secret(secret: str, around: list[str], cuts: list[int]) -> None:
-    masking = Masking([secret])
+    redactor = Redactor([secret])
     whole = secret.join(["", *around, f" {SHAPED}"])
     at = sorted({0, len(whole), *[c for c in cuts if c < len(whole)]})
     pieces = [whole[a:b] for a, b in zip(at, at[1:], strict=False)]
     if len(set(pieces)) == 1 < len(pieces):
         return
 
-    made = said_in(masking.stream(stream_of(pieces)))
+    made = said_in(redact_stream(redactor, stream_of(pieces)))
 
     assert len(made) == len(pieces)
-    assert "".join(made) == masking.text(whole)
+    assert "".join(made) == redactor.text(whole)
     assert secret not in "".join(made) or secret in MASK
     assert SHAPED not in "".join(made)
 
 
 def test_what_does_not_belong_together_is_left_alone() -> None:
-    masking = Masking(["abcdef"])
+    redactor = Redactor(["abcdef"])
     calls = [
         {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": n, "function": {"arguments": part}}]}}]}
         for n, part in ((0, "abc"), (1, "def"), (1, "abc"), (1, "def"), (0, "xyz"))
     ]
     stream = "".join(f"data: {json.dumps(call)}\n\n" for call in calls)
-    made = [json.loads(line[5:]) for line in masking.stream(stream).split("\n") if line]
+    made = [json.loads(line[5:]) for line in redact_stream(redactor, stream).split("\n") if line]
     parts = [c["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] for c in made]
     assert parts == ["abc", "def", MASK, "", "xyz"]
     same = 'event: x\nid: 7\ndata: {broken\n\ndata: [DONE]\n\ndata:  {"a":  1}\n\n'
-    assert masking.stream(same) == same
+    assert redact_stream(redactor, same) == same
 
 
 def test_a_secret_is_known_in_the_forms_of_json() -> None:
-    masking = Masking(['ö"\\x1'])
+    redactor = Redactor(['ö"\\x1'])
     for form in forms_of('ö"\\x1'):
-        assert masking.text(f"<{form}>") == f"<{MASK}>"
+        assert redactor.text(f"<{form}>") == f"<{MASK}>"
