@@ -1,0 +1,252 @@
+"""Each secret, through each source, is in none of the places where text is stored, exported, sent, or shown."""
+
+import html
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from mainspring import Agent
+from mainspring.app.export import html_page, markdown
+from mainspring.env import MemoryEnv
+from mainspring.errors import ToolError
+from mainspring.loop import Behavior
+from mainspring.mcp.config import McpServerConfig
+from mainspring.mcp.logs import ServerLog
+from mainspring.messages import ImageBlock, TextBlock
+from mainspring.models import MemoryResponse, MemoryTransport, RecordingTransport, create_model
+from mainspring.models.http_model import HttpModel
+from mainspring.policies.audit import AuditLog
+from mainspring.runtime.commands.config import show_config
+from mainspring.runtime.commands.export import export_lines, export_transcript
+from mainspring.runtime.commands.mcp import look_at_servers
+from mainspring.runtime.options import Place
+from mainspring.runtime.saved_runs import SavedRuns
+from mainspring.sessions import Session, SqliteStore
+from mainspring.sessions.eventlog import EventLog
+from mainspring.telemetry import Tracing
+from mainspring.testing import Call, Reply, ScriptedModel, Tape
+from mainspring.tools import tool
+from tests.secret_samples import ORDINARY, SAMPLES, Sample
+from tests.unit.telemetry.recorder import Recorder
+
+pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.timeout(120)]
+
+SOURCES = ("prompt", "tool argument", "tool result", "tool error", "model text", "thinking")
+NAMED = "correct-horse-42"
+"""The value of a variable of the environment, which is like no token."""
+
+EVERY = [*SAMPLES, Sample("environment", f"it is {NAMED} there", NAMED)]
+
+
+@tool
+async def look(text: str, fail: bool = False) -> str:
+    """Give back a text."""
+    if fail:
+        raise ToolError(text)
+    return text
+
+
+@pytest.fixture(autouse=True)
+def variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", NAMED)
+
+
+def script(source: str) -> Iterator[Any]:
+    """What the model says, so that each sample goes through a source."""
+    for number, sample in enumerate(EVERY):
+        if source == "model text":
+            yield Reply(sample.text)
+        elif source == "thinking":
+            yield Reply("done", thinking=sample.text)
+        elif source.startswith("tool"):
+            given = {"text": sample.text, "fail": source == "tool error"}
+            yield Reply(calls=[Call("look", given, id=f"call-{number}")])
+            yield Reply("done")
+        else:
+            yield Reply("done")
+
+
+def found_in(text: str) -> list[str]:
+    """The names of the samples whose secrets are in a text, in any form."""
+    return [
+        s.name
+        for s in EVERY
+        if any(
+            form in text
+            for form in {s.secret, json.dumps(s.secret)[1:-1], html.escape(s.secret), quote(s.secret, safe="")}
+        )
+    ]
+
+
+def files_in(folder: Path) -> str:
+    return "\n".join(f.read_bytes().decode("utf-8", "replace") for f in sorted(folder.rglob("*")) if f.is_file())
+
+
+async def run_all(source: str, session: Session, *plugs: Any) -> None:
+    agent = Agent(
+        ScriptedModel(*script(source)),
+        session=session,
+        execution=MemoryEnv(),
+        tools=[look],
+        plugs=plugs,
+        behavior=Behavior(max_turns=1000),
+    )
+    for sample in EVERY:
+        await agent.run(sample.text if source == "prompt" else "go")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_nothing_that_is_stored_or_exported_holds_a_secret(source: str, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "project"
+    folder.mkdir()
+    session = Session.create(str(folder), home=home, id="s-1")
+    recorder = Recorder(environ={"DB_PASSWORD": NAMED}, sensitive=True, content="both")
+    audit = AuditLog(tmp_path / "audit.jsonl")
+
+    await run_all(source, session, EventLog(session), audit, Tracing(recorder.telemetry))
+    session.close()
+
+    environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path), "DB_PASSWORD": NAMED}
+    place = Place(cwd=str(folder))
+    transcript = export_transcript("s-1", place, environ)
+    viewer = SavedRuns(home, environ)
+    sinks: dict[str, str] = {
+        "files of the session and its log": files_in(home),
+        "audit log": audit.path.read_text(encoding="utf-8") if audit.path.exists() else "",
+        "HTML": html_page(transcript),
+        "Markdown": markdown(transcript),
+        "JSON lines": b"\n".join(export_lines("s-1", place, environ)).decode(),
+        "telemetry": recorder.everything(),
+        "viewer": repr([viewer.run(run.id) for run in viewer.runs()[:20]]),
+    }
+    assert {name: found for name, text in sinks.items() if (found := found_in(text))} == {}
+    assert "[redacted]" in sinks["files of the session and its log"]
+
+
+async def test_a_session_in_sqlite_holds_none(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db" / "sessions.db")
+    for source in ("prompt", "tool result"):
+        session = Session.create("/work", home=store, id=f"s-{source[:4]}")
+        await run_all(source, session)
+        session.close()
+    assert found_in(files_in(tmp_path)) == []
+
+
+def chat(delta: dict[str, Any], reason: str | None = None) -> bytes:
+    return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta, 'finish_reason': reason}]})}\n\n".encode()
+
+
+def pieces(text: str) -> bytes:
+    """A stream that spells a text in pieces of seven characters."""
+    parts = [text[at : at + 7] for at in range(0, len(text), 7)]
+    return b"".join(chat({"content": part}) for part in parts) + chat({}, "stop") + b"data: [DONE]\n\n"
+
+
+def calling(text: str) -> bytes:
+    arguments = json.dumps({"text": text})
+    parts = [arguments[at : at + 7] for at in range(0, len(arguments), 7)]
+    head = {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}}]}
+    body = [chat({"tool_calls": [{"index": 0, "function": {"arguments": part}}]}) for part in parts]
+    return chat(head) + b"".join(body) + chat({}, "tool_calls") + b"data: [DONE]\n\n"
+
+
+def host(*answers: bytes) -> HttpModel:
+    made = create_model("compatible:m", base_url="http://h/v1", api_key="sk-" + "a1B2" * 8)
+    assert isinstance(made, HttpModel)
+    return made.through(
+        MemoryTransport(*[MemoryResponse(a, headers={"content-type": "text/event-stream"}) for a in answers])
+    )
+
+
+class _Recording(Tape):
+    def model(self, model: Any, **settings: Any) -> Any:
+        recorder: Any = super().model(model, **settings)
+        recorder._own_transport._own = model._own_transport
+        return recorder
+
+
+async def test_no_tape_and_no_recorded_traffic_holds_one(tmp_path: Path) -> None:
+    for number, sample in enumerate(EVERY):
+        answers = (calling(sample.text), pieces(sample.text))
+        path = tmp_path / "tapes" / f"{number}.jsonl"
+        with _Recording(path, "record") as tape:
+            agent = Agent(tape.model(host(*answers)), tools=[look], steps=tape.steps, execution=MemoryEnv())
+            await agent.run(sample.text)
+        with Tape(path) as tape:
+            model = tape.model("compatible:m", base_url="http://h/v1")
+            await Agent(model, tools=[look], steps=tape.steps, execution=MemoryEnv()).run(sample.text)
+        model = host(*answers)
+        transport: Any = model._own_transport
+        recording = model.through(RecordingTransport(tmp_path / "traffic" / f"{number}", transport))
+        await Agent(recording, tools=[look], execution=MemoryEnv()).run(sample.text)
+    for folder in ("tapes", "traffic"):
+        assert found_in(files_in(tmp_path / folder)) == []
+
+
+async def test_neither_the_settings_nor_the_list_of_servers_show_one(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    folder.mkdir()
+    servers: dict[str, Any] = {}
+    for number, sample in enumerate(EVERY):
+        if len(sample.secret) >= 6:
+            servers[f"flag{number}"] = {
+                "command": "x",
+                "args": ["--token", sample.secret, f"--api-key={sample.secret}"],
+            }
+        servers[f"text{number}"] = {"command": "x", "args": [sample.text], "env": {"ANY": sample.secret}}
+        servers[f"url{number}"] = {
+            "url": f"https://u:{quote(sample.secret, safe='')}@h/mcp?token={quote(sample.secret, safe='')}"
+        }
+        servers[f"header{number}"] = {"url": "https://h/mcp", "headers": {"X-Any": sample.secret}}
+    settings = {
+        "providers": {"openai": {"apiKey": NAMED, "baseUrl": f"https://u:{NAMED}@h/v1"}},
+        "mcp": {"servers": servers},
+    }
+    (home / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path)}
+    place = Place(cwd=str(folder))
+
+    assert found_in(repr(show_config(place, environ))) == []
+    found = await look_at_servers(place, connect=False, environ=environ)
+    assert len(found.servers) > len(EVERY)
+    assert found_in(repr(found)) == []
+    assert (
+        found_in("\n".join(repr(McpServerConfig(name="a", command="x", args=("--token", s.secret))) for s in EVERY))
+        == []
+    )
+
+
+async def test_the_log_of_a_server_holds_none(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "server.log")
+    for sample in EVERY:
+        if "\n" not in sample.text:  # its lines are written one by one
+            log.add(sample.text)
+    await log.written()
+    assert found_in(files_in(tmp_path)) == []
+    assert found_in("\n".join(log.lines)) == []
+
+
+async def test_ordinary_text_and_opaque_blocks_are_stored_as_they_are(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    key = SAMPLES[0].secret
+    session = Session.create("/work", home=home, id="s-1")
+    agent = Agent(
+        ScriptedModel(*[Reply(calls=[Call("look", {"text": t}, id=f"c{n}")]) for n, t in enumerate(ORDINARY)], "done"),
+        session=session,
+        execution=MemoryEnv(),
+        tools=[look],
+        behavior=Behavior(max_turns=1000),
+    )
+    await agent.run([TextBlock("see"), ImageBlock("image/png", key)])
+    session.close()
+
+    again = Session.open("s-1", home=home)
+    texts = {block.text for message in again.messages for block in message.tool_results}
+    assert texts == set(ORDINARY)
+    assert key in files_in(home)
+    again.close()
