@@ -15,7 +15,7 @@ Strength = Literal["", "weak", "key", "strong", "password"]
 Place = Literal["data", "shell", "quoted", "bare"]
 """Where a value is: in a structure or a shell assignment, where it is a literal; in quotes, or bare in text that may be code."""
 
-_NOUNS = ("password", "passwd", "passphrase", "pwd", "pass", "secret", "token", "key", "credential", "credentials", "auth", "cookie", "key-data", "key_data", "_pw", "_pat", "_sas", "authkey", "accountkey")  # fmt: skip
+_NOUNS = ("password", "passwd", "passphrase", "pwd", "pass", "secret", "token", "key", "credential", "credentials", "auth", "cookie", "key-data", "key_data", "key_base", "_pw", "_pat", "_sas", "authkey", "accountkey")  # fmt: skip
 _HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "_pw", "_pat", "_sas")
 _SECRETS = ("secret", "secrets", "credential", "credentials", "authorization", "cookie")
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd")
@@ -35,6 +35,7 @@ _HARMLESS_TOKENS = frozenset(
     "prompt completion total last first prev previous sos image audio video text json string number ident lex lookahead "
     "cancel cancellation".split()
 )
+_HOSTS_OF_CODE = frozenset("github gh gitlab azure ado devops bitbucket access personal".split())
 _RANDOM_LENGTH = 16
 _SHORTEST = 6
 
@@ -51,7 +52,7 @@ _STAND_INS = frozenset(
     "process getenv os environ lorem ipsum foo bar baz qux foobar abc abcdef xyz xxx xxxx openai anthropic github gitlab slack aws google azure".split()
 )
 _ALGORITHMS = r"(?i)(?:[ui](?:nt)?\d{1,3}|float\d\d|(?:n?var)?char2?|utf-?\d+|sha-?\d{1,3}|md5|ed25519|x25519|argon2(?:id)?|pbkdf2|[hrep]s\d{3}|aes-?\d{3}(?:-?[a-z]{3})?|base\d\d|oauth-?[12](?:\.0)?|int_?\d+|v\d+)"
-_REFERENCE = r"[$<{%]|\[redacted|\*{3}|\.{3}|…|#\{|@\{|\(|(?:process|os|import)\.|env[.:(\[]|!(?:Ref|Sub|vault|GetAtt)|ref\+|op://|vault:|secrets?[.:/]|keyring:|file:|https?://[^?@]*$|arn:|data:"
+_REFERENCE = r"[$<{%^]|\[[a-z]+\]|\[\^|\[redacted|\*{3}|\.{3}|…|#\{|@\{|\(|(?:process|os|import)\.|env[.:(\[]|!(?:Ref|Sub|vault|GetAtt)|ref\+|op://|vault:|secrets?[.:/]|keyring:|file:|https?://[^?@]*$|arn:|data:"
 _PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w.-]+/[\w./-]+\.[a-z]{2,5}|[\w-]{1,40}\.(?:pem|key|json|ya?ml|txt|toml|env|py|js|ts|crt|p12|pub|cfg|conf|ini|md|html|css|go|rs|sh)"
 _CALL = r"[A-Za-z_][\w.:]{0,80}(?:\(|\[).*"
 _DOTTED = r"[A-Za-z_]\w{0,60}(?:(?:\.|->|::|\?\.)[A-Za-z_]\w{0,60})+"
@@ -73,13 +74,13 @@ def strength_of(name: str) -> Strength:
         return "password"
     if last in {"pass", "pw"}:
         return "password" if before else "weak"
-    if last.endswith(_SECRETS) or words[-3:] == ["client", "key", "data"]:
+    if last.endswith(_SECRETS) or words[-3:] in (["client", "key", "data"], ["secret", "key", "base"]):
         return "strong"
     if last.endswith("token"):
         return "" if before in _HARMLESS_TOKENS else "strong" if before or upper or last != "token" else "weak"
     if last.endswith("key"):
         return _strength_of_key(last.removesuffix("key") or before, named=upper or "api" in words)
-    return "weak" if last in {"auth", "pat", "sas"} and (before or upper) else ""
+    return "weak" if last in {"auth", "sas"} or (last == "pat" and before in _HOSTS_OF_CODE) else ""
 
 
 def _strength_of_key(kind: str, *, named: bool) -> Strength:
@@ -99,7 +100,7 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
         return strength == "password" and place != "bare"
     if any(c.isspace() for c in value):
         return place in {"data", "shell"} and strength == "password" and bool(digits) and value.count(" ") < 4
-    if digits <= 2 and _is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
+    if digits <= 2 and is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
         return False
     if place in {"bare", "shell"} and _is_expression(value, place):
         return False
@@ -141,7 +142,7 @@ def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
     return not symbols and turns < 4
 
 
-def _is_stand_in(value: str) -> bool:
+def is_stand_in(value: str) -> bool:
     """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
     if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value):
         return False
@@ -161,10 +162,17 @@ _VALUE = (
     r"|`(?P<v4>[^`\\\r\n]{1,1024})`"
     r"|[\"']?(?P<v5>[^\s\"'`\\]{1,1024}(?:\\(?![nrt\"'\\])[^\s\"'`\\]{1,1024}){0,8}))"
 )
-_TAIL = rf"{_AFTER_NAME}{_ASSIGN}\s{{0,40}}{_VALUE}"
+_COLOR = r"(?:(?:\x1b|\\u001b)\[[0-9;]{0,12}m)?"
+_TAIL = rf"{_AFTER_NAME}{_ASSIGN}(?:[ \t][|>][+-]?(?:\\n|\s))?\s{{0,40}}{_COLOR}{_VALUE}"
 _FLAG = rf"{_QUOTE}?,?[ \t\r\n]{{1,8}}(?![-|&>]){_VALUE}"
-_PAIR = rf"{_QUOTE}?,?(?:\\n|\s){{1,40}}{_QUOTE}?value{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
+_PAIR = rf"{_QUOTE}?,?(?:\\n|\s){{0,40}}{_QUOTE}?value{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
 _XML = r">(?P<v5>[^<\s]{4,1024})<"
+_LOOSE = (
+    rf"{_AFTER_NAME}(?:[ \t|>:-]|is\b|%3[ADad]|\\t|for [a-z]{{1,20}}){{1,8}}"
+    r"(?P<v5>(?=[A-Za-z+/_-]{0,24}[0-9][A-Za-z+/_-]{0,24}[0-9])(?=[a-z0-9+/_-]{0,24}[A-Z])(?=[A-Z0-9+/_-]{0,24}[a-z])[A-Za-z0-9+/_-]{16,256}={0,2}"
+    r"|(?=[0-9]{0,24}[a-f])(?=[a-f]{0,24}[0-9])[0-9a-f]{32,256})(?![A-Za-z0-9./])"
+)
+"""Behind a blank or a bar, only what looks random is a value."""
 _NETRC = r"[ \t\r\n]{1,8}(?P<v5>[^\s\"'\\]{1,256})"
 _SQL = r"[ \t]{1,4}'(?P<v3>[^'\r\n]{1,256})'"
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -172,7 +180,7 @@ _LONGEST_NAME = 60
 _CUT = r"[,;|&<>)}\]]"
 _AUTHORIZATION = (
     rf"{_AFTER_NAME}[:=]\s{{0,8}}(?:{_QUOTE})?"
-    r"(?P<scheme>(?i:bearer|basic|token|digest|negotiate|bot|apikey|key|aws4-hmac-sha256)[ \t]+)?(?P<v>[^\s\"'\\,;}\])]{3,4096})"
+    r"(?P<scheme>(?i:bearer|basic|token|digest|negotiate|bot|apikey|key|aws4-hmac-sha256)[ \t]+)?(?P<v>[^\s\"'`<\\,;}\])]{3,4096})"
 )
 
 
@@ -194,7 +202,7 @@ def find_named_values(text: str) -> Iterator[Span]:
     yield from _logins(text, low)
 
 
-_FOLLOW = frozenset("\"'`]:= \t\n\\>,?+!_-0123456789")
+_FOLLOW = frozenset("\"'`]:= \t\n\\>,?+!|%_-0123456789")
 """What may be behind the name of a field."""
 
 
@@ -215,7 +223,9 @@ def _fields(text: str, low: str, noun: str) -> Iterator[Span]:
 
 def _name_before(text: str, end: int) -> str:
     before = text[max(0, end - _LONGEST_NAME) : end]
-    return before[len(before.rstrip(_NAME)) :]
+    name = before[len(before.rstrip(_NAME)) :]
+    escaped = name[:1] in {"n", "r", "t"} and before[: -len(name)].endswith("\\")  # the end of a line in JSON
+    return name[1:] if escaped else name
 
 
 def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | None, int]:
@@ -228,28 +238,28 @@ def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | 
         if name.lower().endswith("cookie"):
             return _cookies(text, match)
         return _value(match, strength, _place(text, begin, name, match))
-    follow = text[end : end + 1]
-    if follow == ">":
-        pattern, place = (_XML, "data") if text[begin - 1 : begin] in {"<", ":"} else ("", "data")
-    elif strength == "password" and "login" in text[max(0, begin - 200) : begin]:
-        pattern, place = _NETRC, "data"
-    elif strength == "password" and name.isupper():
-        pattern, place = _SQL, "data"
-    elif name.startswith("-"):
-        pattern, place = _FLAG, "shell"
-    elif "name" in text[max(0, begin - 12) : begin].lower():
-        pattern, place = _PAIR, "data"
-    else:
-        return None, end
-    match = compiled(pattern).match(text, end) if pattern else None
-    return _value(match, "strong" if strength == "weak" else strength, place) if match else (None, end)
+    before = text[max(0, begin - 200) : begin]
+    for pattern, place, fits in (
+        (_XML, "data", before[-1:] in {"<", ":"}),
+        (_PAIR, "data", compiled("(?i)(?:name|key)[^a-z]{1,6}$").search(before[-12:]) is not None),
+        (_NETRC, "data", strength == "password" and "login" in before),
+        (_SQL, "data", strength == "password" and name.isupper()),
+        (_FLAG, "shell", name.startswith("-")),
+        (_LOOSE, "quoted", strength != "weak"),
+    ):
+        match = compiled(pattern).match(text, end) if fits else None
+        if match is not None:
+            return _value(match, "strong" if strength == "weak" else strength, place)
+    return None, end
 
 
 def _place(text: str, begin: int, name: str, match: re.Match[str]) -> Place:
     """A shell assignment: capitals, ``=`` without blanks, at the beginning of a line or behind a blank; or an option."""
     before = text[begin - 1 : begin]
     if match["sign"] == "=" and match.string[match.start("sign") + 1 : match.start("sign") + 2] not in {" ", "\t"}:
-        shell = name.isupper() or name.startswith("-") or name.startswith("_") or before == ":"
+        shell = (
+            name.isupper() or name.startswith("-") or before == ":" or (name.startswith("_") and before in {"", "\n"})
+        )
         if shell and match["v5"] is not None:
             return "shell"
         if name.startswith("-") or name.isupper():
@@ -281,9 +291,15 @@ def _authorization(text: str, end: int) -> Iterator[Span]:
     if match is None:
         return
     value, schemed = match["v"], match["scheme"] is not None
-    if compiled(_REFERENCE).match(value) or _is_stand_in(value) or compiled(_CALL).fullmatch(value):
+    if compiled(_REFERENCE).match(value) or is_stand_in(value) or compiled(_CALL).fullmatch(value):
         return
-    if schemed and len(value) >= 7 or any(c.isdigit() for c in value) and not compiled(_DOTTED).fullmatch(value):
+    if (
+        schemed
+        and len(value) >= 7
+        and compiled(r"[a-z-]{1,15}").fullmatch(value) is None
+        or any(c.isdigit() for c in value)
+        and not compiled(_DOTTED).fullmatch(value)
+    ):
         yield match.span("v")
 
 
@@ -315,13 +331,18 @@ def _queries(text: str) -> Iterator[Span]:
         return
     for match in compiled(_QUERY).finditer(text):
         name, value = match[1], match[2]
-        if name.lower() in QUERY_NAMES or strength_of(name) in {"strong", "password", "key"}:
-            if any(c.isdigit() for c in value) and not value.isdigit() and not compiled(_REFERENCE).match(value):
-                yield match.span(2)
+        strength = strength_of(name)
+        if strength:
+            secret = is_secret_value(value, "strong" if strength == "weak" else strength, "data")
+        else:
+            random = any(c.isdigit() for c in value) and not value.isdigit()
+            secret = name.lower() in QUERY_NAMES and random and not compiled(_REFERENCE).match(value)
+        if secret:
+            yield match.span(2)
 
 
-_USER = r"-(?:(?<![\w-]-)[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?[\"']?([^\s:\"'$<{]{1,128}):([^\s\"'$<{\\]{3,256})"
-_PASSWORD_OPTION = r"(?:sshpass|docker login|mysql\w{0,8}|mariadb|mongo\w{0,8}|redis-cli|smbclient|ldap\w{1,12})\b[^\r\n|]{0,200}? -(?:p|w|a) ?[\"']?([^\s\"'$<-][^\s\"']{3,256})"
+_USER = r"-(?:(?<![\w-]-)[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?[\"']?([^\s:\"'$<{(|\[]{1,128}):([^\s\"'$<{\\]{3,256})"
+_PASSWORD_OPTION = r"(?:sshpass|docker login|mysql\w{0,8}|mariadb|mongo\w{0,8}|redis-cli|smbclient|ldap\w{1,12}|az login)\b[^\r\n|]{0,200}? -(?:p|w|a) ?[\"']?([^\s\"'$<-][^\s\"']{3,256})"
 _BASIC = r"(?i)basic(?<![a-z]basic)[ \t]+(?=[A-Za-z+/]{0,80}[0-9=])([A-Za-z0-9+/]{8,}={0,2})"
 
 
@@ -329,12 +350,30 @@ _LOGINS = (
     # What the text must contain, the pattern, and whether the value needs a digit.
     (("curl", "http", '"-u', "'-u"), _USER, False),
     (
-        ("sshpass", "docker login", "mysql", "mariadb", "redis-cli", "mongo", "smbclient", "ldap"),
+        (
+            "sshpass",
+            "docker login",
+            "mysql",
+            "mariadb",
+            "redis-cli",
+            "mongo",
+            "smbclient",
+            "ldap",
+            "az login",
+        ),
         _PASSWORD_OPTION,
         True,
     ),
     (("basic",), _BASIC, False),
-    (("identified by",), r"(?i)identified by '([^'\r\n]{4,256})'", False),
+    (("curl",), r"curl\b[^\r\n]{0,300}? (?:-b|--cookie)[ =]?[\"']?([\w.-]{1,64}=[^\"'\r\n]{6,2048})", True),
+    (
+        ("--password-stdin",),
+        r"echo (?:-n )?[\"']?([^\s\"'$|]{6,256})[\"']?\s{0,8}\|[^|\r\n]{1,200}--password-stdin",
+        False,
+    ),
+    (("vault login",), r"vault login (?:-\S{1,64} ){0,4}([^\s-]\S{7,256})", True),
+    (("http -a", "https -a"), r"https? -a ?[\"']?([^\s\"':$]{1,128}:[^\s\"'$]{3,256})", False),
+    (("identified by",), r"(?i)identified by '([^'\r\n]{4,256})'", True),
 )
 
 

@@ -11,7 +11,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from mainspring.redaction.fields import QUERY_NAMES, find_named_values, is_secret_value, secret_values, strength_of
+from mainspring.redaction.fields import (
+    QUERY_NAMES,
+    find_named_values,
+    is_secret_value,
+    is_stand_in,
+    secret_values,
+    strength_of,
+)
 from mainspring.redaction.shapes import Span, compiled, find_credentials_in_urls, find_private_keys, find_tokens
 
 MASK = "[redacted]"
@@ -96,8 +103,8 @@ class Redactor:
         Returns:
             Where each begins and ends, in order; none overlap.
         """
-        found = [*self._known(text), *find_tokens(text), *find_credentials_in_urls(text), *find_private_keys(text)]
-        found += find_named_values(text)
+        found = [*self._known(text), *find_tokens(text), *find_private_keys(text), *find_named_values(text)]
+        found += [span for span in find_credentials_in_urls(text) if not _is_example(text[slice(*span)])]
         if not found:
             return found
         if ";base64," in text:
@@ -194,8 +201,9 @@ def _is_argument(option: str, value: str) -> bool:
         return ":" in value and not value.startswith("$") and not value.rpartition(":")[2].isdigit()
     if option in {"-p", "-P", "-w", "-k", "-t"}:
         return any(c.isdigit() for c in value) and is_secret_value(value, "weak", "data")
-    strength = strength_of(option.lstrip("-"))
-    return is_secret_value(value, "strong" if strength == "weak" else strength, "data")
+    if not strength_of(option.lstrip("-")) or value.startswith("id="):
+        return False
+    return is_secret_value(value, "password", "data") or (len(value) >= _SHORTEST and not value.isalpha())
 
 
 def _hide_password(login: str) -> str:
@@ -208,6 +216,12 @@ def _hide(value: Any) -> Any:
     if isinstance(value, list):
         return [_hide(v) for v in cast("list[Any]", value)]
     return value if value is None or (isinstance(value, str) and value.startswith("${")) else MASK
+
+
+def _is_example(login: str) -> bool:
+    """Whether the password of a URL only stands in for one, as in ``user:password``."""
+    password = login.partition(":")[2]
+    return len(password) >= 8 and is_stand_in(password)
 
 
 def is_opaque(name: str, fields: Mapping[Any, Any]) -> bool:

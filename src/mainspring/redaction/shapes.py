@@ -14,7 +14,7 @@ _HEX = r"[0-9a-fA-F]"
 
 ISSUERS = (
     # Models
-    ("sk-", rf"(?:(?:ant|proj|or|svcacct|admin|lf)-{_DIGIT}{_WORD}{{8,}}|(?!(?:[a-z]{{1,20}}-|[0-9]{{1,3}}-){{1,12}}[a-z]{{0,20}}[0-9]{{0,3}}(?!{_WORD})){_DIGIT}{_WORD}{{16,}})"),
+    ("sk-", rf"(?:(?:ant|proj|or|svcacct|admin|lf)-{_DIGIT}{_WORD}{{8,}}|(?!ssh-|ecdsa-|(?:[a-z]{{1,20}}-|[0-9]{{1,3}}-){{1,12}}[a-z]{{0,20}}[0-9]{{0,3}}(?!{_WORD})){_DIGIT}{_WORD}{{16,}})"),
     ("sk_", rf"(?!live_|test_){_DIGIT}[A-Za-z0-9]{{24,}}"),
     ("gsk_", rf"{_DIGIT}{_WORD}{{16,}}"),
     ("csk-", rf"{_DIGIT}{_WORD}{{16,}}"),
@@ -207,19 +207,27 @@ def find_private_keys(text: str) -> Iterator[Span]:
         begun: int | None = None
         last = 0
         for match in marks.finditer(text):
-            if match[1] == "BEGIN":
-                if begun is not None:
-                    yield begun, _key_end(text, last, match.start())
-                begun, last = match.start(), match.end()
-            else:
-                yield (_key_begin(text, last, match.start()) if begun is None else begun), match.end()
-                begun, last = None, match.end()
-        if begun is not None:
-            yield begun, _key_end(text, last, len(text))
+            if match[1] == "END" and begun is None:
+                begin = _key_begin(text, last, match.start())
+                if begin < match.start():
+                    yield begin, match.end()
+            elif match[1] == "END" and _is_key(text, last, match.start()):
+                yield begun or 0, match.end()
+            elif begun is not None and (end := _key_end(text, last, match.start())) > last:
+                yield begun, end
+            begun, last = match.start() if match[1] == "BEGIN" else None, match.end()
+        if begun is not None and (end := _key_end(text, last, len(text))) > last:
+            yield begun, end
     if any(mark in text for mark in _BODY_MARKS):
         for begin in _BODIES:
             for match in compiled(_BODY.format(begin=begin)).finditer(text):
                 yield match.span()
+
+
+def _is_key(text: str, begin: int, end: int) -> bool:
+    """Whether the text between the first and the last line of a key is one, and no code that names these lines."""
+    inner = text[begin:end]
+    return compiled(r"[A-Za-z0-9+/=]{20}").search(inner) is not None or not compiled(r"[\"'_({]").search(inner)
 
 
 def _key_end(text: str, begin: int, limit: int) -> int:
