@@ -16,6 +16,7 @@ from msgspec import Struct
 from mainspring.env.replacing import replace_text
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
+from mainspring.redaction import Redactor
 from mainspring.sessions.places import make_private_folder
 
 PREVIEW = 2048
@@ -141,7 +142,8 @@ class FileContext:
         pointer = _pointer(record)
         if pointer.name not in self._pointers:
             make_private_folder(self.folder)
-            replace_text(self._path(pointer.name), msgspec.json.encode(record, enc_hook=str).decode("utf-8", "replace"))
+            line = Redactor.of().line(msgspec.json.encode(record, enc_hook=str))
+            replace_text(self._path(pointer.name), line.decode("utf-8", "replace"))
             self._pointers[pointer.name] = pointer
         return pointer
 
