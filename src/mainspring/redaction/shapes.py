@@ -14,7 +14,7 @@ _HEX = r"[0-9a-fA-F]"
 
 ISSUERS = (
     # Models
-    ("sk-", rf"(?:(?:ant|proj|or|svcacct|admin|lf)-{_DIGIT}{_WORD}{{8,}}|(?!ssh-|ecdsa-|(?:[a-z]{{1,20}}-|[0-9]{{1,3}}-){{1,12}}[a-z]{{0,20}}[0-9]{{0,3}}(?!{_WORD})){_DIGIT}{_WORD}{{16,}})"),
+    ("sk-", rf"(?:(?:ant|proj|or|svcacct|admin|lf)-{_DIGIT}{_WORD}{{8,}}|(?!ssh-|ecdsa-|(?:[a-z]{{1,20}}-|[0-9]{{1,3}}-){{1,12}}[a-z]{{0,20}}[0-9]{{0,3}}(?!{_WORD})){_DIGIT}{_WORD}{{12,}})"),
     ("sk_", rf"(?!live_|test_){_DIGIT}[A-Za-z0-9]{{24,}}"),
     ("gsk_", rf"{_DIGIT}{_WORD}{{16,}}"),
     ("csk-", rf"{_DIGIT}{_WORD}{{16,}}"),

@@ -12,6 +12,7 @@ ALLOWED = (
     "mainspring.events",
     "mainspring.messages",
     "mainspring.errors",
+    "mainspring.redaction",
     "mainspring.lazy",
     "mainspring.counting",
     "mainspring.extras",

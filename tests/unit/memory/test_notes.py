@@ -62,7 +62,7 @@ def test_no_line_is_ever_lost(notes: list[tuple[str, Section]], start: str) -> N
         ("  ", "empty"),
         ("x" * (MAX_NOTE + 1), "fewer words"),
         ("pay \u202eevil", "U+202E"),
-        ("the key is sk-ant-REDACTED", "key or password"),
+        ("the key is sk-ant-api03-a1B2c3D4e5F6", "key or password"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_a_reason(text: str, said: str) -> None:
