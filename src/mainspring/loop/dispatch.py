@@ -82,6 +82,7 @@ class _Call(Struct, kw_only=True):
     mistake: bool = False
     pause: str = ""
     paths: dict[str, str] = field(default_factory=dict[str, str])
+    environment: dict[str, str] = field(default_factory=dict[str, str])
     started: bool = False
 
 
@@ -285,6 +286,7 @@ async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
     permit = ToolPermit(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
     await run.emit(permit)
     entry.paths = permit.paths
+    entry.environment = permit.environment
     if permit.denied:
         text = f"Permission denied: {'; '.join(permit.denied)}"
         entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
@@ -356,6 +358,7 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         agent=config.agent,
         signal=signal,
         paths=entry.paths,
+        environment=entry.environment,
         extra=config.extra,
         on_update=_updates(run, call) if config.bus.observers else None,
     )
