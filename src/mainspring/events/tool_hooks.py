@@ -172,7 +172,19 @@ class ToolPermit(CallHook):
     event = "tool:permit"
     when = "Right before the call runs, on the final arguments."
     gate = True
-    __slots__ = ("_checks", "_denied", "_obstacle", "_paths", "_paused", "_stop", "approved", "env", "original", "tool")
+    __slots__ = (
+        "_checks",
+        "_denied",
+        "_environment",
+        "_obstacle",
+        "_paths",
+        "_paused",
+        "_stop",
+        "approved",
+        "env",
+        "original",
+        "tool",
+    )
 
     def __init__(
         self,
