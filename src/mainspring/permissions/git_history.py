@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from mainspring.env import OutputLimits, ProcessResult
+from mainspring.env.protocol import NamesPaths
 from mainspring.lazy import lazy_re
 from mainspring.permissions.pathpattern import components
 from mainspring.permissions.repository import neutral_environment
@@ -51,6 +52,10 @@ class Runs(Protocol):
         """The path of a program, or ``None``."""
         ...
 
+    async def realpath(self, path: str) -> str:
+        """The absolute path with every link resolved."""
+        ...
+
     async def run(self, command: Sequence[str], **options: Any) -> ProcessResult:
         """Run a program to its end; see `ExecutionEnv.run`."""
         ...
@@ -80,12 +85,17 @@ class GitHistory:
         Raises:
             UnknownFilesError: If they cannot be known.
         """
+        top = (await self._run("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").removesuffix("\n")
+        if top not in (self._top, self._env.name_of(self._top) if isinstance(self._env, NamesPaths) else self._top):
+            raise UnknownFilesError("git finds another repository here")
+        if command.name == "status":
+            return await self._names("diff", *_NAMES, "--cached") + await self._names("diff", *_NAMES)
         operands = [word.text for word in command.operands if word.literal]
         types = await self._types(operands)
         if len(operands) < len(
             command.operands
         ):  # wildcards stand for files, as git takes no revision that is a file, too
-            if command.is_ended:
+            if command.is_ended or command.name in ("cat-file", "stash show"):
                 raise UnknownFilesError("it is not known which revisions its wildcards stand for")
             operands = _revisions(operands, types)
         blobs = [o for o, (kind, peeled) in types.items() if "blob" in (kind, peeled)]
@@ -164,7 +174,8 @@ class GitHistory:
         paths = paths if is_limited else []
         if not revisions:
             more = ["--", *paths] if paths else []
-            return await self._names("ls-files", "-z", "--full-name", "--recurse-submodules", *more)
+            names = await self._names("ls-files", "-z", "--full-name", "--recurse-submodules", *more)
+            return names + await self._behind_links(names)
         if any(":" in revision for revision in revisions):
             raise UnknownFilesError("it searches a folder of a revision")
         found: list[str] = []
@@ -174,6 +185,12 @@ class GitHistory:
             )
             found += await self._names("ls-tree", "-r", "-z", "--name-only", *limited)
         return found
+
+    async def _behind_links(self, names: Sequence[str]) -> list[str]:
+        """Where files really are whose folder is now a link: git takes them for deleted, but a search opens them."""
+        missing = set(await self._names("diff-files", "-z", "--name-only", "--diff-filter=D"))
+        real = [await self._env.realpath(posixpath.join(self._top, name)) for name in names if name in missing]
+        return [posixpath.relpath(path, self._top) for path in real]
 
     async def _names(self, *arguments: str) -> list[str]:
         output = (await self._run(*arguments)).decode("utf-8", "surrogateescape")

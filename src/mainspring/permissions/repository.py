@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.env import DirEntry, Walk
+from mainspring.lazy import lazy_re
 from mainspring.permissions.git_config import Settings, is_harmless_setting, read_settings
 from mainspring.permissions.git_index import paths_of_index, submodules_of_index
 from mainspring.permissions.pathpattern import components
@@ -28,6 +29,9 @@ _HOOK = "post-index-change"
 
 _LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", "lfs", "branches"))
 """Names in a git folder that may be symbolic links; git opens every other one as part of this very repository."""
+
+_HEAD = lazy_re(r"ref: refs/\S|[0-9a-f]{40}")
+"""The beginning of the file ``HEAD``; with another one git looks for a repository further up."""
 
 _SHOWN_FOLDERS = frozenset(("info", "rebase-merge", "rebase-apply", "sequencer"))
 """Folders of which git shows the files; ``git status`` prints the steps of a rebase."""
@@ -189,20 +193,23 @@ class _Search:
         self._fetches = False
 
     async def from_folder(self, folder: str) -> Repository:
-        """The first repository from a folder upward, as git finds it."""
-        place, top = folder, ""
+        """The first repository from a folder upward, as git finds it.
+
+        Git passes over a damaged one, so that in the project, where all may be planted, each is judged.
+        """
+        place, top, is_found = folder, "", False
         try:
             while True:
                 names = await self._listed(place)
                 if ".git" in names:
                     top = top or place
-                    if await self._judge(place, names[".git"]):
-                        return Repository(top, "", self._fetches)
+                    is_found = await self._judge(place, names[".git"]) or is_found
                 if _is_bare(names):
                     raise _ProblemError(f"{place} looks like the inside of a repository")
                 if any(name != ".git" and name.casefold() == ".git" for name in names):
                     raise _ProblemError(f"{place} holds another spelling of .git")
-                if place == (place := posixpath.dirname(place)):
+                is_in_project = len(components(place)) > len(self._root)
+                if (is_found and not is_in_project) or place == (place := posixpath.dirname(place)):
                     return Repository(top, "", self._fetches)
         except _ProblemError as error:
             return Repository(top, str(error), self._fetches)
@@ -220,10 +227,15 @@ class _Search:
             for folder in dict.fromkeys((checkout.own, checkout.common)):
                 place = posixpath.join(folder, name)
                 self._check_links(place, await self._listed(place))
+        for name in await self._listed(posixpath.join(checkout.common, "worktrees")):
+            place = posixpath.join(checkout.common, "worktrees", name)
+            self._check_links(place, await self._listed(place))
         await self._judge_settings(checkout)
         await self._judge_objects(posixpath.join(checkout.common, "objects"), 0)
         await self._judge_submodules(checkout)
-        return kind != "directory" or ("HEAD" in checkout.names and {"objects", "refs"} <= common_names.keys())
+        is_whole = all(common_names.get(name) == "directory" for name in ("objects", "refs"))
+        head = await self._text(posixpath.join(checkout.own, "HEAD"))
+        return kind != "directory" or (is_whole and _HEAD.match(head or "") is not None)
 
     async def _checkout(self, top: str, kind: str) -> _Checkout:
         dot = posixpath.join(top, ".git")

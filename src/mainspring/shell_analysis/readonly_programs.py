@@ -255,7 +255,7 @@ GIT_READERS: Mapping[str, Reader] = {
             r"-[sbvzu]+|-u(?:no|normal|all)", "short", "branch", "porcelain", "long", "verbose", "untracked-files", "ignored",
             "ignore-submodules", "show-stash", "ahead-behind", "no-ahead-behind", "renames", "no-renames",
         ),
-        looks=True,
+        looks=True, deep=r"-[a-z]*v[a-z]*|--verbose.*", tracked=True,
     ),
     "diff": _DIFF, "log": _LOG, "show": _DIFF,
     "shortlog": Reader(_options(r"-[snec]+|-\d+", "summary", "numbered", "email", *_REVISIONS), _set("--since --until --author")),
