@@ -8,6 +8,7 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env.local import LocalEnv
+from mainspring.events import ToolPermit
 from mainspring.permissions import Decision, Permissions
 from mainspring.permissions.repository import neutral_environment
 from mainspring.testing import Call, ScriptedModel
@@ -190,7 +191,7 @@ async def test_an_agent_runs_a_reading_command_with_the_environment(tmp_path: Pa
     call = Call("shell", {"command": "git config --get user.name; git status -s"})
     agent = Agent(ScriptedModel([call], "done"), tools=[shell], execution=env, permissions=Permissions())
     seen: list[dict[str, str]] = []
-    agent.on("tool:permit", lambda hook: seen.append(hook.environment), order=1000)
+    agent.on(ToolPermit, lambda hook: seen.append(hook.environment), order=1000)
 
     await agent.run("go")
 
