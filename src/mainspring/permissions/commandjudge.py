@@ -207,7 +207,8 @@ class CommandJudge:
             return asked
         for one in found:
             self._reads_by_git = self._reads_by_git or one.git is not None
-            self._only_reading = self._only_reading and not (one.git and unit.inner)  # env -i drops variables
+            drops_variables = one.git and any(u.words and program(u.words[0].text) == "env" for u in unit.walk())
+            self._only_reading = self._only_reading and not drops_variables
             problem = await self._looking.problem(one, self.folders, self._look, self._expanded)
             for word in one.paths:
                 await self._expanded(word.text)

@@ -28,10 +28,10 @@ _HARMLESS = lazy_re(
     | log\.(?:date|decorate|follow|abbrevcommit|mailmap|excludedecoration|initialdecorationset|graphcolors)
     | commit\.(?:gpgsign|verbose|cleanup|status)
     | notes\.(?:displayref|mergestrategy|rewriteref|rewritemode|.*\.mergestrategy)
-    | remote\..*\.(?:url|fetch|push|pushurl|tagopt|prune|prunetags|mirror|promisor|partialclonefilter|skipfetchall|skipdefaultupdate
+    | remote\..*\.(?:fetch|push|tagopt|prune|prunetags|mirror|promisor|partialclonefilter|skipfetchall|skipdefaultupdate
         |gh-resolved|glab-resolved)
     | remote\.pushdefault
-    | url\..*\.(?:insteadof|pushinsteadof) | http\.(?:.*\.)?(?:extraheader|sslverify|postbuffer|version|proxy|lowspeedlimit|lowspeedtime)
+    | url\.(?!(?:ext|fd)::).*\.(?:insteadof|pushinsteadof) | http\.(?:.*\.)?(?:extraheader|sslverify|postbuffer|version|proxy|lowspeedlimit|lowspeedtime)
     | credential\.(?:.*\.)?(?:username|usehttppath)
     | submodule\.(?:active|recurse|fetchjobs|propagatebranches|alternatelocation|alternateerrorstrategy)
     | submodule\..*\.(?:url|active|branch|path|ignore|shallow|fetchrecursesubmodules)
@@ -57,6 +57,7 @@ _BY_VALUE = [
         (r"gpg\.format", r"openpgp|x509|ssh"),
         (r"gpg\.program|gpg\.(?:openpgp|x509|ssh)\.program", r"gpg2?|gpgsm|ssh-keygen"),
         (r"diff\.submodule", r"short|log"),
+        (r"remote\..*\.(?:url|pushurl)", r"(?!(?:ext|fd)::)[^\0]*"),
         (r"core\.hookspath", r"[^\0]*"),
         (r"core\.worktree", r"[^\0]+"),
         (r"submodule\..*\.update", r"checkout|rebase|merge|none"),

@@ -18,6 +18,7 @@ from mainspring.shell_analysis.words import Word
 
 MAX_SECONDS = 3.0
 MAX_OUTPUT = 8 << 20
+MAX_FILES = 50_000
 _LIMITS = OutputLimits(head=MAX_OUTPUT, tail=0, cap=MAX_OUTPUT)
 
 _WALKS = frozenset(("log", "show"))
@@ -33,11 +34,16 @@ _KEEPS_ORDER = lazy_re(
 """Options that neither leave out commits nor change their order, so that a limit on their number counts the same."""
 
 _FAILS_ANYWAY = (
-    b"does not have any commits yet", b"unknown revision or path", b"bad revision", b"bad object", b"No stash entries", b"does not exist in",
+    b"does not have any commits yet",
+    b"unknown revision or path", b"bad revision", b"bad object", b"invalid object name", b"No stash entries", b"does not exist in",
     b"exists on disk, but not in",
 )  # fmt: skip
 _MAGIC = lazy_re(r".*[*?\[\]:\\].*")
 _NAMES = ("--name-only", "-z", "--no-renames", "--no-relative", "--no-ext-diff", "--no-textconv")
+
+
+_TOO_LONG = "the history is too long to check; name the files after --, or fewer commits with -n"
+_SLOW = "git commands that take too long"
 
 
 class UnknownFilesError(Exception):
@@ -46,7 +52,9 @@ class UnknownFilesError(Exception):
 
 @runtime_checkable
 class Runs(Protocol):
-    """An environment that runs programs."""
+    """An environment that runs programs; see `ExecutionEnv`."""
+
+    scratch: dict[str, Any]
 
     async def find_program(self, name: str) -> str | None:
         """The path of a program, or ``None``."""
@@ -194,10 +202,16 @@ class GitHistory:
 
     async def _names(self, *arguments: str) -> list[str]:
         output = (await self._run(*arguments)).decode("utf-8", "surrogateescape")
-        return list(dict.fromkeys(name for part in output.split("\0") if (name := part.strip("\n"))))
+        names = list(dict.fromkeys(name for part in output.split("\0") if (name := part.strip("\n"))))
+        if len(names) > MAX_FILES:
+            raise UnknownFilesError(_TOO_LONG)
+        return names
 
     async def _run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         variables = {**neutral_environment(self._env), "LC_ALL": "C"}
+        slow: set[object] = self._env.scratch.setdefault(_SLOW, set())
+        if (self._folder, arguments, stdin) in slow:  # a decision is made several times
+            raise UnknownFilesError(_TOO_LONG)
         try:
             result = await self._env.run(
                 [self._program, "--no-pager", *arguments],
@@ -257,7 +271,7 @@ def path_in_revision(text: str) -> str:
 def _revisions(operands: Sequence[str], types: Mapping[str, tuple[str, str]]) -> list[str]:
     """The operands that are revisions and not paths."""
     if any(not types[o][0] and (".." in o or o.startswith("^")) for o in operands):
-        raise UnknownFilesError("it is not known which revisions it shows; write -- behind them")
+        raise UnknownFilesError("it is not known which revisions it shows; write -- after them")
     return [o for o in operands if types[o][0]]
 
 

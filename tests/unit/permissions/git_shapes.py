@@ -56,6 +56,9 @@ HOSTILE: dict[str, str] = {
     "pack objects hook": 'git config uploadpack.packObjectsHook "$RUN"',
     "git proxy": 'git config core.gitProxy "$RUN"',
     "remote helper": 'git config remote.o.vcs "ext"; git config remote.o.url "ext::$RUN"',
+    "remote helper as an address": 'git config remote.o.url "ext::$RUN"',
+    "remote helper by another name": 'git config url.ext::x.insteadOf "host:"',
+    "protocol": "git config protocol.ext.allow always",
     "continued line": 'printf "[core]\\n\\tbare = false \\\\\\n\\n\\tfsmonitor = %s\\n" "$RUN" >> .git/config',
     # Hooks of reading commands.
     "hook": 'cp "$RUN" .git/hooks/post-index-change; touch notes.md src/a',
@@ -144,6 +147,8 @@ BENIGN: dict[str, str] = {
     "secret beside the repository's files": f"echo KEY={SECRET} > .env",
     "subfolder": "cd src",
     "sha256": "git init -q --object-format=sha256 ../s; cd ../s; echo one > notes.md; git add .; git commit -qm 1; echo 2 > notes.md; git commit -qam 2",
+    "without commits": "git init -q ../e; cd ../e; echo one > notes.md",
+    "without a repository": "mkdir ../n; cd ../n; echo one > notes.md",
     "linked hooks": "rm -rf .git/hooks; mkdir hk; ln -s ../hk .git/hooks",
 }  # fmt: skip
 
