@@ -43,7 +43,7 @@ _HARMLESS = lazy_re(
 """Settings that run nothing and open no file, whatever their value is. All that this table does not name is unknown."""
 
 _BOOLEAN = r"(?i:true|false|yes|no|on|off|0|1|)"
-_PROGRAM = r"[A-Za-z][\w+-]*(?: -[\w-]+(?:=[\w/.,+-]*)?)*"
+_PROGRAM = r"[A-Za-z][\w+-]*(?: -[\w-]+(?:=\w+)?)*"
 """The bare name of a program, found on the user's PATH, with options."""
 
 _BY_VALUE = [
