@@ -15,6 +15,7 @@ from mainspring.permissions.judge import Finding, Judge
 from mainspring.permissions.looking import Looking
 from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
 from mainspring.permissions.paths import Resolver, Target, look_at_word
+from mainspring.permissions.repository import neutral_environment
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit
@@ -71,6 +72,13 @@ class CommandJudge:
         self._values: Values = {}
         self._pours = False
         self._source = ""
+        self._reads_by_git = False
+        self._only_reading = True
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables for a line that was allowed because all of it only reads; they keep git from running what a repository names."""
+        return neutral_environment(self.env) if self._reads_by_git and self._only_reading else {}
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
@@ -83,6 +91,8 @@ class CommandJudge:
                 await self._unit(part)
         linked = ["it makes a link and goes on with it; make the link alone"] if self._linked else []
         doubts = [*line.doubts, *linked, *(["it names too many paths"] if self._too_many else [])]
+        if self._looking.fetches and not self._only_reading:
+            doubts.append("git may fetch missing objects, which is prevented only if all of the line reads")
         for doubt in doubts:
             reason = f"the command cannot be judged: {doubt}"
             self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
@@ -97,6 +107,7 @@ class CommandJudge:
         if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
             verdict = await self._only_reads(unit, verdict)
         self.verdicts.append(verdict)
+        self._only_reading = self._only_reading and (verdict.reason == ONLY_READS or id(unit) in self.free)
         if verdict.reason != ONLY_READS:  # what such a command opens is known better
             for inner in unit.walk():
                 for touch in inner.touches:
@@ -195,6 +206,9 @@ class CommandJudge:
         if found is None:
             return asked
         for one in found:
+            self._reads_by_git = self._reads_by_git or one.git is not None
+            drops_variables = one.git and any(u.words and program(u.words[0].text) == "env" for u in unit.walk())
+            self._only_reading = self._only_reading and not drops_variables
             problem = await self._looking.problem(one, self.folders, self._look, self._expanded)
             for word in one.paths:
                 await self._expanded(word.text)
