@@ -291,12 +291,15 @@ class LocalEnv:
 
     async def aclose(self) -> None:
         """End what still runs and remove private files."""
+        await self._end_programs()
+        await asyncio.to_thread(self._watcher.close)
+        await asyncio.to_thread(self._spools.remove)
+
+    async def _end_programs(self) -> None:
         await self.jobs.aclose()
         left = list(self._running)
         self._running.clear()  # the set itself stays: the finaliser has it
         await asyncio.gather(*[_end(running) for running in left])
-        await asyncio.to_thread(self._watcher.close)
-        await asyncio.to_thread(self._spools.remove)
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
         """Do blocking work on the real path, in a thread."""

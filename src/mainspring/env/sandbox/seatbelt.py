@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
 from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.guarded import INSTRUCTIONS, NAMES
 from mainspring.env.sandbox.probe import try_out
 from mainspring.env.sandbox.provider import SandboxState
 
@@ -70,6 +72,7 @@ class Seatbelt:
             udp=not box.network,
             sockets=not box.network,
             signals=True,
+            keyring=True,
             notes=tuple(notes),
         )
 
@@ -85,6 +88,8 @@ def profile(box: Box) -> str:
         _ALWAYS,
         _rule("allow file-read*", (*box.readable, *(link.path for link in box.links), *writable)),
         _rule("allow file-write*", writable),
+        _names_below(box),
+        _rule("allow file-write*", box.exempt),
         _rule("deny file-write*", box.guarded),
         _NETWORK if box.network else "",
         _rule("deny file-read* file-write*", box.hidden),
@@ -95,6 +100,18 @@ def profile(box: Box) -> str:
 def _rule(head: str, paths: Iterable[str]) -> str:
     filters = "".join(f"\n  (subpath {_quoted(path)})" for path in paths)
     return f"({head}{filters})" if filters else ""
+
+
+def _names_below(box: Box) -> str:
+    """Deny files with a guarded name in every folder of the project."""
+    named = "|".join(re.escape(name) for name in NAMES)
+    below = "|".join(re.escape(name) for name in INSTRUCTIONS)
+    rules = [
+        f'\n  (regex #"^{re.escape(root)}/(.*/)?({named})(/|$)")\n  (regex #"^{re.escape(root)}/.*/({below})$")'
+        for root in box.writable
+        if '"' not in root
+    ]
+    return f"(deny file-write*{''.join(rules)})" if rules else ""
 
 
 def _quoted(path: str) -> str:
