@@ -148,7 +148,8 @@ class SandboxEnv(LocalEnv):
     def _new_guard(self) -> RestoringGuard:
         box = self._known_box()
         restores = not self._provider.state(box).guards
-        guard = RestoringGuard(box.writable, box.exempt, restores=restores, private=self._spools.folder)
+        asked = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
+        guard = RestoringGuard(box.writable, asked, restores=restores, private=self._spools.folder)
         self._guard = guard
         return guard
 

@@ -28,14 +28,15 @@ HOOKS = "hooks"
 _LEFT_OUT = frozenset(("node_modules", "__pycache__", ".venv", "venv", "site-packages"))
 _REPOSITORY = frozenset(("HEAD", "objects", "refs"))
 _MAX_FOLDERS = 200_000
+_MAX_TEXT = 1 << 16
 _SETTLED_NS = 50_000_000
 """A folder that changed less than this before it was read may change again without another time."""
 
-_HARMLESS_SECTIONS = frozenset(("user", "branch", "color", "init"))
+_HARMLESS_SECTIONS = frozenset(("user", "branch", "color"))
 _HARMLESS_KEYS = frozenset(
     (
         "core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.ignorecase",
-        "core.precomposeunicode", "core.symlinks", "core.autocrlf", "remote.url", "remote.fetch", "remote.pushurl",
+        "core.precomposeunicode", "core.symlinks", "core.worktree", "init.defaultbranch", "core.autocrlf", "remote.url", "remote.fetch", "remote.pushurl",
         "submodule.url", "submodule.active", "extensions.objectformat",
     )
 )  # fmt: skip
@@ -224,29 +225,28 @@ def _is_own_link(link: str) -> bool:
 
 def _is_harmless_config(text: str) -> bool:
     section = ""
-    for line in text.splitlines():
-        line = line.strip()
+    for raw in text.splitlines():
+        line = raw.strip()
         if line.startswith("["):
-            section = line[1:].split("]")[0].split()[0].strip('"').lower() if "]" in line else "?"
-            line = line.partition("]")[2].strip()
+            head, closed, line = line[1:].partition("]")
+            section = head.split()[0].lower() if closed and head.strip() else "?"
+            line = line.strip()
         if not line or line[0] in "#;":
+            if section == "?":
+                return False
             continue
-        key = line.split("=")[0].strip().lower()
-        value = line.partition("=")[2].strip()
-        if line.endswith("\\") or "." in section or "::" in value:
+        name, _, value = line.partition("=")
+        key = f"{section}.{name.strip().lower()}"
+        if line.endswith("\\") or "::" in value:  # goes on in the next line, or names a program of git for an address
             return False
-        if (
-            section not in _HARMLESS_SECTIONS
-            and f"{section}.{key}" not in _HARMLESS_KEYS
-            and (f"{section}.{key}" != "core.worktree")
-        ):
+        if section not in _HARMLESS_SECTIONS and key not in _HARMLESS_KEYS:
             return False
-    return True
+    return len(text) <= _MAX_TEXT
 
 
 def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 16)
+            return file.read(_MAX_TEXT + 1)
     except OSError:
         return ""
