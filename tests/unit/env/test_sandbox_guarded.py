@@ -339,6 +339,10 @@ def test_a_folder_that_changed_a_moment_ago_is_read_again(tmp_path: Path) -> Non
 _KEYS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}
 
 
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
+
+
 async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
     if os.uname().machine not in _KEYS:
         missing("a machine whose numbers of system calls are known")
@@ -362,19 +366,17 @@ async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
     adder = (
         f"import ctypes; c = ctypes.CDLL(None); print(c.syscall({add}, b'user', b'mainspring-test', b'SECRET', 6, -4))"
     )
-    key = int(subprocess.run([sys.executable, "-I", "-c", adder], capture_output=True, text=True, check=True).stdout)
+    key = int(run_python(adder))
     if key < 0:
         missing("keyrings of the kernel")
     try:
-        outside = subprocess.run(program, capture_output=True, text=True, check=True)
+        outside = run_python(script)
         inside = await env.run(program, timeout=30)
         listed = await env.run(["cat", "/proc/keys"], timeout=30)
     finally:
-        subprocess.run(
-            [sys.executable, "-I", "-c", f"import ctypes; ctypes.CDLL(None).syscall({keyctl}, 3, {key})"], check=True
-        )
+        run_python(f"import ctypes; ctypes.CDLL(None).syscall({keyctl}, 3, {key})")
 
-    assert "SECRET" in outside.stdout, "the key can be read without a sandbox"
+    assert "SECRET" in outside, "the key can be read without a sandbox"
     assert inside.stdout.text == "[]\n", inside.stderr.text
     assert "mainspring-test" not in listed.stdout.text
     assert env.state().keyring
