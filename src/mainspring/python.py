@@ -7,7 +7,7 @@ import site
 import sys
 
 _RUN = (
-    "import sys; sys.path += sys.argv.pop(1).split({separator!r}); from runpy import run_module; "
+    "import sys; sys.path[:0] = [p for p in sys.argv.pop(1).split({separator!r}) if p not in sys.path]; from runpy import run_module; "
     "run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 
@@ -28,7 +28,7 @@ def python_module(module: str, *arguments: str) -> list[str]:
     """Build the command line that runs a module of this installation, isolated.
 
     ``python -I -m`` alone does not find a package that is installed for this user only. The new process searches the folder of
-    this package and the folders of installed packages, after the standard library.
+    this package and the folders of installed packages.
 
     Args:
         module: Name of the module.
@@ -39,9 +39,10 @@ def python_module(module: str, *arguments: str) -> list[str]:
 
 
 def package_folders() -> list[str]:
-    """Return the folders of ``sys.path`` that hold installed packages."""
+    """Return the folders of installed packages that this process searches, and those that ``PYTHONPATH`` names in full."""
+    named = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(p)]
     known = {os.path.realpath(p) for p in (*site.getsitepackages(), site.getusersitepackages())}
-    return [p for p in sys.path if os.path.isabs(p) and os.path.realpath(p) in known]
+    return [*named, *(p for p in sys.path if os.path.isabs(p) and os.path.realpath(p) in known)]
 
 
 def _installed() -> list[str]:
