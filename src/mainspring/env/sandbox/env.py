@@ -132,7 +132,7 @@ class SandboxEnv(LocalEnv):
             )
         finally:
             undone = await asyncio.shield(asyncio.to_thread(guard.end))
-        return with_note(result, undone, self._cwd, guard.moved_to)
+        return with_note(result, undone, self._cwd, guard.moved_to, on_output)
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None

@@ -13,8 +13,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import ProcessResult
+from mainspring.env.protocol import ProcessResult, Stream
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
+from mainspring.text import visible
 
 Mark = tuple[object, ...]
 _MAX_SAVED = 16 << 20
@@ -181,19 +182,35 @@ class RestoringGuard:
                     os.rmdir(path)
 
 
-def with_note(result: ProcessResult, undone: Sequence[str], cwd: str, moved_to: str) -> ProcessResult:
-    """Return the result with a note in its error output about files that were moved away or put back."""
+def with_note(
+    result: ProcessResult,
+    undone: Sequence[str],
+    cwd: str,
+    moved_to: str,
+    on_output: Callable[[Stream, bytes], object] | None,
+) -> ProcessResult:
+    """Add a note about files that were moved away or put back to the error output of a result.
+
+    Args:
+        result: The result.
+        undone: The files.
+        cwd: The project's folder.
+        moved_to: The folder of the files that were moved away.
+        on_output: Gets the note too.
+    """
     if not undone:
         return result
     names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
     where = f" New content is in {moved_to}." if moved_to else ""
-    note = (
-        f"\n[The sandbox undid changes of {names}: these files decide what runs later outside of the sandbox.{where} "
+    text = (
+        f"\n[The sandbox undid changes of {visible(names)}: these files decide what runs later outside of the sandbox.{where} "
         "The setting sandbox.writable can name a file or folder that commands may change.]\n"
-    ).encode()
+    )
+    note = text.encode("utf-8", "replace")
+    if on_output is not None:
+        on_output("stderr", note)
     old = result.stderr
-    changed = replace(old, tail=old.tail + note, total=old.total + len(note))
-    return replace(result, stderr=changed)
+    return replace(result, stderr=replace(old, tail=old.tail + note, total=old.total + len(note)))
 
 
 def _mark(path: str) -> Mark | None:
