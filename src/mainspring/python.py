@@ -1,8 +1,9 @@
-"""Command lines of the Python processes that this program starts: none imports a module of the folder that it works in."""
+"""Programs that this program starts itself: none is, or imports, a file of the folder that it works in."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import site
 import sys
 
@@ -36,6 +37,23 @@ def python_module(module: str, *arguments: str) -> list[str]:
     """
     folders = os.pathsep.join(_installed())
     return [sys.executable, "-I", "-c", _RUN.format(separator=os.pathsep), folders, module, *arguments]
+
+
+def find_program_outside(name: str, folder: str | None = None) -> str | None:
+    """Find a program on the ``PATH`` that is not a file of a project. Blocking.
+
+    Relative entries of the ``PATH``, and those in the folder, are left out.
+
+    Args:
+        name: Name of the program.
+        folder: The project's folder; the current folder if not given.
+    """
+    inside = os.path.realpath(folder or os.curdir)
+    entries = [p for p in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(p)]
+    outside = [
+        p for p in entries if inside == os.sep or not f"{os.path.realpath(p)}{os.sep}".startswith(f"{inside}{os.sep}")
+    ]
+    return shutil.which(name, path=os.pathsep.join(outside)) if outside else None
 
 
 def package_folders() -> list[str]:

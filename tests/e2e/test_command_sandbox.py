@@ -146,7 +146,10 @@ def test_a_command_that_is_new_or_changed_waits_for_trust(command: Command) -> N
 
 
 def test_the_users_own_command_wins(command: Command) -> None:
-    for folder, text in ((command.folder / ".agent", "from the project"), (Path(command.home) / ".agent", "from the user")):
+    for folder, text in (
+        (command.folder / ".agent", "from the project"),
+        (Path(command.home) / ".agent", "from the user"),
+    ):
         (folder / "commands").mkdir(parents=True, exist_ok=True)
         (folder / "commands" / "rv.md").write_text(text, encoding="utf-8")
     assert command.run("trust").code == 0

@@ -10,9 +10,10 @@ import pytest
 
 import mainspring
 from mainspring.app.cli.early import drop_relative_entries
+from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.models.embedded.pip import pip_command
-from mainspring.python import python_module, python_script
+from mainspring.python import find_program_outside, python_module, python_script
 from mainspring.runtime.serving.named_agents import named_agents
 
 pytestmark = pytest.mark.timeout(120)
@@ -166,3 +167,25 @@ def test_hints_are_isolated_too() -> None:
         for line in path.read_text(encoding="utf-8").splitlines():
             if "-m mainspring" in line or "-m pip" in line or "-m venv" in line:
                 assert "-I -m" in line, f"{path}: {line}"
+
+
+@pytest.mark.parametrize("entry", ["bin", "./bin", "", ".", "{project}/bin", "{project}/.venv/bin/../../bin"])
+async def test_programs_that_are_started_unasked_are_no_files_of_the_project(
+    canaries: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    for folder in (canaries, canaries / "bin"):
+        folder.mkdir(exist_ok=True)
+        for name in ("rg", "bash", "sh", "git", "bwrap"):
+            (folder / name).write_text(f"#!/bin/sh\necho {name} >> {canaries.parent}/ran\n", encoding="utf-8")
+            (folder / name).chmod(0o755)
+    (canaries / ".venv" / "bin").mkdir(parents=True)
+    monkeypatch.chdir(canaries)
+    monkeypatch.setenv("PATH", f"{entry.format(project=canaries)}:{os.environ['PATH']}")
+    env = LocalEnv(canaries)
+
+    for name in ("rg", "bash", "sh"):
+        assert not str(await env.find_program(name)).startswith((str(canaries), "bin", "./"))
+    assert (await env.run("true")).exit_code == 0
+    assert not str(find_program_outside("git", str(canaries))).startswith((str(canaries), "bin", "./"))
+    await env.aclose()
+    assert ran(canaries) == ""

@@ -16,6 +16,7 @@ from mainspring.env.sandbox.guarded import HOOKS
 from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
 from mainspring.env.sandbox.provider import SandboxState
 from mainspring.errors import ConfigError
+from mainspring.python import find_program_outside
 
 
 class Bubblewrap:
@@ -28,7 +29,7 @@ class Bubblewrap:
     moves_tmp = True
 
     def __init__(self, program: str | None = None) -> None:
-        self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or shutil.which("bwrap") or ""
+        self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or find_program_outside("bwrap") or ""
 
     def problem(self) -> str | None:
         """See `SandboxProvider.problem`."""
