@@ -130,6 +130,16 @@ SCRIPTS = [
     "echo EVIL > target/f",
     "rm linked/.claude; mkdir linked/.claude; echo EVIL > linked/.claude/x",
     "ln -sfn /tmp linked/.claude",
+    "mkdir s; echo EVIL > s/AGENTS.md; chmod 555 s",
+    "mkdir s; echo EVIL > s/AGENTS.md; chmod 111 s",
+    "mkdir -p s/.agent/commands; echo EVIL > s/.agent/commands/x.md; chmod 111 s/.agent s",
+    "mkdir .Agent; echo EVIL > .Agent/settings.json",
+    "mkdir s; echo EVIL > s/agents.MD",
+    "git init -q nest; mkfifo nest/.git/commondir",
+    "git init -q nest; rm nest/.git/config; mkfifo nest/.git/config",
+    "mkdir s; mkfifo s/AGENTS.md .mcp.json",
+    "mkdir -p $'s\\nx'; echo EVIL > $'s\\nx/AGENTS.md'",
+    "mkdir -p $'s\\xff'; echo EVIL > $'s\\xff/AGENTS.md'",
 ]
 
 
@@ -282,6 +292,7 @@ def test_a_project_cannot_name_a_foreign_repository(project: Path, worktree: Pat
     ("path", "expected"),
     [
         (".agent", True),
+        (".Agent/x", True),
         ("a/b/.vscode/x", True),
         ("AGENTS.md", False),
         ("a/AGENTS.md", True),

@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -18,6 +19,8 @@ NAMES = (
 
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 """Instructions for agents. Guarded below the project's folder: nobody looks there, and they are read when an agent works there."""
+
+_INSTRUCTIONS = frozenset(name.lower() for name in INSTRUCTIONS)
 
 GIT_FILES = (
     "config", "config.worktree", "commondir", "gitdir", "info/attributes", "objects/info/alternates", "objects/info/http-alternates",
@@ -51,11 +54,11 @@ def is_guarded(path: str, root: str) -> bool:
     """
     if path == root or not is_inside(path, root):
         return False
-    parts = path[len(root.rstrip("/")) + 1 :].split("/")
+    parts = path[len(root.rstrip("/")) + 1 :].lower().split("/")  # some file systems do not tell cases apart
     if any(part in NAMES for part in parts):
         return True
     if ".git" not in parts:
-        return len(parts) > 1 and parts[-1] in INSTRUCTIONS
+        return len(parts) > 1 and parts[-1] in _INSTRUCTIONS
     at = len(parts) - parts[::-1].index(".git")
     inner = parts[at:]
     if not inner:
@@ -89,27 +92,33 @@ class GuardedTree:
         self._root = root
         self._folders: dict[str, _Folder] = {}
 
-    def find(self) -> Guarded:
-        """Return the guarded files and folders that exist, without those in another one. Blocking."""
+    def find(self, changed_since: int | None = None) -> Guarded:
+        """Return the guarded files and folders that exist, without those in another one. Blocking.
+
+        Args:
+            changed_since: Time in nanoseconds. Folders that changed since and that their owner cannot read are made readable: a
+                program that knows the names in them could still open them.
+        """
         names: list[str] = []
         of_git: list[str] = []
         known: dict[str, _Folder] = {}
         waiting = deque((self._root,))
         while waiting and len(known) < _MAX_FOLDERS:
             path = waiting.popleft()
-            folder = self._read(path)
+            folder = self._read(path, changed_since)
             if folder is not None:
                 known[path] = folder
                 names += folder.names
                 of_git += folder.links
                 waiting += folder.inner
                 for git in folder.repositories:
-                    of_git += guarded_in_repository(git)
+                    of_git += guarded_in_repository(git, changed_since)
         self._folders = known
         return Guarded(tuple(names), tuple(of_git))
 
-    def _read(self, path: str) -> _Folder | None:
+    def _read(self, path: str, changed_since: int | None) -> _Folder | None:
         try:
+            make_readable(path, changed_since)
             changed = os.stat(path).st_ctime_ns
             known = self._folders.get(path)
             if known is not None and known.changed == changed:
@@ -120,13 +129,13 @@ class GuardedTree:
         except OSError:
             return None
         is_root = path == self._root
-        names = [n for n, _ in listed if n in NAMES or (n in INSTRUCTIONS and not is_root)]
+        names = [n for n, _ in listed if n.lower() in NAMES or (n.lower() in _INSTRUCTIONS and not is_root)]
         repositories = [f"{path}/.git"] if (".git", True) in listed else []
         if {n for n, _ in listed} >= _REPOSITORY:
             repositories.append(path)
             inner = []
         else:
-            inner = [n for n, d in listed if d and n not in _LEFT_OUT and n not in NAMES and n != ".git"]
+            inner = [n for n, d in listed if d and n not in _LEFT_OUT and n.lower() not in NAMES and n != ".git"]
         return _Folder(
             changed if now - changed > _SETTLED_NS else -1,
             tuple(os.path.join(path, n) for n in names),
@@ -146,17 +155,31 @@ class _Folder(Struct, frozen=True):
     repositories: tuple[str, ...]
 
 
-def guarded_in_repository(git: str) -> Iterator[str]:
+def make_readable(path: str, changed_since: int | None) -> None:
+    """Let the owner read a folder that a command has made unreadable.
+
+    Raises:
+        OSError: If the folder does not exist, or belongs to another user.
+    """
+    found = os.stat(path, follow_symlinks=False)
+    if changed_since is not None and found.st_ctime_ns > changed_since and found.st_mode & 0o500 != 0o500:
+        os.chmod(path, found.st_mode & 0o7777 | 0o500)
+
+
+def guarded_in_repository(git: str, changed_since: int | None = None) -> Iterator[str]:
     """Find the guarded files in the folder of a repository, and of its submodules and worktrees."""
+    for name in ("", "info", "objects", "objects/info"):
+        with suppress(OSError):
+            make_readable(os.path.join(git, name), changed_since)
     yield from (p for name in (*GIT_FILES, HOOKS) if os.path.lexists(p := f"{git}/{name}"))
-    for folder in (*_children(f"{git}/worktrees"), *_modules(f"{git}/modules")):
-        yield from guarded_in_repository(folder)
+    for folder in (*_children(f"{git}/worktrees", changed_since), *_modules(f"{git}/modules", changed_since)):
+        yield from guarded_in_repository(folder, changed_since)
 
 
 def is_harmless(path: str) -> bool:
     """Return True if a new guarded file of a repository runs nothing: ``git init``, ``git clone``, and the like made it."""
     folder, name = os.path.split(path)
-    if os.path.islink(path):
+    if os.path.islink(path) or not os.path.isfile(path):
         return False
     if name == ".git":
         return _is_own_link(path)
@@ -188,21 +211,24 @@ def linked_worktree(project: str) -> tuple[str, str] | None:
     return (common, own) if complete and named == common and back == link else None
 
 
-def _children(folder: str) -> list[str]:
+def _children(folder: str, changed_since: int | None) -> list[str]:
     try:
+        make_readable(folder, changed_since)
         with os.scandir(folder) as entries:
             return [e.path for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 
 
-def _modules(folder: str, depth: int = 8) -> Iterator[str]:
+def _modules(folder: str, changed_since: int | None, depth: int = 8) -> Iterator[str]:
     """The repositories of submodules; their names can have several parts."""
-    for path in _children(folder) if depth else ():
+    for path in _children(folder, changed_since) if depth else ():
+        with suppress(OSError):
+            make_readable(path, changed_since)
         if os.path.lexists(f"{path}/HEAD"):
             yield path
         else:
-            yield from _modules(path, depth - 1)
+            yield from _modules(path, changed_since, depth - 1)
 
 
 def _link_target(link: str) -> str | None:
@@ -245,6 +271,8 @@ def _is_harmless_config(text: str) -> bool:
 
 
 def _text(path: str) -> str:
+    if not os.path.isfile(path):  # reading a pipe would wait
+        return ""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(_MAX_TEXT + 1)

@@ -7,6 +7,7 @@ import shutil
 import stat as modes
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -14,10 +15,12 @@ from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import ProcessResult, Stream
-from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
+from mainspring.env.sandbox.guarded import GuardedTree, is_harmless, make_readable
 from mainspring.text import visible
 
 Mark = tuple[object, ...]
+_CLOCK_STEP_NS = 20_000_000
+"""Times of files come from a clock that is this much behind at most."""
 _MAX_SAVED = 16 << 20
 """Larger files are not copied. None of these is code or a setting."""
 
@@ -44,6 +47,7 @@ class RestoringGuard:
         self._copies: dict[str, tuple[Mark, str]] = {}
         self._lock = threading.Lock()
         self._running = 0
+        self._since = 0
         self._moved_to = ""
 
     def find(self) -> tuple[str, ...]:
@@ -60,6 +64,7 @@ class RestoringGuard:
         with self._lock:
             top = self._find()
             if (settled and not self._running) or self._before is None:  # what runs already may have made something
+                self._since = time.time_ns() - _CLOCK_STEP_NS
                 self._before = self._marks(list(top))
                 self._save()
             self._running += 1
@@ -78,9 +83,9 @@ class RestoringGuard:
             before = self._before
             if before is None:
                 return ()
-            found = [tree.find() for tree in self._trees]
-            of_git = self._marks([p for each in found for p in each.of_git])
-            now = {**of_git, **self._marks([p for each in found for p in each.names])}
+            found = [tree.find(self._since) for tree in self._trees]
+            of_git = self._marks([p for each in found for p in each.of_git], self._since)
+            now = {**of_git, **self._marks([p for each in found for p in each.names], self._since)}
             undone: list[str] = []
             for path, mark in now.items():
                 old = before.get(path)
@@ -104,7 +109,7 @@ class RestoringGuard:
         """A link is not held by a mount, so that another file can replace it."""
         return self._restores or "link" in (old[0], new[0])
 
-    def _marks(self, top: list[str]) -> dict[str, Mark]:
+    def _marks(self, top: list[str], changed_since: int | None = None) -> dict[str, Mark]:
         found: dict[str, Mark] = {}
         waiting = list(top)
         while waiting:
@@ -116,8 +121,9 @@ class RestoringGuard:
                 continue
             found[path] = mark
             if mark[0] == "folder":
-                with suppress(OSError), os.scandir(path) as entries:
-                    waiting += [entry.path for entry in entries]
+                with suppress(OSError):
+                    make_readable(path, changed_since)
+                    waiting += [os.path.join(path, name) for name in os.listdir(path)]
             elif mark[0] == "link":
                 waiting += [target for target in self._targets(path) if target not in found]
         return found
@@ -150,10 +156,14 @@ class RestoringGuard:
         if not self._moved_to:
             self._moved_to = tempfile.mkdtemp(prefix="mainspring-moved-")
         target = os.path.join(self._moved_to, path.strip("/"))
+        with suppress(OSError):  # the command may have taken the right to write from the folder
+            folder = os.path.dirname(path)
+            if os.path.realpath(folder) == folder:
+                os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o700)
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.move(path, target)
-        except OSError:
+        except (OSError, shutil.Error):
             with suppress(OSError):
                 os.unlink(path)
         return [path]

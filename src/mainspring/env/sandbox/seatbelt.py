@@ -104,14 +104,19 @@ def _rule(head: str, paths: Iterable[str]) -> str:
 
 def _names_below(box: Box) -> str:
     """Deny files with a guarded name in every folder of the project."""
-    named = "|".join(re.escape(name) for name in NAMES)
-    below = "|".join(re.escape(name) for name in INSTRUCTIONS)
+    named = "|".join(map(_any_case, NAMES))
+    below = "|".join(map(_any_case, INSTRUCTIONS))
     rules = [
         f'\n  (regex #"^{re.escape(root)}/(.*/)?({named})(/|$)")\n  (regex #"^{re.escape(root)}/.*/({below})$")'
         for root in box.writable
         if '"' not in root
     ]
     return f"(deny file-write*{''.join(rules)})" if rules else ""
+
+
+def _any_case(name: str) -> str:
+    """A pattern for a name, in upper or lower case: the file systems of macOS do not tell them apart."""
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in name)
 
 
 def _quoted(path: str) -> str:
