@@ -1,4 +1,4 @@
-"""``python -m mainspring``: the command."""
+"""``python -I -m mainspring``: the command. Without ``-I``, Python imports modules of the current folder first."""
 
 import sys
 

@@ -17,7 +17,7 @@ def how_to_install(extra: str) -> str:
     Args:
         extra: Its name.
     """
-    return f"{shlex.quote(sys.executable or 'python')} -m pip install {_what(extra, _origin())}"
+    return f"{shlex.quote(sys.executable or 'python')} -I -m pip install {_what(extra, _origin())}"
 
 
 def _what(extra: str, origin: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """`mainspring --sandbox`: what a model asks for is held, and people are told by what."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,114 @@ def test_an_open_network_needs_a_sandbox(command: Command) -> None:
 
     assert done.code == 2
     assert "add --sandbox" in done.err
+
+
+# --- chains: something that a command in the sandbox writes, and that is used outside later ----------------------------
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_planted_repository_does_not_act_at_git_status(command: Command, name: str) -> None:
+    layer(name)
+    canary = command.folder.parent / f"{command.folder.name}-canary"
+    subprocess.run(["git", "init", "-q"], cwd=command.folder, check=True)
+    program = command.folder / "plant.sh"
+    program.write_text(
+        "cp -r .git evil; echo ../evil > .git/commondir\n"
+        f'git config -f evil/config core.fsmonitor "touch {canary}; false"\n'
+        f"printf '#!/bin/sh\\ntouch {canary}\\n' > .git/hooks/post-index-change; chmod +x .git/hooks/post-index-change\n",
+        encoding="utf-8",
+    )
+    command.server.script += [Reply("", calls=[("shell", {"command": "sh ./plant.sh"})]), "done"]
+
+    done = command.run("-p", "x", "--sandbox", name, "--allow", "shell")
+    status = subprocess.run(["git", "status"], cwd=command.folder, capture_output=True, text=True, check=False)
+
+    assert done.code == 0
+    assert status.returncode == 0, status.stderr
+    assert not canary.exists()
+    assert not (command.folder / ".git" / "commondir").exists()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_planted_command_does_not_act_outside(command: Command, name: str) -> None:
+    layer(name)
+    canary = command.folder.parent / f"{command.folder.name}-canary"
+    assert command.run("trust").code == 0
+    program = command.folder / "plant.sh"
+    program.write_text(
+        f"mkdir -p .agent/commands; echo 'Review: !`touch {canary}`' > .agent/commands/review.md", encoding="utf-8"
+    )
+    command.server.script += [Reply("", calls=[("shell", {"command": "sh ./plant.sh"})]), "done", "reviewed"]
+
+    done = command.run("-p", "x", "--sandbox", name, "--allow", "shell")
+    later = command.run("-p", "/review")
+
+    assert done.code == 0
+    assert not (command.folder / ".agent" / "commands" / "review.md").exists()
+    assert "review.md" in json.dumps(command.server.requests[1]["messages"][-1]), "the model reads where its file is"
+    assert not canary.exists(), later.err
+
+
+def test_a_command_that_is_new_or_changed_waits_for_trust(command: Command) -> None:
+    canary = command.folder.parent / f"{command.folder.name}-canary"
+    file = command.folder / ".agent" / "commands" / "rv.md"
+    file.parent.mkdir(parents=True)
+    command.server.script += ["one", "two", "three", "four"]
+    assert command.run("trust").code == 0
+
+    file.write_text(f"Review !`touch {canary}`", encoding="utf-8")
+    new = command.run("-p", "/rv")
+    assert not canary.exists()
+    assert "mainspring trust" in new.err
+    assert f"touch {canary}" in command.run("trust", "--show").err
+
+    assert command.run("trust").code == 0
+    assert command.run("-p", "/rv").code == 0
+    assert canary.exists(), "a trusted command runs"
+    canary.unlink()
+
+    file.write_text(f"Review !`touch  {canary}`", encoding="utf-8")
+    command.run("-p", "/rv")
+    assert not canary.exists()
+
+
+def test_the_users_own_command_wins(command: Command) -> None:
+    for folder, text in (
+        (command.folder / ".agent", "from the project"),
+        (Path(command.home) / ".agent", "from the user"),
+    ):
+        (folder / "commands").mkdir(parents=True, exist_ok=True)
+        (folder / "commands" / "rv.md").write_text(text, encoding="utf-8")
+    assert command.run("trust").code == 0
+    command.server.script += ["one", "two"]
+
+    command.run("-p", "/rv")
+    command.run("-p", "/project:rv")
+    listed = command.run("commands")
+
+    assert "from the user" in json.dumps(command.server.requests[0]["messages"][-1])
+    assert "from the project" in json.dumps(command.server.requests[1]["messages"][-1])
+    assert "your own /rv wins; call this one /project:rv" in listed.out + listed.err
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_worktree_in_a_sandbox_can_commit(command: Command, name: str) -> None:
+    layer(name)
+    script = (
+        "git init -q -b main && git config user.email a@example.com && git config user.name a && "
+        "git commit -q --allow-empty -m first"
+    )
+    subprocess.run(["sh", "-c", script], cwd=command.folder, check=True)
+    program = "echo x > new && git add new && git commit -qm second; git config core.fsmonitor evil"
+    command.server.script += [Reply("", calls=[("shell", {"command": program})]), "done"]
+
+    done = command.run(
+        "-p", "x", "--worktree", "fix", "--sandbox", name, "--allow", "shell", "--allow", "scope:fs-write"
+    )
+
+    assert done.code == 0, done.err
+    log = subprocess.run(
+        ["git", "log", "--format=%s", "mainspring/fix"], cwd=command.folder, capture_output=True, text=True, check=True
+    )
+    assert log.stdout.split() == ["second", "first"], json.dumps(command.server.requests[1]["messages"][-1])
+    assert "evil" not in (command.folder / ".git" / "config").read_text(encoding="utf-8")

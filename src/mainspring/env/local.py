@@ -41,6 +41,7 @@ from mainspring.env.watcher import Watcher
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
 from mainspring.lazy import later
+from mainspring.python import find_program_outside
 
 if TYPE_CHECKING:
     from mainspring.env.web import Web
@@ -55,6 +56,10 @@ _READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
 _LONGEST_ARGUMENT = 100_000
 _SOON = 0.5
 """Seconds after which a program that still runs is watched over; most are done long before, and watching costs a process."""
+
+
+_STARTED_UNASKED = frozenset(("rg", "bash", "sh"))
+"""Programs that tools start where the user allowed no program. A file of the project is none of them."""
 
 
 class LocalEnv:
@@ -179,7 +184,7 @@ class LocalEnv:
 
     async def find_program(self, name: str) -> str | None:
         """Where a program is: on the user's PATH, or beside the running Python, where packages put theirs."""
-        return await asyncio.to_thread(_find_program, name)
+        return await asyncio.to_thread(_find_program, name, self._cwd)
 
     async def run(
         self,
@@ -291,12 +296,15 @@ class LocalEnv:
 
     async def aclose(self) -> None:
         """End what still runs and remove private files."""
+        await self._end_programs()
+        await asyncio.to_thread(self._watcher.close)
+        await asyncio.to_thread(self._spools.remove)
+
+    async def _end_programs(self) -> None:
         await self.jobs.aclose()
         left = list(self._running)
         self._running.clear()  # the set itself stays: the finaliser has it
         await asyncio.gather(*[_end(running) for running in left])
-        await asyncio.to_thread(self._watcher.close)
-        await asyncio.to_thread(self._spools.remove)
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
         """Do blocking work on the real path, in a thread."""
@@ -392,6 +400,8 @@ def is_shell(program: str) -> bool:
     return (done.returncode, done.stdout.strip()) == (0, b"42")
 
 
-def _find_program(name: str) -> str | None:
+def _find_program(name: str, cwd: str) -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), name)
+    if name in _STARTED_UNASKED:
+        return find_program_outside(name, cwd) or shutil.which(beside)
     return shutil.which(name) or shutil.which(beside)

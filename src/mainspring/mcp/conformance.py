@@ -1,4 +1,4 @@
-"""Our client as the official conformance suite drives it: ``python -m mainspring.mcp.conformance URL``.
+"""Our client as the official conformance suite drives it: ``python -I -m mainspring.mcp.conformance URL``.
 
 The suite starts a server, runs this with its address, and judges what it saw. Connections, calls and logins are those that agents
 use; only the person is played: they accept a form as it stands and agree to a login.
@@ -21,7 +21,7 @@ from mainspring.mcp.login import login_mcp
 from mainspring.mcp.port import ElicitAnswer, Elicitation, McpFailure, Sampled, Sampling
 from mainspring.mcp.server import McpServer
 
-USAGE = "usage: python -m mainspring.mcp.conformance URL"
+USAGE = "usage: python -I -m mainspring.mcp.conformance URL"
 CONTEXT = "MCP_CONFORMANCE_CONTEXT"
 """The variable in which the suite hands over what a client must know beforehand, as JSON."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -13,17 +14,27 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.runtime.home import FOLDER, SETTINGS
+from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_re
+from mainspring.runtime.home import FOLDER, SETTINGS, repository_of
+from mainspring.runtime.instructions import outside_imports
+from mainspring.runtime.settings import InstructionSettings
 from mainspring.runtime.settings.jsonc import JsonError, parse
+from mainspring.runtime.templates.command import parse_command
+from mainspring.runtime.templates.expand import scripts_in
+from mainspring.runtime.templates.files import COMMANDS, command_files, command_name, read_command
 from mainspring.skills.skill import LAYOUTS
+from mainspring.subagents.files import load_definitions
 from mainspring.text import visible
 
 SERVERS = "mcp.json"
 SHARED_SERVERS = ".mcp.json"
 MOST_FOLDERS = 20_000
 
-_TELLS_ONLY = frozenset(("$schema", "model", "agent", "retry", "compaction", "instructions", "ui"))
+_TELLS_ONLY = frozenset(("$schema", "model", "agent", "retry", "compaction", "ui"))
 _TIGHTENS = frozenset((("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden"), ("skills", "disabled")))
+_PROGRAM_FOLDERS = frozenset((FOLDER, ".agents", ".claude", ".husky"))
+_PROJECT = lazy_re(r"^(?:\$\{?(?:CLAUDE_PROJECT_DIR|MAINSPRING_PROJECT_DIR|PWD)\}?/)")
 _LEFT_OUT = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv"))
 
 
@@ -43,6 +54,14 @@ class Act(Struct, frozen=True):
 
 def acts_in(folder: Path) -> Iterator[Act]:
     """What the files for us in one folder do. Blocks."""
+    seen: set[Path] = set()
+    for act in _acts_in(folder):
+        if act.file not in seen:
+            seen.add(act.file)
+            yield act
+
+
+def _acts_in(folder: Path) -> Iterator[Act]:
     own = folder / FOLDER
     for file, read in ((folder / SHARED_SERVERS, _servers), (own / SERVERS, _servers), (own / SETTINGS, _settings)):
         data = _read(file)
@@ -53,6 +72,11 @@ def acts_in(folder: Path) -> Iterator[Act]:
         for file in sorted((folder / part).rglob("*.py")):
             if "scripts" not in file.relative_to(folder / part).parts and (data := _read(file)) is not None:
                 yield Act(file, _mark(data), (f"Python that is loaded, {len(data)} bytes",))
+    yield from _commands(own / COMMANDS)
+    yield from _definitions(folder)
+    yield from _instructions(folder)
+    for file in (folder / SHARED_SERVERS, own / SERVERS, own / SETTINGS):
+        yield from _programs(file, folder)
 
 
 def acts_below(folder: Path) -> Iterator[Act]:
@@ -68,6 +92,74 @@ def acts_below(folder: Path) -> Iterator[Act]:
             continue
         yield from acts_in(inside)
         names[:] = sorted(n for n in names if n not in _LEFT_OUT and n != FOLDER)
+
+
+def _commands(folder: Path) -> Iterator[Act]:
+    """The custom commands that run scripts or loosen rules; all others are text."""
+    for file in command_files(folder):
+        name = command_name(file, folder)
+        try:
+            command = parse_command(read_command(file), name)
+        except (ConfigError, OSError):
+            continue  # such a file is no command
+        lines = [f"/{name} runs {script}" for script in scripts_in(command.body)]
+        lines += [f"/{name} allows {rule}" for rule in command.allowed]
+        if lines:
+            yield _act(file, lines)
+
+
+def _definitions(folder: Path) -> Iterator[Act]:
+    """The definitions of subagents that choose tools, a model, or limits; all others are text."""
+    for found in load_definitions(project=folder, trusted=True).definitions:
+        limits = {
+            name: value for name, value in msgspec.structs.asdict(found.behavior).items() if value is not msgspec.UNSET
+        }
+        if found.tools is not None or found.model is not None or limits:
+            chosen = {"tools": found.tools, "model": found.model, **limits}
+            line = f"subagent {found.name}: {msgspec.json.encode(chosen, enc_hook=str).decode()}"
+            yield _act(Path(found.source), [line])
+
+
+def _instructions(folder: Path) -> Iterator[Act]:
+    """The instruction files that bring files from outside of the project into the prompt."""
+    for name in InstructionSettings().files:
+        file = folder / name
+        outside = outside_imports(file, repository_of(folder) or folder)
+        if outside:
+            yield _act(file, [f"the prompt gets {path}" for path in outside])
+
+
+def _programs(file: Path, folder: Path) -> Iterator[Act]:
+    """The programs in folders of agents that settings or servers start."""
+    data = _read(file)
+    try:
+        tree: Any = {} if data is None else parse(data.decode("utf-8-sig")).plain()
+    except (JsonError, UnicodeDecodeError):
+        return
+    for word in _words(tree):
+        path = Path(os.path.normpath(folder / _PROJECT.sub("", word)))
+        below = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
+        if below and below[0] in _PROGRAM_FOLDERS and (code := _read(path)) is not None:
+            yield Act(path, _mark(code), (f"a program that {file.name} starts, {len(code)} bytes",))
+
+
+def _words(tree: Any) -> Iterator[str]:
+    """The words of all texts in a tree."""
+    if isinstance(tree, str):
+        try:
+            yield from shlex.split(tree)
+        except ValueError:
+            yield from tree.split()
+    elif isinstance(tree, dict):
+        for value in cast("dict[str, Any]", tree).values():
+            yield from _words(value)
+    elif isinstance(tree, list):
+        for value in cast("list[Any]", tree):
+            yield from _words(value)
+
+
+def _act(file: Path, lines: list[str]) -> Act:
+    return Act(file, _mark("\n".join(sorted(lines)).encode()), _shown(sorted(lines)))
 
 
 def _read(file: Path) -> bytes | None:
@@ -99,7 +191,7 @@ def _settings(file: Path, data: bytes) -> Act | None:
         )
         if kept not in ({}, None):
             lines.append(f"{name}: {msgspec.json.encode(kept).decode()}")
-    return Act(file, _mark("\n".join(sorted(lines)).encode()), _shown(sorted(lines))) if lines else None
+    return _act(file, lines) if lines else None
 
 
 def _servers(file: Path, data: bytes) -> Act:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec import Struct
 from mainspring.env import ExecutionEnv
 from mainspring.loop import Plug
 from mainspring.permissions import Permissions
+from mainspring.runtime.home import repository_of
 from mainspring.runtime.instructions import InstructionReader
 from mainspring.runtime.model_choice import Choice
 from mainspring.runtime.outcome import Notice, Reporter
@@ -66,7 +68,7 @@ async def guidance(
         config.instructions,
         cwd,
         settings.home,
-        trusted=TrustStore(settings.home).covers(cwd),
+        trusted=all(map(TrustStore(settings.home).covers, {cwd, str(repository_of(Path(cwd)) or cwd)})),
         allowed=is_allowed,
     )
     reads = config.instructions.enabled and not small

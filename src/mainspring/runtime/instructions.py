@@ -111,19 +111,21 @@ class InstructionReader:
             places.append((self._home.root, "user"))
         inner = [p for p in (self._cwd, *self._cwd.parents) if p == self.root or self.root in p.parents]
         places.extend((place, "project") for place in reversed(inner))
-        return await self._read(places)
+        return await self._read(places, trusted=self._trusted)
 
     async def below(self, folders: Sequence[str]) -> Instructions:
-        """Those of folders below the folder, the outermost first."""
-        return await self._read([(Path(folder), "project") for folder in folders])
+        """Those of folders below the folder, the outermost first. They bring in nothing from outside of the project: trust covers
+        the instructions of the folder and above.
+        """
+        return await self._read([(Path(folder), "project") for folder in folders], trusted=False)
 
-    async def _read(self, places: Sequence[tuple[Path, Origin]]) -> Instructions:
+    async def _read(self, places: Sequence[tuple[Path, Origin]], *, trusted: bool) -> Instructions:
         notes: list[str] = []
         found: list[_Found] = []
         for folder, origin in places:
             path = await asyncio.to_thread(self._in_folder, folder)
             if path is not None:
-                found += await self._with_imports(path, origin, notes, {f.real for f in found})
+                found += await self._with_imports(path, origin, notes, {f.real for f in found}, trusted=trusted)
         kept = _within(found, self._settings.max_bytes)
         notes += [
             f"{file.path}: only {len(file.text.encode())} of {file.size} bytes are read (instructions.maxBytes is "
@@ -137,20 +139,22 @@ class InstructionReader:
         """The first of the names that is there."""
         return next((folder / name for name in self._settings.files if (folder / name).is_file()), None)
 
-    async def _with_imports(self, path: Path, origin: Origin, notes: list[str], known: set[str]) -> list[_Found]:
+    async def _with_imports(
+        self, path: Path, origin: Origin, notes: list[str], known: set[str], *, trusted: bool
+    ) -> list[_Found]:
         """A file, and behind it what it brings in; nothing twice, however it is called."""
         got: list[_Found] = []
         waiting = [(path, 0)]
         while waiting and len(got) <= MOST_IMPORTS:
             current, depth = waiting.pop(0)
-            refusal, file = await self._one(current, origin, imported=depth > 0)
+            refusal, file = await self._one(current, origin, imported=depth > 0, trusted=trusted)
             if refusal:
                 notes.append(f"{current} is not read: {refusal}")
             if file is None or file.real in known:
                 continue
             known.add(file.real)
             got.append(file)
-            inner = list(_imports(file.text, current.parent))
+            inner = list(imports_in(file.text, current.parent))
             if inner and depth >= DEEPEST:
                 notes.append(f"{current}: what it brings in is left out, since it is {DEEPEST} files deep already")
             elif inner:
@@ -159,14 +163,14 @@ class InstructionReader:
             notes.append(f"{path}: brings in more than {MOST_IMPORTS} files; the others are left out")
         return got
 
-    async def _one(self, path: Path, origin: Origin, *, imported: bool) -> tuple[str, _Found | None]:
+    async def _one(self, path: Path, origin: Origin, *, imported: bool, trusted: bool) -> tuple[str, _Found | None]:
         """Why a file is not read, or the file; neither for an import that is none."""
         real, inside = await asyncio.to_thread(self._place, path)
         if real is None and imported:
             return "", None  # an @ in the text, or a name of something else
         if real is None:
             return "it is no file", None
-        if origin == "project" and not inside and not self._trusted:
+        if origin == "project" and not inside and not trusted:
             return f"it lies outside of {self.root}, and that folder is not trusted", None
         if origin == "project" and self._allowed is not None and not await self._allowed(str(real)):
             return "the rules do not let it be read", None
@@ -201,7 +205,7 @@ def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _Found | None]:
     return "", _Found(str(path), str(real), origin, text) if text else None
 
 
-def _imports(text: str, folder: Path) -> Iterator[Path]:
+def imports_in(text: str, folder: Path) -> Iterator[Path]:
     """The files that a text brings in: ``@path`` outside of code."""
     fenced = False
     for line in text.splitlines():
@@ -210,6 +214,33 @@ def _imports(text: str, folder: Path) -> Iterator[Path]:
         elif not fenced:
             for name in _IMPORT.findall(_CODE.sub(" ", line)):
                 yield Path(os.path.normpath(folder / os.path.expanduser(name)))
+
+
+def outside_imports(file: Path, root: Path) -> list[str]:
+    """Return the files outside of a project that an instruction file brings in, itself or by other files of the project. Blocks.
+
+    Args:
+        file: The instruction file.
+        root: The project's folder.
+    """
+    outside: dict[str, None] = {}
+    seen: set[str] = set()
+    inside = os.path.realpath(root)
+    waiting = [(file, 0)]
+    while waiting:
+        path, depth = waiting.pop(0)
+        real = os.path.realpath(path)
+        if real in seen or not os.path.isfile(real):
+            if depth and not Path(real).is_relative_to(inside):
+                outside[str(path)] = None  # it may be made later
+            continue
+        seen.add(real)
+        if not Path(real).is_relative_to(inside):
+            outside[str(path)] = None
+        _, found = _read(path, Path(real), "project")
+        if found is not None and depth < DEEPEST and len(seen) <= MOST_IMPORTS:
+            waiting += [(target, depth + 1) for target in imports_in(found.text, path.parent)]
+    return list(outside)
 
 
 def _within(found: Sequence[_Found], most: int) -> list[InstructionFile]:

@@ -231,3 +231,15 @@ async def test_two_environments_that_share_a_folder_do_not_wait_for_each_other(m
         await one.write_bytes("a", b"1")
         await two.write_bytes("a", b"2")
     assert await one.read_bytes("a") == b"2", "the last one wins, as the page on environments says"
+
+
+async def test_changes_of_what_runs_later_outside_are_undone(make: Make, project: Path) -> None:
+    (project / ".agent").mkdir()
+    (project / ".agent" / "settings.json").write_text("{}")
+    env = make()
+
+    result = await env.run("echo x > .mcp.json; echo x > .agent/settings.json; echo x > AGENTS.md", timeout=30)
+
+    assert sorted(p.name for p in project.iterdir()) == [".agent", "AGENTS.md"]
+    assert (project / ".agent" / "settings.json").read_text() == "{}"
+    assert ".mcp.json" in result.stderr.text

@@ -75,6 +75,21 @@ ACTING = {
     "sub/.agent/settings.json": '{"permissions": {"allow": ["shell(COMMAND *)"]}}',
     ".agent/settings.json (broken)": "{COMMAND",
     ".agent/settings.json (command of a key)": '{"providers": {"openai": {"apiKeyCommand": "COMMAND"}}}',
+    ".agent/commands/a.md": "Look: !`COMMAND`",
+    ".agent/commands/deep/a.md": "---\ndescription: x\n---\ntext\n\n```\n!`no`\n```\n!`COMMAND $1`",
+    ".agent/commands/a.md (rules)": "---\nallowed-tools: read_file, shell(COMMAND *)\n---\nx",
+    "sub/.agent/commands/a.md": "!`COMMAND`",
+    ".agent/agents/a.md": "---\nname: a\ntools: read_file, COMMAND\n---\nx",
+    ".agents/agents/a.md": "---\nname: a\nmodel: COMMAND\n---\nx",
+    "AGENTS.md": "See @~/COMMAND.md",
+    "CLAUDE.md": "See @/etc/COMMAND",
+    "sub/AGENTS.md": "See @../../COMMAND.md",
+    ".agent/settings.json (instruction files)": '{"instructions": {"files": ["COMMAND.md"]}}',
+    ".agent/settings.json (language server)": '{"languageServers": {"a": {"command": ["COMMAND"]}}}',
+    ".agent/settings.json (sandbox)": '{"sandbox": {"writable": ["COMMAND"]}}',
+    ".agent/settings.json (telemetry)": '{"telemetry": {"endpoint": "COMMAND"}}',
+    ".agent/settings.json (skills)": '{"skills": {"pluginDir": ["COMMAND"]}}',
+    ".agent/settings.json (notifications)": '{"notifications": {"command": "COMMAND"}}',
     ".agent/settings.json (address)": '{"providers": {"openai": {"baseUrl": "http://COMMAND/"}}}',
 }
 
@@ -104,6 +119,61 @@ def test_what_acts_is_shown_and_asks_again_when_it_changes(
     assert store.covers(where)
     file.unlink()
     assert store.covers(where)
+
+
+@pytest.mark.parametrize("file", [".agent/settings.json", ".agent/mcp.json", ".mcp.json"])
+@pytest.mark.parametrize(
+    "command", ["sh .agent/hooks/run.sh", "${CLAUDE_PROJECT_DIR}/.agent/hooks/run.sh x", "./.agent/hooks/run.sh"]
+)
+def test_the_programs_of_the_agents_folder_that_are_started_act_too(
+    project: Path, environ: dict[str, str], tmp_path: Path, file: str, command: str
+) -> None:
+    script = project / ".agent" / "hooks" / "run.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("true", encoding="utf-8")
+    started = (
+        {"hooks": {"Stop": [{"command": command}]}}
+        if "settings" in file
+        else {"mcpServers": {"a": {"command": command}}}
+    )
+    (project / file).write_text(json.dumps(started), encoding="utf-8")
+    store = TrustStore(Home(tmp_path / "home"))
+    trust(None, Place(cwd=str(project)), environ)
+    assert store.covers(project)
+
+    script.write_text("false", encoding="utf-8")
+
+    assert [act.file for act in store.changes(project) or ()] == [script]
+
+
+def test_an_import_of_an_import_acts_too(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
+    (project / "AGENTS.md").write_text("@docs.md", encoding="utf-8")
+    (project / "docs.md").write_text("x", encoding="utf-8")
+    store = TrustStore(Home(tmp_path / "home"))
+    trust(None, Place(cwd=str(project)), environ)
+
+    (project / "docs.md").write_text("@~/.netrc", encoding="utf-8")
+
+    assert [act.file for act in store.changes(project) or ()] == [project / "AGENTS.md"]
+
+
+TEXT = {
+    ".agent/commands/a.md": "Review $1 and @src/x.py, `!` is text\n```\n!`no`\n```",
+    ".agent/commands/b.md": "---\nallowed-tools: read_file\nmodel: a:b\n---\nx",
+    ".agent/agents/a.md": "---\nname: a\ndescription: d\n---\nYou review.",
+    "AGENTS.md": "Use @docs/style.md and `@~/x`; mail a@example.com",
+    ".agent/skills/s/SKILL.md": "---\nname: s\ndescription: d\n---\nRun !`ls`",
+}
+
+
+@pytest.mark.parametrize("file", TEXT)
+def test_text_is_no_act(project: Path, environ: dict[str, str], tmp_path: Path, file: str) -> None:
+    """Permissions decide about what a text asks for, also about the commands of a skill."""
+    trust(None, Place(cwd=str(project)), environ)
+    (project / file).parent.mkdir(parents=True, exist_ok=True)
+    (project / file).write_text(TEXT[file].replace("\\n", "\n"), encoding="utf-8")
+
+    assert TrustStore(Home(tmp_path / "home")).covers(project)
 
 
 def test_the_very_command_is_shown(project: Path, environ: dict[str, str]) -> None:

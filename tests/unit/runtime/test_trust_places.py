@@ -36,6 +36,7 @@ HARMLESS = {
     "policies/plan_mode.py": "writes plans",
     "permissions/sensitive.py": "guards the folder",
     "env/sandbox/box.py": "guards the folder",
+    "env/sandbox/guarded.py": "guards the folder",
     "sessions/places.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
     "memory/files.py": "finds files; the plug asks",

@@ -6,6 +6,7 @@ To have it raise an error there, as Python does by itself, shows a traceback at 
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -43,3 +44,16 @@ def raise_again() -> None:
     """From now on Ctrl-C raises `KeyboardInterrupt`, as what runs now is used to."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def drop_relative_entries() -> None:
+    """Remove the entries from ``sys.path`` that name the current folder or a folder in it without its full path.
+
+    ``python -m`` puts the current folder first, and each relative part of ``PYTHONPATH`` depends on it too. A module of an
+    untrusted project could replace any module that is imported later.
+    """
+    named = os.environ.get("PYTHONPATH", "") if not sys.flags.ignore_environment else ""
+    parts = named.split(os.pathsep) if named else []
+    absolute = {p for p in parts if os.path.isabs(p)}
+    relative = {os.path.abspath(p) for p in parts if not os.path.isabs(p)} - absolute
+    sys.path[:] = [p for p in sys.path if os.path.isabs(p) and p not in relative]

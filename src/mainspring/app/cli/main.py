@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 from mainspring import __version__
-from mainspring.app.cli.early import INTERRUPTED, end_at_once, raise_again
+from mainspring.app.cli.early import INTERRUPTED, drop_relative_entries, end_at_once, raise_again
 
 TYPE_CHECKING = False  # `typing` itself would be most of what is loaded before Ctrl-C is heard
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         end_at_once()
+        drop_relative_entries()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
         print(f"mainspring {__version__}")

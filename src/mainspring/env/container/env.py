@@ -16,6 +16,7 @@ from mainspring.env.container.files import ContainerFiles
 from mainspring.env.families import MARK
 from mainspring.env.local import Launch, LocalEnv
 from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
+from mainspring.env.sandbox.restore import RestoringGuard, with_note
 from mainspring.events import CancelToken
 
 _END = (
@@ -71,6 +72,7 @@ class DockerEnv(LocalEnv):
         self._container = Container(program, image, (*own, *arguments))
         self._files = ContainerFiles(self._cwd, home, self._container)
         self._programs: dict[str, str | None] = {}
+        self._guard = RestoringGuard((self._cwd,), (), restores=True, private=self._spools.folder)
 
     @property
     def container(self) -> str | None:
@@ -98,10 +100,12 @@ class DockerEnv(LocalEnv):
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
-        What it leaves behind runs on until the environment closes; it is not told as ``survivors``.
+        What it leaves behind runs on until the environment closes; it is not told as ``survivors``. When the command ends, changes
+        of files that decide what runs later outside are undone, and the error output says so.
         """
         mark = secrets.token_hex(8)
         ended = False
+        await asyncio.to_thread(self._guard.begin)
         try:
             result = await super().run(
                 command,
@@ -114,10 +118,11 @@ class DockerEnv(LocalEnv):
                 limits=limits,
             )
             ended = not (result.timed_out or result.cancelled or result.overflowed)
-            return result
         finally:
             if not ended and self._container.running:
                 await asyncio.shield(asyncio.to_thread(self._container.script, _END, f"{MARK}={mark}"))
+            undone = await asyncio.shield(asyncio.to_thread(self._guard.end))
+        return with_note(result, undone, self._cwd, self._guard.moved_to, on_output)
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> WebAnswer:
         """Ask a web server, from this machine. See `ExecutionEnv.fetch`; refused where the network is closed."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from mainspring.env.ignore import KINDS
 from mainspring.env.paths import is_inside
+from mainspring.env.sandbox.guarded import GIT_FILES, HOOKS, NAMES, is_guarded, linked_worktree
 from mainspring.errors import ConfigError
 
 SYSTEM_LINUX = (
@@ -49,12 +50,6 @@ SYSTEM_SECRETS = (
 )
 """The same of the system; who is not root cannot read them anyway."""
 
-GUARDED = (
-    ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".agent", ".agents", ".agentignore", ".claude", ".cursor",
-    ".vscode", ".idea", ".mcp.json", ".husky", ".envrc",
-)  # fmt: skip
-"""What in the project decides what runs later, outside of the sandbox: readable, not to be changed."""
-
 IGNORE_FILES = (".agentignore", *KINDS)
 """What folders above the project say of files in it."""
 
@@ -86,6 +81,8 @@ class Box(Struct, frozen=True, kw_only=True):
         readable: Those that may be read.
         hidden: Those that may not be read, wherever they lie; they win over all others.
         guarded: Those that may be read but not changed though they lie in a writable folder; some may not be there.
+        exempt: Those of them, or in them, that may be changed all the same: the user named them, or git needs them.
+        repository: The git folder of the repository, if the project is a linked worktree of it.
         sealed: Those of them that this program itself runs from; whoever changed them would be out of the box.
         tmp: The private folder for temporary files, which may be changed.
         home: The home folder; it is there, but nothing in it unless another line says so.
@@ -97,6 +94,8 @@ class Box(Struct, frozen=True, kw_only=True):
     readable: tuple[str, ...]
     hidden: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
+    exempt: tuple[str, ...] = ()
+    repository: str = ""
     sealed: tuple[str, ...] = ()
     tmp: str
     home: str
@@ -109,7 +108,14 @@ class Box(Struct, frozen=True, kw_only=True):
 
     def may_change(self, path: str) -> bool:
         """Whether it may be made, changed or removed."""
-        return _lies_in(path, (*self.writable, self.tmp)) and not self.hides(path) and not _lies_in(path, self.guarded)
+        return _lies_in(path, (*self.writable, self.tmp)) and not self.hides(path) and not self.guards(path)
+
+    def guards(self, path: str) -> bool:
+        """Return True if it may not be changed, since it decides what runs later. It need not exist."""
+        if not _lies_in(path, self.exempt) and any(is_guarded(path, root) for root in self.writable):
+            return True
+        inner = max((len(p) for p in self.exempt if is_inside(path, p)), default=-1)
+        return any(is_inside(path, p) and len(p) > inner for p in self.guarded)
 
     def hides(self, path: str) -> bool:
         """Whether it is one of those that nobody may read."""
@@ -125,6 +131,7 @@ def make_box(
     readable: Sequence[str] = (),
     hidden: Sequence[str] = (),
     network: bool = False,
+    guarded: Sequence[str] = (),
 ) -> Box:
     """The box for programs of a project. Blocking; a few milliseconds.
 
@@ -138,6 +145,7 @@ def make_box(
         readable: Folders and files that may be read beside the usual ones.
         hidden: Folders and files that may not be read, beside `SECRETS`.
         network: Whether anything outside can be reached.
+        guarded: Guarded files that were found in the folders below.
 
     Raises:
         ConfigError: If the project or one of the writable folders is to be hidden or is not there.
@@ -148,7 +156,10 @@ def make_box(
 
     secret = (*SYSTEM_SECRETS, *(os.path.join(home, p) for p in SECRETS), *map(path_of, hidden))
     hiding = _there(os.path.realpath(p) for p in secret if _is_open(p))
-    changed = tuple(os.path.realpath(path_of(p)) for p in (cwd, *writable))
+    linked = linked_worktree(os.path.realpath(cwd))
+    common, own = linked or ("", "")
+    asked = tuple(os.path.realpath(path_of(p)) for p in writable)
+    changed = (os.path.realpath(cwd), *asked, *([common] if common else []))
     for path in changed:
         if _lies_in(path, hiding):
             raise ConfigError(f"the sandbox cannot work in {path}: that folder is one of those that hold secrets")
@@ -159,11 +170,16 @@ def make_box(
     wanted += map(path_of, readable)
     read = _outermost([p for p in _there(os.path.realpath(p) for p in wanted) if not _lies_in(p, changed)])
     sealed = tuple(p for p in _own_folders() if _lies_in(p, changed))
+    roots = _outermost(changed, first=True)
     return Box(
-        writable=_outermost(changed, first=True),
+        writable=roots,
         readable=read,
         hidden=_outermost(hiding),
-        guarded=(*(path for root in changed for path in _guarded(root)), *sealed),
+        guarded=tuple(
+            dict.fromkeys((*(p for r in roots for p in _guarded(r)), *_of_worktree(common, own), *guarded, *sealed))
+        ),
+        exempt=(*(p for p in asked if any(is_guarded(p, root) for root in roots)), *([own] if own else [])),
+        repository=common,
         sealed=sealed,
         tmp=tmp,
         home=home,
@@ -173,10 +189,19 @@ def make_box(
 
 
 def _guarded(root: str) -> Iterator[str]:
-    yield from (os.path.join(root, name) for name in GUARDED)
+    yield from (os.path.join(root, name) for name in NAMES)
     git = os.path.join(root, ".git")
     if os.path.isfile(git):  # says where the repository is
         yield git
+    else:
+        yield from (os.path.join(git, name) for name in (*GIT_FILES, HOOKS))
+
+
+def _of_worktree(common: str, own: str) -> Iterator[str]:
+    """What is guarded in the folders of git of a linked worktree."""
+    if common:
+        yield from (os.path.join(common, name) for name in (*GIT_FILES, HOOKS, "worktrees", "modules"))
+        yield from (os.path.join(own, name) for name in GIT_FILES)
 
 
 def _own_folders() -> tuple[str, ...]:

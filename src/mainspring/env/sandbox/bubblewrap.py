@@ -12,8 +12,11 @@ from functools import cache, cached_property
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import kernel
 from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.guarded import HOOKS
 from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
 from mainspring.env.sandbox.provider import SandboxState
+from mainspring.errors import ConfigError
+from mainspring.python import find_program_outside
 
 
 class Bubblewrap:
@@ -26,7 +29,7 @@ class Bubblewrap:
     moves_tmp = True
 
     def __init__(self, program: str | None = None) -> None:
-        self._program = program or shutil.which("bwrap") or ""
+        self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or find_program_outside("bwrap") or ""
 
     def problem(self) -> str | None:
         """See `SandboxProvider.problem`."""
@@ -68,24 +71,28 @@ class Bubblewrap:
             sockets=True,
             signals=True,
             processes=True,
+            keyring=kernel.has_filter(),
             notes=notes,
         )
 
     def wrap(self, command: Sequence[str], cwd: str, box: Box) -> list[str]:
         """See `SandboxProvider.wrap`."""
         network = () if box.network else ("--unshare-net",)
+        if any(is_inside(os.path.realpath(self._program), root) for root in box.writable):
+            raise ConfigError(f"The sandbox cannot use {self._program}: commands in the sandbox can change it.")
         boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd]
-        if not box.network and kernel.has_filter():
-            boxed = ["sh", "-c", _WITH_FILTER, "sh", _filter_file(box), *boxed, "--seccomp", "9"]
+        if kernel.has_filter():
+            boxed = [_system_program("sh"), "-c", _WITH_FILTER, "sh", _filter_file(box), *boxed, "--seccomp", "9"]
         boxed.append("--")
         if self._can_set_signals:
-            return ["env", "--ignore-signal=TERM", *boxed, "env", "--default-signal=TERM", *command]
+            env = _system_program("env")
+            return [env, "--ignore-signal=TERM", *boxed, env, "--default-signal=TERM", *command]
         return [*boxed, *command]
 
     @cached_property
     def _can_set_signals(self) -> bool:
         """Whether bubblewrap can be kept from ending, and all in the box with it, when a command is asked to end."""
-        return try_out(["env", "--ignore-signal=TERM", "true"]) is None
+        return try_out([_system_program("env"), "--ignore-signal=TERM", "true"]) is None
 
 
 _NAMESPACES = (
@@ -94,8 +101,13 @@ _NAMESPACES = (
 )  # fmt: skip
 """All but the network. What runs has no rights beyond those of its user, even if that is root."""
 
+_LISTS_OF_KEYS = tuple(path for path in ("/proc/keys", "/proc/key-users") if os.path.exists(path))
+
 _FOLDERS_OF_SETTINGS = frozenset(("sys", "fs", "acpi", "scsi", "driver", "dynamic_debug"))
 """Folders of ``/proc``. Bubblewrap closes what root cannot write to as a folder, though it can write to what lies in it."""
+
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
+"""Programs that run outside of the box are never searched in folders that commands in the box could change."""
 
 _WITH_FILTER = 'exec 9<"$1"; shift; exec "$@"'
 
@@ -103,6 +115,8 @@ _WITH_FILTER = 'exec 9<"$1"; shift; exec "$@"'
 def _mounts(box: Box) -> Iterator[str]:
     """The files of a box, outer folders before what lies in them."""
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp")
+    for path in _LISTS_OF_KEYS:
+        yield from ("--ro-bind-try", os.devnull, path)
     for path in _settings_of_kernel():
         yield from ("--ro-bind-try", path, path)
     for link in box.links:
@@ -114,8 +128,7 @@ def _mounts(box: Box) -> Iterator[str]:
         yield from (places[path], path, path)
     for path in _held_in_place(box):
         yield from ("--bind", path, path)
-    for path in box.guarded:
-        yield from ("--ro-bind-try", path, path)
+    yield from _guarded(box)
     roots = tuple(places)
     for path in box.hidden:
         if any(is_inside(path, root) for root in roots):
@@ -125,14 +138,29 @@ def _mounts(box: Box) -> Iterator[str]:
     yield from ("--remount-ro", "/")
 
 
+def _guarded(box: Box) -> Iterator[str]:
+    """What may be read but not changed, outer folders before what lies in them."""
+    for path in box.guarded:
+        if os.path.basename(path) == HOOKS and os.path.isdir(os.path.dirname(path)):
+            with suppress(OSError):
+                os.mkdir(path)  # git expects the folder, and what is not there cannot be mounted
+    inner = dict.fromkeys(box.exempt, "--bind-try") | dict.fromkeys(box.guarded, "--ro-bind-try")
+    for path in sorted(inner):
+        if not os.path.islink(path):  # its target would be mounted, wherever it is
+            yield from (inner[path], path, path)
+
+
 def _filter_file(box: Box) -> str:
-    """The filter that keeps programs from what is no part of a namespace of the network, such as the machine that a virtual one
-    runs on; beside the private folder, where no program can change it.
+    """Write the filter of system calls beside the private folder, where no program can change it.
+
+    It refuses the keyrings of the kernel, and sockets that no namespace of the network holds, such as those of the machine that
+    a virtual one runs on.
     """
-    path = f"{box.tmp}.filter"
+    path = f"{box.tmp}.{'open' if box.network else 'closed'}.filter"
     if not os.path.exists(path):
         with open(path, "wb", opener=lambda p, flags: os.open(p, flags | os.O_NOFOLLOW, 0o600)) as file:
-            file.write(kernel.filter_of_sockets((*kernel.LOCAL_FAMILIES, *kernel.INTERNET_FAMILIES)))
+            families = None if box.network else (*kernel.LOCAL_FAMILIES, *kernel.INTERNET_FAMILIES)
+            file.write(kernel.filter_of_calls(families))
     return path
 
 
@@ -142,11 +170,17 @@ def _held_in_place(box: Box) -> list[str]:
     """
     found: set[str] = set()
     for path in (*box.guarded, *box.hidden):
+        if not os.path.lexists(path):
+            continue
         above = os.path.dirname(path)
         while any(above != root and is_inside(above, root) for root in box.writable):
             found.add(above)
             above = os.path.dirname(above)
     return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path) and not box.hides(path))
+
+
+def _system_program(name: str) -> str:
+    return shutil.which(name, path=_SYSTEM_PATH) or name
 
 
 @cache

@@ -13,14 +13,18 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from mainspring.env.connections import LocalConnection
 from mainspring.env.local import Launch, LocalEnv
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import WebAnswer
+from mainspring.env.processes import Running
+from mainspring.env.protocol import DEFAULT_LIMITS, OutputLimits, ProcessResult, Stream, WebAnswer
 from mainspring.env.sandbox.box import VARIABLES, Box, make_box
 from mainspring.env.sandbox.detect import find_provider
 from mainspring.env.sandbox.files import BoxedFiles
 from mainspring.env.sandbox.provider import SandboxProvider, SandboxState
+from mainspring.env.sandbox.restore import RestoringGuard, with_note
 from mainspring.env.sandbox.threads import held_threads
+from mainspring.events import CancelToken
 
 T = TypeVar("T")
 
@@ -73,6 +77,8 @@ class SandboxEnv(LocalEnv):
         self._readable = tuple(readable)
         self._hides = hidden
         self._box: Box | None = None
+        self._guarded: tuple[str, ...] = ()
+        self._guard: RestoringGuard | None = None
         self._made = 0.0
         self._threads: ThreadPoolExecutor | None = None
         self._files = BoxedFiles(self._cwd, self._files.home, self._known_box, moves_tmp=self._provider.moves_tmp)
@@ -93,8 +99,66 @@ class SandboxEnv(LocalEnv):
             raise PermissionError(errno.EPERM, "the sandbox has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
+    async def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[Stream, bytes], object] | None = None,
+        signal: CancelToken | None = None,
+        limits: OutputLimits = DEFAULT_LIMITS,
+    ) -> ProcessResult:
+        """Run a program or a script. See `ExecutionEnv.run`.
+
+        When it ends, new files that decide what runs later outside are moved away, and the error output says so.
+        """
+        guard = self._guard or self._new_guard()
+        settled = not self._survivors()
+        self._guarded = await asyncio.to_thread(lambda: guard.begin(settled=settled))
+        undone: tuple[str, ...] = ()
+        try:
+            result = await super().run(
+                command,
+                cwd=cwd,
+                env=env,
+                timeout=timeout,
+                stdin=stdin,
+                on_output=on_output,
+                signal=signal,
+                limits=limits,
+            )
+        finally:
+            undone = await asyncio.shield(asyncio.to_thread(guard.end))
+        return with_note(result, undone, self._cwd, guard.moved_to, on_output)
+
+    async def connect(
+        self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> LocalConnection:
+        """Start a program and talk to it. See `ExecutionEnv.connect`."""
+        guard = self._guard or self._new_guard()
+        self._guarded = await asyncio.to_thread(guard.find)
+        return await super().connect(command, cwd=cwd, env=env)
+
+    def _survivors(self) -> bool:
+        return any(isinstance(each, Running) for each in self._running)
+
+    def _new_guard(self) -> RestoringGuard:
+        box = self._known_box()
+        restores = not self._provider.state(box).guards
+        asked = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
+        guard = RestoringGuard(box.writable, asked, restores=restores, private=self._spools.folder)
+        self._guard = guard
+        return guard
+
     async def aclose(self) -> None:
         """End what still runs and remove private files."""
+        guard, left = self._guard, self._survivors()
+        await self._end_programs()
+        if guard is not None and left:
+            await asyncio.to_thread(guard.end)
         await super().aclose()
         self._box = None
         threads, self._threads = self._threads, None
@@ -143,4 +207,5 @@ class SandboxEnv(LocalEnv):
             readable=(*self._readable, private),
             hidden=self._hides() if callable(self._hides) else self._hides,
             network=self._network,
+            guarded=self._guarded,
         )

@@ -92,7 +92,7 @@ class BoxedFiles(LocalFiles):
         if box.may_change(path):
             return
         self._check_hidden(path)
-        if any(is_inside(path, guarded) for guarded in box.guarded):
+        if box.guards(path):
             _refuse("the sandbox does not let it be changed, since it decides what runs later", path)
         _refuse("it lies outside of what the sandbox can change", path)
 

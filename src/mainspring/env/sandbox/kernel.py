@@ -44,8 +44,9 @@ RIGHTS = {
 """What a line of a plan gives, by its first word."""
 _OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 
-_MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""The machine's mark and the number of its call ``socket``."""
+_MACHINES = {"x86_64": (0xC000003E, 41, (248, 249, 250)), "aarch64": (0xC00000B7, 198, (217, 218, 219))}
+"""The machine's mark, and the numbers of its calls ``socket``, and ``add_key``, ``request_key``, and ``keyctl``."""
+_JOIN_SESSION_KEYRING = 1
 _IO_URING_SETUP = 425
 _FOREIGN_CALLS = 0x40000000
 """From here on the calls of x86-64 are those of another calling convention."""
@@ -63,7 +64,7 @@ def landlock_version() -> int:
 
 
 def has_filter() -> bool:
-    """Whether `close_network` knows this machine."""
+    """Return True if `filter_of_calls` knows this machine."""
     return sys.platform == "linux" and os.uname().machine in _MACHINES
 
 
@@ -96,15 +97,18 @@ def restrict(rules: list[tuple[str, str]], *, network: bool, scopes: bool = True
         os.close(ruleset)
 
 
-def close_network() -> None:
-    """Let this thread and what it starts open no sockets but local ones.
+def filter_calls(*, network: bool) -> None:
+    """Refuse the keyrings of the kernel to this thread and what it starts, and sockets that are not local.
+
+    Args:
+        network: Whether all sockets stay allowed.
 
     Raises:
         OSError: If the kernel refuses, or the machine is not known.
     """
     import ctypes
 
-    code = filter_of_sockets(LOCAL_FAMILIES)
+    code = filter_of_calls(None if network else LOCAL_FAMILIES)
     held = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
     _no_new_rights()
@@ -124,8 +128,18 @@ def drop_capabilities() -> None:
         _fail()
 
 
-def filter_of_sockets(families: tuple[int, ...]) -> bytes:
-    """A program of the kernel's packet filter that lets programs make sockets of some families only.
+def leave_keyring() -> None:
+    """Replace the session keyring of the caller by a new, empty one. A kernel without keyrings has nothing to leave."""
+    machine = _MACHINES.get(os.uname().machine)
+    if machine is not None:
+        _library().syscall(machine[2][2], _JOIN_SESSION_KEYRING, None)
+
+
+def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
+    """Return a program of the kernel's packet filter that refuses keyrings, and sockets of other families.
+
+    Args:
+        families: The families of sockets that stay allowed; ``None`` allows all.
 
     Raises:
         OSError: If the machine is not known.
@@ -133,25 +147,35 @@ def filter_of_sockets(families: tuple[int, ...]) -> bytes:
     machine = os.uname().machine
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
-    mark, socket = _MACHINES[machine]
-    count = len(families)
+    mark, socket, keyring = _MACHINES[machine]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, refused, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
-    steps = [
-        (load, 0, 0, 4),  # the machine
-        (equal, 1, 0, mark),
-        (end, 0, 0, refused),  # programs of another machine call by other numbers
-        (load, 0, 0, 0),  # the call
-        (at_least, 5 + count, 0, _FOREIGN_CALLS),
-        (equal, 3 + count, 0, _IO_URING_SETUP),  # it can open sockets by itself
-        (equal, 0, 1 + count, socket),
-        (load, 0, 0, 16),  # its first argument
-        *((equal, count - 1 - n, 0 if n < count - 1 else 2, family) for n, family in enumerate(families)),
-        (end, 0, 0, allowed),
-        (end, 0, 0, missing),
-        (end, 0, 0, refused),
+    calls = [(number, "refused") for number in keyring]
+    if families is not None:
+        calls.append((_IO_URING_SETUP, "missing"))  # it can open sockets by itself
+    steps: list[tuple[int, str, str, int]] = [
+        (load, "", "", 4),  # the machine
+        (equal, "", "refused", mark),  # programs of another machine call by other numbers
+        (load, "", "", 0),  # the call
+        (at_least, "missing", "", _FOREIGN_CALLS),
+        *((equal, end_at, "", number) for number, end_at in calls),
     ]
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+    if families is not None:
+        steps += [
+            (equal, "", "allowed", socket),
+            (load, "", "", 16),  # its first argument
+            *((equal, "allowed", "", family) for family in families),
+            (end, "", "", refused),
+        ]
+    ends = {"allowed": allowed, "missing": missing, "refused": refused}
+    places = {name: len(steps) + n for n, name in enumerate(ends)}
+    steps += [(end, "", "", value) for value in ends.values()]
+
+    def jump(at: int, target: str) -> int:
+        return places[target] - at - 1 if target else 0
+
+    made = [(code, jump(at, yes), jump(at, no), value) for at, (code, yes, no, value) in enumerate(steps)]
+    return b"".join(struct.pack("=HBBI", *step) for step in made)
 
 
 def _allow(ruleset: int, rights: int, path: str) -> None:
@@ -217,9 +241,10 @@ def main(arguments: list[str]) -> None:
     command = arguments[2:]
     _library().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     drop_capabilities()
+    leave_keyring()
     restrict(rules, network=network)
-    if not network and has_filter():
-        close_network()
+    if has_filter():
+        filter_calls(network=network)
     try:
         os.execvp(command[0], command)
     except OSError as error:

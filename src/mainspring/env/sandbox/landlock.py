@@ -42,7 +42,10 @@ class Landlock:
         """See `SandboxProvider.state`."""
         version = kernel.landlock_version()
         filtered = kernel.has_filter()
-        notes = ["modes, owners and times of files outside can be changed where this user could"]
+        notes = [
+            "modes, owners and times of files outside can be changed where this user could",
+            "changes of git hooks and settings are undone when a command ends",
+        ]
         if box.network:
             notes.insert(0, "the network is open, as asked for")
         if _split(box):
@@ -57,6 +60,7 @@ class Landlock:
             tcp=not box.network and (version >= 4 or filtered),
             udp=not box.network and filtered,
             signals=version >= 6,
+            keyring=filtered,
             notes=tuple(notes),
         )
 
@@ -87,7 +91,12 @@ def rules_of(box: Box) -> list[Rule]:
     for root in (*box.readable, *box.sealed):
         rules += _spread(root, "read", box.hidden)
     for root in (*box.writable, box.tmp):
-        rules += _spread(root, "write", (*box.hidden, *box.sealed))
+        held = (*box.hidden, *box.sealed)
+        if root == box.repository:  # git makes few files directly in it, so that all others can be named
+            rules.append(("read", root))
+            held += tuple(p for p in box.guarded if os.path.dirname(p) == root)
+        rules += _spread(root, "write", held)
+    rules += [("write", path) for path in box.exempt if not box.hides(path)]
     return list(dict.fromkeys(rules))
 
 
@@ -110,4 +119,8 @@ def _spread(root: str, kind: str, hidden: Sequence[str]) -> Iterator[Rule]:
 
 def _split(box: Box) -> tuple[str, ...]:
     """The writable folders in which something is not writable."""
-    return tuple(root for root in box.writable if any(is_inside(p, root) for p in (*box.hidden, *box.sealed)))
+    return tuple(
+        root
+        for root in box.writable
+        if root != box.repository and any(is_inside(p, root) for p in (*box.hidden, *box.sealed))
+    )

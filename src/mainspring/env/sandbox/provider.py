@@ -17,12 +17,14 @@ class SandboxState(Struct, frozen=True, kw_only=True):
         layer: Name of the layer, with its version.
         writes: Nothing is written outside of the writable folders.
         reads: Nothing is read outside of the readable folders, nothing hidden at all.
-        guards: What decides what runs later cannot be changed in the project either.
+        guards: Files that decide what runs later cannot be changed in the project either. If false, changes are undone when a
+            command ends.
         tcp: No TCP connection goes out.
         udp: No UDP packet goes out.
         sockets: Services of this machine cannot be reached by their socket files.
         signals: Programs outside are neither ended nor looked into.
         processes: Nothing that a command leaves behind runs on, also if this program is killed.
+        keyring: The keyrings of the kernel that belong to the caller cannot be reached.
         notes: What else is to be known.
     """
 
@@ -35,6 +37,7 @@ class SandboxState(Struct, frozen=True, kw_only=True):
     sockets: bool = False
     signals: bool = False
     processes: bool = False
+    keyring: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -57,6 +60,7 @@ _WORDS = {
     "sockets": "local sockets",
     "signals": "signals to other programs",
     "processes": "processes left behind",
+    "keyring": "the keyring of the kernel",
 }
 
 

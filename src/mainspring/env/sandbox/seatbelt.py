@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
 from mainspring.env.sandbox.box import Box
+from mainspring.env.sandbox.guarded import INSTRUCTIONS, NAMES
 from mainspring.env.sandbox.probe import try_out
 from mainspring.env.sandbox.provider import SandboxState
 
@@ -70,6 +72,7 @@ class Seatbelt:
             udp=not box.network,
             sockets=not box.network,
             signals=True,
+            keyring=True,
             notes=tuple(notes),
         )
 
@@ -85,6 +88,8 @@ def profile(box: Box) -> str:
         _ALWAYS,
         _rule("allow file-read*", (*box.readable, *(link.path for link in box.links), *writable)),
         _rule("allow file-write*", writable),
+        _names_below(box),
+        _rule("allow file-write*", box.exempt),
         _rule("deny file-write*", box.guarded),
         _NETWORK if box.network else "",
         _rule("deny file-read* file-write*", box.hidden),
@@ -95,6 +100,23 @@ def profile(box: Box) -> str:
 def _rule(head: str, paths: Iterable[str]) -> str:
     filters = "".join(f"\n  (subpath {_quoted(path)})" for path in paths)
     return f"({head}{filters})" if filters else ""
+
+
+def _names_below(box: Box) -> str:
+    """Deny files with a guarded name in every folder of the project."""
+    named = "|".join(map(_any_case, NAMES))
+    below = "|".join(map(_any_case, INSTRUCTIONS))
+    rules = [
+        f'\n  (regex #"^{re.escape(root)}/(.*/)?({named})(/|$)")\n  (regex #"^{re.escape(root)}/.*/({below})$")'
+        for root in box.writable
+        if '"' not in root
+    ]
+    return f"(deny file-write*{''.join(rules)})" if rules else ""
+
+
+def _any_case(name: str) -> str:
+    """A pattern for a name, in upper or lower case: the file systems of macOS do not tell them apart."""
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in name)
 
 
 def _quoted(path: str) -> str:

@@ -1,4 +1,5 @@
-"""The process that holds the model. Run as a script, never imported: ``python -P child.py``.
+"""The process that holds the model. Run as a script, never imported: ``python -I child.py PATH...``.
+Packages are also searched in these paths, since an isolated Python does not search those of the user.
 
 The first line of stdin is the configuration, so that the key is in no process list. The first line of stdout is the answer:
 ``{"address": ...}``; there is none if the model cannot be served, and stderr says why. After that stdin stays open and silent;
@@ -66,4 +67,5 @@ def _serve(config: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    sys.path[:0] = [folder for folder in sys.argv[1:] if folder not in sys.path]
     main()

@@ -7,13 +7,16 @@ import importlib.util
 import os
 import shutil
 import signal
+import site
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from mainspring.models.embedded.source import SourceError
+from mainspring.python import python_script
 
 _POLL = 0.25
 _TAIL = 4
@@ -35,13 +38,13 @@ def pip_command() -> list[str]:
     Raises:
         SourceError: If there is none.
     """
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
+    if installed := PathFinder.find_spec("pip", site.getsitepackages()):
+        return python_script(str(Path(str(installed.origin)).parent))
     carried = importlib.util.find_spec("ensurepip")
     if carried and carried.origin:
         wheels = sorted((Path(carried.origin).parent / "_bundled").glob("pip-*.whl"))
         if wheels:
-            return [sys.executable, str(wheels[-1] / "pip")]
+            return python_script(str(wheels[-1] / "pip"))
     if uv := shutil.which("uv"):
         return [uv, "tool", "run", "--quiet", "--from", "pip", "pip"]
     if pip := shutil.which("pip3") or shutil.which("pip"):

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from mainspring.errors import ModelError, NetworkError, ProviderConfigError
 from mainspring.models.embedded.engine import OTHER_WAYS, check_engine, threads
+from mainspring.python import package_folders, python_script
 
 _CHILD = Path(__file__).with_name("child.py")
 _START_SECONDS = 180.0
@@ -138,7 +139,7 @@ class LlamaServer:
         apart: dict[str, Any] = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
         try:
             return subprocess.Popen(
-                [sys.executable, "-P", str(_CHILD)],
+                python_script(str(_CHILD), *package_folders()),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

@@ -38,6 +38,7 @@ from mainspring.runtime.outcome import Notice as Told
 from mainspring.runtime.outcome import Report, near_limit
 from mainspring.runtime.planning import PLAN_ENTRY
 from mainspring.runtime.templates import CustomCommands
+from mainspring.runtime.templates.registry import commands_root
 from mainspring.runtime.trust import TrustStore
 from mainspring.tools.builtin.files import APPROVE_HUNK
 from mainspring.tools.builtin.talk import INTERACTION
@@ -144,7 +145,7 @@ class Room:
         self._plan_active = self.mode == "plan"
         self.unpriced = any(_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         home = conversation.settings.home
-        trusted = await asyncio.to_thread(TrustStore(home).covers, conversation.env.cwd)
+        trusted = await asyncio.to_thread(lambda: TrustStore(home).covers(commands_root(conversation.env.cwd, home)))
         self.custom = await asyncio.to_thread(
             CustomCommands.find, conversation.env.cwd, home, trusted=trusted, reserved=self._reserved
         )

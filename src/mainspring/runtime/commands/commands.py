@@ -14,7 +14,7 @@ from mainspring.runtime.options import AskOptions, Place
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings
 from mainspring.runtime.templates import CommandCall, CustomCommand, CustomCommands, SkippedCommand
-from mainspring.runtime.templates.registry import looks_like_a_call
+from mainspring.runtime.templates.registry import commands_root, looks_like_a_call
 from mainspring.runtime.trust import TrustStore
 
 
@@ -27,7 +27,9 @@ class CommandList(Struct, frozen=True):
 
 def commands_of(cwd: str, settings: Settings) -> CustomCommands:
     """The custom commands that can be used in a folder. Blocking."""
-    return CustomCommands.find(cwd, settings.home, trusted=TrustStore(settings.home).covers(cwd))
+    return CustomCommands.find(
+        cwd, settings.home, trusted=TrustStore(settings.home).covers(commands_root(cwd, settings.home))
+    )
 
 
 def list_commands(place: Place, environ: Mapping[str, str] = os.environ) -> CommandList:

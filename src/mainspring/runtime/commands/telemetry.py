@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -25,6 +24,7 @@ from msgspec import Struct
 from mainspring.env.container.engine import call, find_engine, last_line
 from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError, MainspringError
+from mainspring.python import python_module
 from mainspring.runtime.build import load
 from mainspring.runtime.home import Home
 from mainspring.runtime.options import Place
@@ -208,7 +208,7 @@ def _start_viewer(home: Home, port: int | None, place: Place, environ: Mapping[s
 
 
 def _started_viewer(home: Home, wanted: int, place: Place, environ: Mapping[str, str]) -> Dashboard:
-    command = [sys.executable, "-m", "mainspring", "telemetry", "serve", "--json"]
+    command = python_module("mainspring", "telemetry", "serve", "--json")
     if wanted:
         command += ["--port", str(wanted)]
     if place.cwd is not None:

@@ -79,6 +79,18 @@ def expand(command: CustomCommand, arguments: str, values: Mapping[str, str]) ->
     return _Filler(command, arguments, values).fill()
 
 
+def scripts_in(body: str) -> tuple[str, ...]:
+    """Return the scripts that a command's text runs, as written."""
+    found: list[str] = []
+    fenced = False
+    for match in _TOKEN.finditer(body):
+        if match["fence"]:
+            fenced = not fenced
+        elif match["shell"] and not fenced:
+            found.append(match["shell"])
+    return tuple(found)
+
+
 class _Filler:
     """Fills in one command."""
 

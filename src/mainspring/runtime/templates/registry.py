@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Collection, Iterator
 from datetime import date
@@ -21,13 +20,9 @@ from mainspring.runtime.mentions import Reads, attached
 from mainspring.runtime.prompt import placeholders
 from mainspring.runtime.templates.command import CustomCommand, Scope, parse_command
 from mainspring.runtime.templates.expand import Expansion, expand
+from mainspring.runtime.templates.files import COMMANDS, MAX_FILES, command_files, command_name, read_command
 from mainspring.tools.builtin.terminal import shell
 
-COMMANDS = "commands"
-MOST = 1000
-"""Files that are looked at in one folder."""
-
-_LARGEST = 256 << 10
 _SECONDS = 30.0
 _LONGEST_OUTPUT = 64 << 10
 _NAME = lazy_re(r"[A-Za-z0-9][\w.:-]*")
@@ -102,7 +97,7 @@ class CommandCall(Struct, frozen=True):
 class CustomCommands:
     """The custom commands that can be used in a folder.
 
-    A project's command goes before the user's of the same name; ``/user:name`` and ``/project:name`` call the one that is meant.
+    The user's command wins over a project's of the same name; ``/user:name`` and ``/project:name`` call the one that is meant.
 
     Args:
         commands: The commands.
@@ -115,7 +110,7 @@ class CustomCommands:
     def __init__(self, commands: Collection[CustomCommand] = (), skipped: Collection[SkippedCommand] = ()) -> None:
         self._all = tuple(commands)
         self.skipped = tuple(skipped)
-        ordered = sorted(self._all, key=lambda c: (c.name, c.scope != "project"))
+        ordered = sorted(self._all, key=lambda c: (c.name, c.scope != "user"))
         self._by_name = {c.name: c for c in reversed(ordered)}
         self._by_scope = {f"{c.scope}:{c.name}": c for c in ordered}
 
@@ -133,18 +128,21 @@ class CustomCommands:
         skipped: list[SkippedCommand] = []
         root = project_root(cwd, COMMANDS, home)
         places: list[tuple[Path, Scope, bool]] = []
-        if root is not None:
-            places.append((root / FOLDER / COMMANDS, "project", trusted))
         if home is not None:
             places.append((home.root / COMMANDS, "user", True))
+        if root is not None:
+            places.append((root / FOLDER / COMMANDS, "project", trusted))
         for folder, scope, usable in places:
-            for path in _files(folder, skipped):
-                name = ":".join(path.relative_to(folder).with_suffix("").parts)
+            files = command_files(folder)
+            if len(files) > MAX_FILES:
+                skipped.append(SkippedCommand(str(folder), f"only {MAX_FILES} files are looked at"))
+            for path in files[:MAX_FILES]:
+                name = command_name(path, folder)
                 if not usable:
                     skipped.append(SkippedCommand(str(path), "the folder is not trusted: mainspring trust", name))
                     continue
                 try:
-                    command = parse_command(_read(path), name, scope=scope, path=str(path))
+                    command = parse_command(read_command(path), name, scope=scope, path=str(path))
                 except (ConfigError, OSError) as error:
                     skipped.append(SkippedCommand(str(path), str(error)))
                     continue
@@ -154,10 +152,8 @@ class CustomCommands:
                 found.append(command)
                 if name in reserved:
                     skipped.append(SkippedCommand(str(path), f"/{name} is built in; call this one /{scope}:{name}"))
-                elif scope == "user" and any(c.name == name and c.scope == "project" for c in found):
-                    skipped.append(
-                        SkippedCommand(str(path), f"the project's /{name} goes before it; call it /user:{name}")
-                    )
+                elif scope == "project" and any(c.name == name and c.scope == "user" for c in found):
+                    skipped.append(SkippedCommand(str(path), f"your own /{name} wins; call this one /project:{name}"))
         return cls(found, skipped)
 
     def __iter__(self) -> Iterator[CustomCommand]:
@@ -196,27 +192,6 @@ def looks_like_a_call(line: str) -> bool:
     return _LINE.fullmatch(line.strip()) is not None
 
 
-def _files(folder: Path, skipped: list[SkippedCommand]) -> Iterator[Path]:
-    """Markdown files below a folder, by name; links to folders are not followed."""
-    count = 0
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if not name.endswith(".md") or name.lower() == "readme.md":
-                continue
-            count += 1
-            if count > MOST:
-                skipped.append(SkippedCommand(str(folder), f"only {MOST} files are looked at"))
-                return
-            yield Path(place, name)
-
-
-def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ConfigError(f"it is larger than {_LARGEST // 1024} KiB")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
+def commands_root(cwd: str, home: Home | None) -> Path:
+    """Return the folder of the project whose commands can be used in a folder. The user has to trust this one."""
+    return project_root(cwd, COMMANDS, home) or Path(cwd)

@@ -370,10 +370,12 @@ def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_pip_is_found_in_more_than_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     missing = {"pip"}
+    monkeypatch.setattr("site.getsitepackages", list[str])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else _Spec(tmp_path))
     (tmp_path / "_bundled").mkdir()
     (tmp_path / "_bundled" / "pip-24.0-py3-none-any.whl").touch()
-    assert pip_command()[1].endswith("pip-24.0-py3-none-any.whl/pip")
+    assert pip_command()[1] == "-I"
+    assert pip_command()[2].endswith("pip-24.0-py3-none-any.whl/pip")
     missing.add("ensurepip")
     (tmp_path / "uv").write_text("#!/bin/sh\n")
     (tmp_path / "uv").chmod(0o755)

@@ -83,13 +83,13 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
 
     assert [c.name for c in found] == ["git:push", "quit", "review"]
     assert {name: c.body for name in ("review", "/user:review", "project:review") if (c := found.get(name))} == {
-        "review": "project",
+        "review": "user",
         "/user:review": "user",
         "project:review": "project",
     }
     reasons = " | ".join(s.reason for s in found.skipped)
     assert "/quit is built in; call this one /project:quit" in reasons
-    assert "the project's /review goes before it; call it /user:review" in reasons
+    assert "your own /review wins; call this one /project:review" in reasons
     assert "'bad name' is no name" in reasons
     assert found.nearest("/reviw x") == "review"
     call = found.call("/git:push  origin main ")

@@ -1,4 +1,4 @@
-"""The published schema of the lines, made from their structs: ``python -m mainspring.app.server.rpc.schema > docs/rpc.schema.json``."""
+"""The published schema of the lines, made from their structs: ``python -I -m mainspring.app.server.rpc.schema > docs/rpc.schema.json``."""
 
 from __future__ import annotations
 

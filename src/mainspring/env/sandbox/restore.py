@@ -1,0 +1,240 @@
+"""Undo what a command made or changed of the guarded files, where its layer cannot prevent that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat as modes
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from mainspring.env.paths import is_inside
+from mainspring.env.protocol import ProcessResult, Stream
+from mainspring.env.sandbox.guarded import GuardedTree, is_harmless, make_readable
+from mainspring.text import visible
+
+Mark = tuple[object, ...]
+_CLOCK_STEP_NS = 20_000_000
+"""Times of files come from a clock that is this much behind at most."""
+_MAX_SAVED = 16 << 20
+"""Larger files are not copied. None of these is code or a setting."""
+
+
+class RestoringGuard:
+    """Compares the guarded files before and after commands. New ones are moved away, changed ones are put back.
+
+    Args:
+        roots: Folders that commands may change.
+        exempt: Guarded files and folders in them that the user made writable.
+        restores: Whether changes are put back. A layer that prevents changes can still not prevent new files.
+        private: Returns a folder for copies, which commands cannot change.
+    """
+
+    def __init__(
+        self, roots: tuple[str, ...], exempt: tuple[str, ...], *, restores: bool, private: Callable[[], str]
+    ) -> None:
+        self._roots = roots
+        self._trees = tuple(GuardedTree(root) for root in roots)
+        self._exempt = exempt
+        self._restores = restores
+        self._private = private
+        self._before: dict[str, Mark] | None = None
+        self._copies: dict[str, tuple[Mark, str]] = {}
+        self._lock = threading.Lock()
+        self._running = 0
+        self._since = 0
+        self._moved_to = ""
+
+    def find(self) -> tuple[str, ...]:
+        """Return the guarded files and folders that exist. Blocking."""
+        with self._lock:
+            return self._find()
+
+    def begin(self, *, settled: bool = True) -> tuple[str, ...]:
+        """Remember the guarded files before a command starts, and return them. Blocking.
+
+        Args:
+            settled: Whether no process of an earlier command is left, which could have changed them since.
+        """
+        with self._lock:
+            top = self._find()
+            if (settled and not self._running) or self._before is None:  # what runs already may have made something
+                self._since = time.time_ns() - _CLOCK_STEP_NS
+                self._before = self._marks(list(top))
+                self._save()
+            self._running += 1
+            return top
+
+    def _find(self) -> tuple[str, ...]:
+        found = [tree.find() for tree in self._trees]
+        top = [p for each in found for p in (*each.names, *each.of_git)]
+        top += [target for path in top if os.path.islink(path) for target in self._targets(path)]
+        return tuple(dict.fromkeys(top))
+
+    def end(self) -> tuple[str, ...]:
+        """Undo changes after a command, and return the files that were moved or put back. Blocking."""
+        with self._lock:
+            self._running = max(0, self._running - 1)
+            before = self._before
+            if before is None:
+                return ()
+            found = [tree.find(self._since) for tree in self._trees]
+            of_git = self._marks([p for each in found for p in each.of_git], self._since)
+            now = {**of_git, **self._marks([p for each in found for p in each.names], self._since)}
+            undone: list[str] = []
+            for path, mark in now.items():
+                old = before.get(path)
+                if old is None and mark[0] != "folder" and not (path in of_git and is_harmless(path)):
+                    undone += self._move_away(path)
+                elif old is not None and old != mark and self._is_restored(old, mark):
+                    undone += self._move_away(path)
+                    self._put_back(path)
+            for path in sorted(before.keys() - now.keys()):
+                if self._is_restored(before[path], ("gone",)) and self._put_back(path):
+                    undone.append(path)
+            self._remove_new_folders([p for p, mark in now.items() if mark[0] == "folder" and p not in before], undone)
+            return tuple(undone)
+
+    @property
+    def moved_to(self) -> str:
+        """The folder of the files that were moved away; it stays."""
+        return self._moved_to
+
+    def _is_restored(self, old: Mark, new: Mark) -> bool:
+        """A link is not held by a mount, so that another file can replace it."""
+        return self._restores or "link" in (old[0], new[0])
+
+    def _marks(self, top: list[str], changed_since: int | None = None) -> dict[str, Mark]:
+        found: dict[str, Mark] = {}
+        waiting = list(top)
+        while waiting:
+            path = waiting.pop()
+            if any(is_inside(path, each) for each in self._exempt):
+                continue
+            mark = _mark(path)
+            if mark is None:
+                continue
+            found[path] = mark
+            if mark[0] == "folder":
+                with suppress(OSError):
+                    make_readable(path, changed_since)
+                    waiting += [os.path.join(path, name) for name in os.listdir(path)]
+            elif mark[0] == "link":
+                waiting += [target for target in self._targets(path) if target not in found]
+        return found
+
+    def _targets(self, link: str) -> list[str]:
+        """The file or folder in the project that a guarded link leads to."""
+        target = os.path.realpath(link)
+        inside = any(target != root and is_inside(target, root) for root in self._roots)
+        return [target] if inside and not is_inside(link, target) else []
+
+    def _save(self) -> None:
+        for path, mark in (self._before or {}).items():
+            needed = mark[0] == "link" or (self._restores and mark[0] == "file")
+            if (
+                not needed
+                or self._copies.get(path, (None,))[0] == mark
+                or (mark[0] == "file" and _size(mark) > _MAX_SAVED)
+            ):
+                continue
+            folder = os.path.join(self._private(), "guarded")
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            copy = os.path.join(folder, str(len(self._copies)))
+            with suppress(OSError):
+                if os.path.lexists(copy):
+                    os.unlink(copy)
+                shutil.copy2(path, copy, follow_symlinks=False)
+                self._copies[path] = (mark, copy)
+
+    def _move_away(self, path: str) -> list[str]:
+        if not self._moved_to:
+            self._moved_to = tempfile.mkdtemp(prefix="mainspring-moved-")
+        target = os.path.join(self._moved_to, path.strip("/"))
+        with suppress(OSError):  # the command may have taken the right to write from the folder
+            folder = os.path.dirname(path)
+            if os.path.realpath(folder) == folder:
+                os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o700)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.move(path, target)
+        except (OSError, shutil.Error):
+            with suppress(OSError):
+                os.unlink(path)
+        return [path]
+
+    def _put_back(self, path: str) -> bool:
+        copy = self._copies.get(path)
+        if copy is None:
+            return False
+        folder = os.path.dirname(path)
+        with suppress(OSError):
+            if os.path.realpath(folder) != folder:  # a link in place of a folder leads out of the project
+                return False
+            os.makedirs(folder, exist_ok=True)
+            shutil.copy2(copy[1], path, follow_symlinks=False)
+            if self._before is not None and (mark := _mark(path)) is not None:
+                self._before[path] = mark
+                self._copies[path] = (mark, copy[1])
+            return True
+        return False
+
+    def _remove_new_folders(self, folders: list[str], undone: list[str]) -> None:
+        """Remove folders that are empty now, since everything in them was moved away."""
+        for path in sorted(folders, reverse=True):
+            if any(is_inside(each, path) for each in undone):
+                with suppress(OSError):
+                    os.rmdir(path)
+
+
+def with_note(
+    result: ProcessResult,
+    undone: Sequence[str],
+    cwd: str,
+    moved_to: str,
+    on_output: Callable[[Stream, bytes], object] | None,
+) -> ProcessResult:
+    """Add a note about files that were moved away or put back to the error output of a result.
+
+    Args:
+        result: The result.
+        undone: The files.
+        cwd: The project's folder.
+        moved_to: The folder of the files that were moved away.
+        on_output: Gets the note too.
+    """
+    if not undone:
+        return result
+    names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
+    where = f" New content is in {moved_to}." if moved_to else ""
+    text = (
+        f"\n[The sandbox undid changes of {visible(names)}: these files decide what runs later outside of the sandbox.{where} "
+        "The setting sandbox.writable can name a file or folder that commands may change.]\n"
+    )
+    note = text.encode("utf-8", "replace")
+    if on_output is not None:
+        on_output("stderr", note)
+    old = result.stderr
+    return replace(result, stderr=replace(old, tail=old.tail + note, total=old.total + len(note)))
+
+
+def _mark(path: str) -> Mark | None:
+    try:
+        found = os.lstat(path)
+        if modes.S_ISLNK(found.st_mode):
+            return ("link", os.readlink(path))
+    except OSError:
+        return None
+    if modes.S_ISDIR(found.st_mode):
+        return ("folder",)
+    return ("file", found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode)
+
+
+def _size(mark: Mark) -> int:
+    size = mark[1]
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,68 @@
+"""Programs that this program starts itself: none is, or imports, a file of the folder that it works in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+
+_RUN = (
+    "import sys; sys.path[:0] = [p for p in sys.argv.pop(1).split({separator!r}) if p not in sys.path]; from runpy import run_module; "
+    "run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
+def python_script(script: str, *arguments: str) -> list[str]:
+    """Build the command line that runs a script or a package folder, isolated.
+
+    Python gets ``-I``: it ignores the current folder, the ``PYTHON*`` variables, and the user's own packages.
+
+    Args:
+        script: The absolute path of the script, or of a folder or archive with a ``__main__.py``.
+        arguments: Arguments of the script.
+    """
+    return [sys.executable, "-I", script, *arguments]
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """Build the command line that runs a module of this installation, isolated.
+
+    ``python -I -m`` alone does not find a package that is installed for this user only. The new process searches the folder of
+    this package and the folders of installed packages.
+
+    Args:
+        module: Name of the module.
+        arguments: Arguments of the module.
+    """
+    folders = os.pathsep.join(_installed())
+    return [sys.executable, "-I", "-c", _RUN.format(separator=os.pathsep), folders, module, *arguments]
+
+
+def find_program_outside(name: str, folder: str | None = None) -> str | None:
+    """Find a program on the ``PATH`` that is not a file of a project. Blocking.
+
+    Relative entries of the ``PATH``, and those in the folder, are left out.
+
+    Args:
+        name: Name of the program.
+        folder: The project's folder; the current folder if not given.
+    """
+    inside = os.path.realpath(folder or os.curdir)
+    entries = [p for p in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(p)]
+    outside = [
+        p for p in entries if inside == os.sep or not f"{os.path.realpath(p)}{os.sep}".startswith(f"{inside}{os.sep}")
+    ]
+    return shutil.which(name, path=os.pathsep.join(outside)) if outside else None
+
+
+def package_folders() -> list[str]:
+    """Return the folders of installed packages that this process searches, and those that ``PYTHONPATH`` names in full."""
+    named = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(p)]
+    known = {os.path.realpath(p) for p in (*site.getsitepackages(), site.getusersitepackages())}
+    return [*named, *(p for p in sys.path if os.path.isabs(p) and os.path.realpath(p) in known)]
+
+
+def _installed() -> list[str]:
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return list(dict.fromkeys((package, *package_folders())))

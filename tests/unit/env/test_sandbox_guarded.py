@@ -1,0 +1,403 @@
+"""Commands in a sandbox leave nothing behind that runs later outside of it, and a linked worktree can commit."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.env.sandbox import SandboxEnv, SandboxProvider, kernel
+from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
+from tests.needs import missing
+from tests.sandboxes import LAYERS, layer
+
+pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
+
+
+@pytest.fixture(params=LAYERS)
+def provider(request: pytest.FixtureRequest) -> SandboxProvider:
+    return layer(request.param)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder outside of /tmp, with a home folder, and variables that keep the user's settings of git out."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        (Path(folder) / "home").mkdir()
+        monkeypatch.setenv("HOME", f"{folder}/home")
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        for name in ("AUTHOR", "COMMITTER"):
+            monkeypatch.setenv(f"GIT_{name}_NAME", "a")
+            monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.com")
+        yield Path(folder).resolve()
+        monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.fixture
+def project(place: Path) -> Path:
+    folder = place / "project"
+    for path, text in {
+        "a": "1",
+        "kept/AGENTS.md": "good",
+        "kept/.agent/settings.json": "{}",
+        "target/f": "good",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    (folder / "linked").mkdir()
+    (folder / "linked" / ".claude").symlink_to("../target")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "a")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+@pytest.fixture
+async def env(provider: SandboxProvider, project: Path) -> AsyncIterator[SandboxEnv]:
+    made = SandboxEnv(project, provider=provider)
+    yield made
+    await made.aclose()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def guarded_files(root: Path) -> dict[str, str]:
+    """The guarded files of a project by their path, with their content."""
+    tree = GuardedTree(str(root)).find()
+    files: dict[str, str] = {}
+    waiting = [*tree.names, *tree.of_git]
+    while waiting:
+        path = Path(waiting.pop())
+        if path.is_symlink():
+            files[str(path.relative_to(root))] = os.readlink(path)
+        elif path.is_dir():
+            waiting += [str(each) for each in path.iterdir()]
+        elif not is_harmless(str(path)) or "EVIL" in path.read_text():
+            files[str(path.relative_to(root))] = path.read_text()
+    return files
+
+
+NEW = [
+    ".agent/commands/review.md",
+    ".agent/extensions/x.py",
+    ".agents/skills/a/SKILL.md",
+    ".claude/settings.json",
+    ".cursor/rules/x.mdc",
+    ".vscode/tasks.json",
+    ".idea/workspace.xml",
+    ".mcp.json",
+    ".husky/pre-commit",
+    ".envrc",
+    ".agentignore",
+    ".git/commondir",
+    ".git/config.worktree",
+    ".git/hooks/pre-commit",
+    ".git/info/attributes",
+    ".git/objects/info/alternates",
+    "sub/AGENTS.md",
+    "new/deep/CLAUDE.md",
+    "sub/.agent/commands/a.md",
+    "sub/.mcp.json",
+]
+
+SCRIPTS = [
+    *(f"mkdir -p $(dirname {path}); echo EVIL > {path}" for path in NEW),
+    "echo EVIL >> .git/config",
+    "git config core.fsmonitor EVIL",
+    "mv .git other; cp -r other .git; echo EVIL >> .git/config",
+    "rm -rf .git/hooks; mkdir h; echo EVIL > h/pre-commit; ln -s ../h .git/hooks",
+    "git init -q nest; git -C nest config core.fsmonitor EVIL",
+    "git init -q nest; echo EVIL > nest/.git/hooks/post-commit",
+    "git init -q --bare store; git -C store config core.fsmonitor EVIL; mkdir g; echo gitdir: ../store > g/.git",
+    "git worktree add -q wt -b w; echo EVIL > .git/worktrees/wt/config.worktree",
+    "git worktree add -q wt -b w; echo EVIL > .git/worktrees/wt/commondir",
+    "mkdir -p .git/modules/n/{refs,objects}; echo x > .git/modules/n/HEAD; echo EVIL > .git/modules/n/config",
+    "mkdir e; echo EVIL > e/settings.json; ln -s e .agent",
+    "mkdir -p e/commands; echo EVIL > e/commands/x.md; mv e .agent",
+    "(sleep 0.2; mkdir -p .agent; echo EVIL > .agent/late) & wait",
+    "echo EVIL >> kept/AGENTS.md",
+    "rm -rf kept/.agent; mkdir kept/.agent; echo EVIL > kept/.agent/settings.json",
+    "mv kept k2; mkdir kept; echo EVIL > kept/AGENTS.md",
+    "echo EVIL > linked/.claude/g",
+    "echo EVIL > target/f",
+    "rm linked/.claude; mkdir linked/.claude; echo EVIL > linked/.claude/x",
+    "ln -sfn /tmp linked/.claude",
+    "mkdir s; echo EVIL > s/AGENTS.md; chmod 555 s",
+    "mkdir s; echo EVIL > s/AGENTS.md; chmod 111 s",
+    "mkdir -p s/.agent/commands; echo EVIL > s/.agent/commands/x.md; chmod 111 s/.agent s",
+    "mkdir .Agent; echo EVIL > .Agent/settings.json",
+    "mkdir s; echo EVIL > s/agents.MD",
+    "git init -q nest; mkfifo nest/.git/commondir",
+    "git init -q nest; rm nest/.git/config; mkfifo nest/.git/config",
+    "mkdir s; mkfifo s/AGENTS.md .mcp.json",
+    "mkdir -p $'s\\nx'; echo EVIL > $'s\\nx/AGENTS.md'",
+    "mkdir -p $'s\\xff'; echo EVIL > $'s\\xff/AGENTS.md'",
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_nothing_is_left_that_acts_later(env: SandboxEnv, project: Path, script: str) -> None:
+    before = guarded_files(project)
+
+    await env.run(script, timeout=30)
+
+    after = guarded_files(project)
+    assert {p: text for p, text in after.items() if p in before and text != before[p]} == {}
+    assert {p: text for p, text in after.items() if p not in before and not p.startswith("k2/")} == {}
+    assert (project / "target" / "f").read_text() == "good"
+
+
+async def test_new_content_is_moved_and_the_result_says_where(env: SandboxEnv, project: Path) -> None:
+    result = await env.run("mkdir -p .agent/commands && echo mine > .agent/commands/x.md", timeout=30)
+
+    assert result.exit_code == 0
+    assert "undid changes of .agent/commands/x.md" in result.stderr.text
+    assert not (project / ".agent").exists()
+    folder = Path(result.stderr.text.partition("New content is in ")[2].split(". ")[0])
+    assert [p.read_text() for p in folder.rglob("x.md")] == ["mine\n"]
+    shutil.rmtree(folder)
+
+
+ORDINARY = [
+    "git add -A && git commit -qm second && git status",
+    "echo 1 > AGENTS.md",
+    "git init -q nest && git -C nest commit -q --allow-empty -m first",
+    "git clone -q . sub/copy",
+    "git worktree add -q wt -b w && git -C wt commit -q --allow-empty -m second",
+    "git init -q --bare store.git",
+    "git checkout -q -b other && git tag v1 && git pack-refs --all && git gc -q",
+    "mkdir -p a1/b1 && touch a1/b1/c && mv a1 a2 && rm -r a2",
+]
+
+
+@pytest.mark.parametrize("script", ORDINARY)
+async def test_ordinary_work_is_left_alone(env: SandboxEnv, script: str) -> None:
+    result = await env.run(script, timeout=30)
+
+    assert (result.exit_code, result.stderr.text) == (0, "")
+
+
+async def test_the_user_can_name_a_guarded_folder(provider: SandboxProvider, project: Path) -> None:
+    (project / ".agent" / "skills").mkdir(parents=True)
+    env = SandboxEnv(project, provider=provider, writable=[".agent/skills"])
+
+    done = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=30)
+    await env.write_bytes(".agent/skills/y", b"mine")
+    await env.aclose()
+
+    assert sorted(p.name for p in (project / ".agent" / "skills").iterdir()) == ["x", "y"], done.stderr.text
+    assert not (project / ".agent" / "commands").exists()
+
+
+@pytest.mark.parametrize("path", [".agent/x", "sub/AGENTS.md", "sub/.mcp.json", ".git/hooks/x", "sub/.git/config"])
+async def test_tools_cannot_write_it_either(env: SandboxEnv, path: str) -> None:
+    with pytest.raises(PermissionError, match="runs later"):
+        await env.write_bytes(path, b"x")
+
+
+async def test_changes_by_the_user_between_commands_stay(env: SandboxEnv, project: Path) -> None:
+    await env.run("true", timeout=30)
+    (project / ".agent" / "commands").mkdir(parents=True)
+    (project / ".agent" / "commands" / "mine.md").write_text("mine")
+    (project / "kept" / "AGENTS.md").write_text("better")
+
+    result = await env.run("true", timeout=30)
+
+    assert result.stderr.text == ""
+    assert (project / ".agent" / "commands" / "mine.md").read_text() == "mine"
+    assert (project / "kept" / "AGENTS.md").read_text() == "better"
+
+
+# --- linked worktrees -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def worktree(project: Path) -> Path:
+    git(project, "worktree", "add", "-q", "../wt", "-b", "work")
+    git(project, "worktree", "add", "-q", "../other", "-b", "other")
+    return project.parent / "wt"
+
+
+async def test_a_linked_worktree_can_commit(provider: SandboxProvider, worktree: Path, project: Path) -> None:
+    env = SandboxEnv(worktree, provider=provider)
+    done = await env.run(
+        "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=30
+    )
+    await env.aclose()
+
+    assert (done.exit_code, done.stderr.text) == (0, "")
+    assert git(project, "log", "-1", "--format=%s", "work") == "second"
+    assert git(worktree, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo EVIL > {git}/hooks/pre-commit",
+        "git config core.fsmonitor EVIL",
+        "echo EVIL >> {git}/config",
+        "echo EVIL > {git}/commondir",
+        "echo EVIL > {git}/config.worktree",
+        "echo EVIL > {git}/info/attributes",
+        "echo EVIL > {git}/objects/info/alternates",
+        "echo EVIL > {git}/worktrees/wt/commondir",
+        "echo EVIL > {git}/worktrees/wt/config.worktree",
+        "echo EVIL > {git}/worktrees/other/HEAD",
+        "echo EVIL > {git}/worktrees/other/commondir",
+        "mkdir {git}/worktrees/third && echo EVIL > {git}/worktrees/third/commondir",
+        "rm -rf {git}/worktrees/other",
+        "echo gitdir: /tmp > .git",
+    ],
+)
+async def test_hooks_and_configuration_of_its_repository_stay(
+    provider: SandboxProvider, worktree: Path, project: Path, script: str
+) -> None:
+    def contents() -> dict[str, str]:
+        files = [p for p in (project / ".git").rglob("*") if p.is_file() and "objects/" not in str(p)]
+        files += [worktree / ".git", project / ".git/objects/info/alternates"]
+        return {str(p): p.read_text(errors="replace") for p in files if p.exists()}
+
+    before = contents()
+    env = SandboxEnv(worktree, provider=provider)
+    await env.run(script.format(git=project / ".git"), timeout=30)
+    await env.aclose()
+
+    assert contents() == before
+
+
+def test_a_project_cannot_name_a_foreign_repository(project: Path, worktree: Path, place: Path) -> None:
+    assert linked_worktree(str(worktree)) == (str(project / ".git"), str(project / ".git/worktrees/wt"))
+    hostile = place / "hostile"
+    hostile.mkdir()
+    for target in (".git", ".git/worktrees/wt", ".git/worktrees/../worktrees/other", ".git/worktrees/none"):
+        (hostile / ".git").write_text(f"gitdir: {project}/{target}\n")
+        assert linked_worktree(str(hostile)) is None
+    (hostile / ".git").unlink()
+    (hostile / ".git").symlink_to(worktree / ".git")
+    assert linked_worktree(str(hostile)) is None
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (".agent", True),
+        (".Agent/x", True),
+        ("a/b/.vscode/x", True),
+        ("AGENTS.md", False),
+        ("a/AGENTS.md", True),
+        ("a/agents.py", False),
+        (".git/HEAD", False),
+        (".git/refs/heads/config", False),
+        (".git/config", True),
+        (".git/modules/x/config", True),
+        ("src/config", False),
+        ("", False),
+    ],
+)
+def test_names(path: str, expected: bool) -> None:
+    assert is_guarded(f"/p/{path}".rstrip("/"), "/p") is expected
+    assert not is_guarded(f"/p2/{path}", "/p")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[core]\n\tbare = false\n[remote "o"]\n\turl = https://x/y\n', True),
+        ("[core]\n\tfsmonitor = x\n", False),
+        ("[CORE]FSMonitor=x\n", False),
+        ("[core] bare = false\n[core]\n\teditor = \\\nx\n", False),
+        ('[remote "o"]\n\turl = ext::sh -c x\n', False),
+        ('[remote "o"]\n\tuploadpack = x\n', False),
+        ("[include]\n\tpath = x\n", False),
+        ('[includeIf "gitdir:x"]\n\tpath = x\n', False),
+        ("[alias]\n\tst = !x\n", False),
+        ('[filter "x"]\n\tclean = y\n', False),
+        ('[submodule "m"]\n\turl = ../x\n\tupdate = !y\n', False),
+        ("[core]\n\tworktree = ../../../m\n", True),
+        ("[core]\n\thooksPath = x\n", False),
+        ("[core\n", False),
+        ("[]\n\tx = y\n", False),
+    ],
+)
+def test_configurations(tmp_path: Path, text: str, expected: bool) -> None:
+    (tmp_path / "config").write_text(text)
+    assert is_harmless(str(tmp_path / "config")) is expected
+
+
+def test_a_folder_that_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
+    tree = GuardedTree(str(tmp_path))
+    for n in range(50):
+        (tmp_path / f"d{n}").mkdir()
+        assert len(tree.find().names) == n
+        (tmp_path / f"d{n}" / "AGENTS.md").write_text("x")
+        assert len(tree.find().names) == n + 1
+
+
+# --- keyrings ---------------------------------------------------------------------------------------------------------
+
+_KEYS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
+    if os.uname().machine not in _KEYS:
+        missing("a machine whose numbers of system calls are known")
+    add, request, keyctl = _KEYS[os.uname().machine]
+    script = textwrap.dedent(
+        f"""
+        import ctypes
+        c = ctypes.CDLL(None, use_errno=True)
+        found = []
+        for ring in (-1, -2, -3, -4, -5):
+            key = c.syscall({keyctl}, 10, ring, b"user", b"mainspring-test", 0)
+            text = ctypes.create_string_buffer(64)
+            if key > 0 and c.syscall({keyctl}, 11, key, text, 64) > 0:
+                found.append(text.value)
+        found += [k for k in [c.syscall({request}, b"user", b"mainspring-test", None, 0)] if k > 0]
+        found += [k for k in [c.syscall({add}, b"user", b"new", b"x", 1, -3)] if k > 0]
+        print(found)
+        """
+    )
+    program = [sys.executable, "-I", "-c", script]
+    adder = (
+        f"import ctypes; c = ctypes.CDLL(None); print(c.syscall({add}, b'user', b'mainspring-test', b'SECRET', 6, -4))"
+    )
+    key = int(run_python(adder))
+    if key < 0:
+        missing("keyrings of the kernel")
+    try:
+        outside = run_python(script)
+        inside = await env.run(program, timeout=30)
+        listed = await env.run(["cat", "/proc/keys"], timeout=30)
+    finally:
+        run_python(f"import ctypes; ctypes.CDLL(None).syscall({keyctl}, 3, {key})")
+
+    assert "SECRET" in outside, "the key can be read without a sandbox"
+    assert inside.stdout.text == "[]\n", inside.stderr.text
+    assert "mainspring-test" not in listed.stdout.text
+    assert env.state().keyring
+
+
+def test_the_filter_is_the_same_with_an_open_network_for_keys() -> None:
+    if os.uname().machine not in _KEYS:
+        missing("a machine whose numbers of system calls are known")
+    closed, open_ = kernel.filter_of_calls((1, 16)), kernel.filter_of_calls(None)
+    assert len(closed) % 8 == len(open_) % 8 == 0
+    for number in _KEYS[os.uname().machine]:
+        step = number.to_bytes(4, "little")
+        assert any(closed[at + 4 : at + 8] == step for at in range(0, len(closed), 8))
+        assert any(open_[at + 4 : at + 8] == step for at in range(0, len(open_), 8))
