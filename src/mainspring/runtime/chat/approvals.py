@@ -14,7 +14,7 @@ from mainspring.runtime.chat.describe import Display
 from mainspring.runtime.chat.diffs import diffs_of
 from mainspring.runtime.chat.events import ApprovalAsked, Notice
 from mainspring.runtime.chat.questions import Questions
-from mainspring.runtime.chat.saved_rules import RuleEffect, parsed_rules, save_rules
+from mainspring.runtime.saved_rules import RuleEffect, parsed_rules, save_rules
 from mainspring.runtime.home import Home
 from mainspring.tools.builtin.files import Hunk
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from mainspring.errors import ConfigError
 from mainspring.permissions import Rule, RuleSet, rules_without_tool
-from mainspring.runtime.chat.saved_rules import parsed_rules, save_rules
+from mainspring.runtime.saved_rules import parsed_rules, save_rules
 from mainspring.runtime.chat.shown import Fields, Shown, Table, Text
 from mainspring.runtime.chat.slash.command import Seat, SlashCommand
 from mainspring.runtime.commands.config import change_config, show_config
