@@ -36,6 +36,7 @@ from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice as Told
 from mainspring.runtime.outcome import Report, near_limit
 from mainspring.runtime.planning import PLAN_ENTRY
+from mainspring.runtime.saved_rules import RuleFiles
 from mainspring.runtime.templates import CustomCommands
 from mainspring.runtime.trust import TrustStore
 from mainspring.tools.builtin.files import APPROVE_HUNK
@@ -131,7 +132,7 @@ class Room:
     async def _wire(self, conversation: Conversation, *, copy: bool) -> None:
         agent, session = conversation.agent, conversation.session
         self.approvals.permissions = conversation.permissions
-        self.approvals.home = conversation.settings.home
+        self.approvals.files = RuleFiles(conversation.settings.home, conversation.env.cwd)
         agent.extra = {**agent.extra, WAKE: self.wake}
         agent.bus.observe(Teller(self.tell, self.display, self.status_changed))
         agent.bus.observe(self._joined)
@@ -254,9 +255,11 @@ class Room:
 
     @property
     def mode(self) -> Mode:
-        """Whether the agent works or plans."""
+        """Whether the agent works, works and edits without approval, or plans."""
         plan = self.conversation.plan
-        return "plan" if plan is not None and plan.state.active else "build"
+        if plan is not None and plan.state.active:
+            return "plan"
+        return "accept_edits" if self.conversation.permissions.accept_edits else "build"
 
     def behavior(self) -> Behavior:
         """The profile of the mode; what the settings say comes before it."""
@@ -273,7 +276,8 @@ class Room:
         return behavior
 
     def set_mode(self, mode: Mode) -> None:
-        """Work, or plan."""
+        """Work, work and edit without approval, or plan."""
+        self.conversation.permissions.accept_edits = mode == "accept_edits"
         plan = self.conversation.plan
         if plan is not None:
             plan.state.active = mode == "plan"
@@ -289,7 +293,7 @@ class Room:
             session = self.conversation.session
             if session is not None and session.writable:
                 session.custom(PLAN_ENTRY, {"active": active})
-            self.status_changed()
+        self.status_changed()
 
     def moved(self) -> None:
         """The session goes on from another place: what holds for all of it is stored there, too."""
@@ -331,6 +335,7 @@ class Room:
             model_label=choice.name.label,
             thinking=agent.thinking,
             mode=self.mode,
+            sandbox=conversation.sandbox,
             running=self.running,
             context_used=self._used,
             context_window=info.context_window or 0,
