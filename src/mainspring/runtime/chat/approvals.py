@@ -31,6 +31,7 @@ class Approvals:
         display: Gives names of tools for people.
         is_child: Whether an agent of that name is a sub-agent.
         notice: Tells people something.
+        mode_changed: Called when an answer has changed the mode.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Approvals:
         display: Display,
         is_child: Callable[[str], bool],
         notice: Callable[[Notice], None],
+        mode_changed: Callable[[], None],
     ) -> None:
         self._questions = questions
         self._display = display
         self._is_child = is_child
         self._notice = notice
+        self._mode_changed = mode_changed
         self._hunks: dict[Key, Approve] = {}
         self._edits: dict[str, dict[str, Any]] = {}
         self._given: dict[Key, tuple[dict[str, Any], Approve]] = {}
@@ -120,7 +123,7 @@ class Approvals:
             suggestions=request.suggestions,
             wider=request.wider,
             child=child,
-            choices=choices_for(request),
+            choices=choices_for(request.suggestions, is_edit=request.is_edit),
         )
 
     def _reply(self, given: Approve, request: PermissionRequest, key: Key) -> Reply:
@@ -142,6 +145,7 @@ class Approvals:
         """Put in force what the answer says about later calls: save its rule, or accept all edits."""
         if given.decision == "edits" and request.is_edit and self.permissions is not None:
             self.permissions.accept_edits = True
+            self._mode_changed()
         saved: dict[str, tuple[Reach, GrantEffect]] = {
             "always": ("project", "allow"),
             "everywhere": ("everywhere", "allow"),

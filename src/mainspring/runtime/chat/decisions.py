@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.errors import ConfigError
-from mainspring.permissions import PermissionRequest, is_portable, parse_rule
+from mainspring.permissions import is_portable, parse_rule
 from mainspring.runtime.chat.words import Decision, Option
 
 _COPY: tuple[tuple[Decision, str, str], ...] = (
@@ -23,10 +23,14 @@ _COPY: tuple[tuple[Decision, str, str], ...] = (
 """For each decision the text of a list entry and that of a button."""
 
 
-def choices_for(request: PermissionRequest) -> tuple[Option, ...]:
-    """Return the decisions that make sense for a call, in order."""
-    rules = request.suggestions
-    left_out: set[Decision] = set() if request.is_edit else {"edits"}
+def choices_for(rules: tuple[str, ...] = (), *, is_edit: bool = False) -> tuple[Option, ...]:
+    """Return the decisions that make sense for a call, in order.
+
+    Args:
+        rules: The rules that would allow it, all of them needed; empty if none would.
+        is_edit: Whether allowing all edits in the project would allow it.
+    """
+    left_out: set[Decision] = set() if is_edit else {"edits"}
     if not rules:
         left_out |= {"always", "everywhere", "never"}
     if not all(map(_is_portable, rules)):

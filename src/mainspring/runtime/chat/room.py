@@ -61,7 +61,7 @@ class Room:
         self.person = Person(self.questions, self.tell)
         self.waiting = Waiting(self.tell)
         self.children = Children(self.tell, self.display, self.status_changed)
-        self.approvals = Approvals(self.questions, self.display, self.children.knows, self.tell)
+        self.approvals = Approvals(self.questions, self.display, self.children.knows, self.tell, self.mode_changed)
         self.tasks = asyncio.TaskGroup()
         self.running = False
         self.closing = False
@@ -71,7 +71,7 @@ class Room:
         self._model: SwitchedModel | None = None
         self._left: list[Any] = []
         self._status: Status | None = None
-        self._plan_active = False
+        self._mode: Mode = "build"
         self._branch = ""
         self._quiet = True
         self.custom = CustomCommands()
@@ -141,7 +141,7 @@ class Room:
         agent.on(ToolAfter, self._made, order=_LAST)
         agent.on(BudgetWarning, lambda hook: self.tell(Notice(near_limit(hook), "warn")))
         self.children.listen(agent)
-        self._plan_active = self.mode == "plan"
+        self._mode = self.mode
         self.unpriced = any(_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         home = conversation.settings.home
         trusted = await asyncio.to_thread(TrustStore(home).covers, conversation.env.cwd)
@@ -286,20 +286,20 @@ class Room:
         self.mode_changed()
 
     def mode_changed(self) -> None:
-        """Keep the mode with the session, where it has changed: also by the user's approval of a plan."""
-        active = self.mode == "plan"
-        if active != self._plan_active:
-            self._plan_active = active
-            session = self.conversation.session
-            if session is not None and session.writable:
-                session.custom(PLAN_ENTRY, {"active": active})
+        """Publish the mode where it changed, also by an approval, and store in the session whether it is plan mode."""
+        before, self._mode = self._mode, self.mode
+        if before == self._mode:
+            return
+        session = self.conversation.session
+        if "plan" in (before, self._mode) and session is not None and session.writable:
+            session.custom(PLAN_ENTRY, {"active": self._mode == "plan"})
         self.status_changed()
 
     def moved(self) -> None:
         """The session goes on from another place: what holds for all of it is stored there, too."""
         session = self.conversation.session
         if session is not None and session.writable:
-            session.custom(PLAN_ENTRY, {"active": self._plan_active})
+            session.custom(PLAN_ENTRY, {"active": self._mode == "plan"})
             self.waiting.elsewhere(session)
         self.measure()
 
