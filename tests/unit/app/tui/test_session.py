@@ -24,9 +24,9 @@ from mainspring.runtime.chat.commands import (
     Slash,
     Steer,
 )
+from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.shown import Candidate, Choice, Clipboard, Picker, Table
 from mainspring.runtime.chat.shown import Screen as ScreenAction
-from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.words import FileDiff, Hunk, Option, Queued
 from tests.unit.app.tui.desk import Desk, desk
 from tests.unit.app.tui.double import ScriptedChat
