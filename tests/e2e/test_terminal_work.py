@@ -365,7 +365,9 @@ def test_always_is_for_this_project_only(chat: Chatting, tmp_path: Path) -> None
     terminal.wait("Done.")
     assert len(canary.read_text().split()) == 2
     terminal.send("/permissions")
-    terminal.wait("1  allow   shell(./deploy.sh)  this project")
+    screen = terminal.wait("1  allow   shell(./deploy.sh")
+    assert "this project" in screen
+    assert ".agent/grants.json" in screen
     terminal.send("/permissions revoke 1")
     terminal.wait("Revoked for this project: allow shell(./deploy.sh)")
     terminal.send("Deploy again")
