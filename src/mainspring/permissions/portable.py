@@ -11,6 +11,10 @@ from mainspring.shell_analysis.programs import INTERPRETERS, SHELLS
 
 _SOURCING = frozenset(("source", "."))
 _ROOTED = ("/", "~", wildcards.HOME)
+_SCRIPTS = tuple(
+    ".sh .bash .zsh .py .pyz .js .mjs .cjs .ts .rb .pl .php .lua .jar .go .ps1 .bat .cmd .exe .tcl .awk".split()
+)
+_MAX_DEPTH = 3
 
 
 def is_portable(rule: Rule) -> bool:
@@ -31,10 +35,17 @@ def relative_program(rule: Rule) -> str:
     )
     if not about_commands or rule.pattern is None:
         return ""
-    tokens = compile_command(rule.pattern).tokens
+    return _relative_word(rule.pattern)
+
+
+def _relative_word(command: str, depth: int = 0) -> str:
+    tokens = compile_command(command).tokens
     for i, token in enumerate(tokens):
-        if _is_relative_path(token):
+        if _is_relative_path(token) or _is_script(token):
             return _shown(token)
+        inner = _relative_word(token, depth + 1) if " " in token and depth < _MAX_DEPTH else ""  # code of `sh -c`
+        if inner:
+            return inner
         if _runs_scripts(token):
             script = next((t for t in tokens[i + 1 :] if not t.startswith("-")), "")
             by_option = any(t in ("-m", "-c", "-e") for t in tokens[i + 1 : i + 2])
@@ -49,6 +60,15 @@ def _is_relative_path(token: str) -> bool:
         return False
     head = token.partition("/")[0]
     return not any(sign in head for sign in ("=", ":", "@"))
+
+
+def _is_script(token: str) -> bool:
+    return (
+        token.endswith(_SCRIPTS)
+        and wildcards.is_literal(token)
+        and not token.startswith((*_ROOTED, "-"))
+        and ":" not in token
+    )
 
 
 def _runs_scripts(token: str) -> bool:

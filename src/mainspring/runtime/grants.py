@@ -142,6 +142,8 @@ class GrantStore:
         """Store what ``edit`` returns for a folder; it reads the file under the lock, since two chats may save at the same time."""
         if self.file is None:
             raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
+        if path != path.encode("utf-8", "replace").decode():
+            raise ConfigError(f"{ascii(path)} is not valid UTF-8, so no rule can be saved for it. Rename the folder.")
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked_folder(self.file.parent):

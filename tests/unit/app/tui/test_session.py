@@ -27,7 +27,7 @@ from mainspring.runtime.chat.commands import (
 from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.shown import Candidate, Choice, Clipboard, Picker, Table
 from mainspring.runtime.chat.shown import Screen as ScreenAction
-from mainspring.runtime.chat.words import FileDiff, Hunk, Option, Queued
+from mainspring.runtime.chat.words import FileDiff, Hunk, Mode, Option, Queued
 from tests.unit.app.tui.desk import Desk, desk
 from tests.unit.app.tui.double import ScriptedChat
 
@@ -483,7 +483,8 @@ async def test_an_agent_that_fails_ends_the_screen_with_its_error(tmp_path: Path
 
 async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        for before, after in (("build", "accept_edits"), ("accept_edits", "plan"), ("plan", "build")):
+        modes: tuple[Mode, ...] = ("build", "accept_edits", "plan")
+        for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
             status = msgspec.structs.replace(one.chat.status, mode=before)
             one.chat.tell(told.StatusChanged(status))
             await one.until(lambda status=status: one.session.status == status)
