@@ -12,7 +12,7 @@ from mainspring.shell_analysis.programs import INTERPRETERS, SHELLS
 _SOURCING = frozenset(("source", "."))
 _ROOTED = ("/", "~", wildcards.HOME)
 _SCRIPTS = tuple(
-    ".sh .bash .zsh .py .pyz .js .mjs .cjs .ts .rb .pl .php .lua .jar .go .ps1 .bat .cmd .exe .tcl .awk".split()
+    ".sh .bash .zsh .py .pyz .js .mjs .cjs .ts .rb .pl .php .lua .jar .go .ps1 .bat .cmd .exe .tcl .awk .R".split()
 )
 _MAX_DEPTH = 3
 
