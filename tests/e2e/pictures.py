@@ -119,7 +119,7 @@ def main() -> None:
         window.wait("It is written.")
         window.wait_gone("Esc stops")
         window.type("/mo")
-        window.wait("build or plan")
+        window.wait("or plan; execute")
         draw(chat, "completion")
 
 
