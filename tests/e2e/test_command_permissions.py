@@ -36,7 +36,7 @@ def test_explain_names_the_rule_its_place_and_each_command(command: Command) -> 
     assert [p["rule"] and p["rule"]["rule"] for p in runs] == [None, "shell(rm *)"]
     assert data.result["rule"]["origin"].endswith("permissions.deny[0]")
     assert fetched.out.startswith("allow:")
-    assert [line.split("  [")[0] for line in listed.out.splitlines()] == ["deny shell(rm *)", "ask shell(git push)"]
+    assert [line.split("  [")[0] for line in listed.out.splitlines()] == ["1. deny shell(rm *)", "ask shell(git push)"]
 
 
 @pytest.mark.parametrize("arguments", [["permissions", "explain"], ["permissions", "explain", "shell", "{broken"]])
@@ -115,3 +115,77 @@ def test_guardrails_hold_whatever_is_allowed(command: Command) -> None:
 
     assert done.code == 0
     assert "guardrail" in str(command.server.requests[1]["messages"][-1])
+
+
+@pytest.mark.covers("BYD-18")
+def test_rules_are_saved_for_this_project_or_for_every_project_and_revoked(command: Command) -> None:
+    other = command.folder.parent / "other"
+    other.mkdir()
+    canary = command.folder.parent / "canary"
+    for folder in (command.folder, other):
+        (folder / "deploy.sh").write_text(f"#!/bin/sh\necho ran >> {canary}\n")
+        (folder / "deploy.sh").chmod(0o755)
+    empty = command.run("permissions")
+    saved = command.run("permissions", "allow", "shell(./deploy.sh)")
+    refused = command.run("permissions", "allow", "--global", "shell(./deploy.sh)")
+    everywhere = command.run("permissions", "allow", "--global", "shell(npm test)")
+    listed = command.run("permissions", "list", "--json")
+
+    def ran(*arguments: str) -> int:
+        command.server.script += [Reply(calls=[("shell", {"command": "./deploy.sh"})]), "done"]
+        assert command.run("-p", "deploy", *arguments).code == 0
+        return len(canary.read_text().split()) if canary.exists() else 0
+
+    assert "Allow something in this project with" in empty.err
+    assert (saved.code, everywhere.code) == (0, 0)
+    assert f"Saved for this project in {command.home}/.agent/grants.json" in saved.err
+    assert refused.code != 0
+    assert "./deploy.sh is another file in each project" in refused.err
+    found = json.loads(listed.out)
+    assert [(r["number"], r["rule"], r["applies"]) for r in found] == [
+        (1, "shell(npm test)", "every project"),
+        (2, "shell(./deploy.sh)", "this project"),
+    ]
+    assert ran() == 1
+    assert ran("--cwd", str(other)) == 1
+    assert ran() == 2
+    elsewhere = command.run("permissions", "--cwd", str(other))
+    assert "deploy.sh" not in elsewhere.out
+    assert "npm test" in elsewhere.out
+    revoked = command.run("permissions", "revoke", "shell(./deploy.sh)")
+    assert "Revoked in" in revoked.err
+    assert ran() == 2
+    assert command.run("permissions", "revoke", "1").code == 0
+    assert command.run("permissions").out == ""
+    assert command.run("permissions", "revoke", "1").code != 0
+
+
+def test_print_mode_may_accept_edits_and_nothing_else(command: Command) -> None:
+    calls = [("write_file", {"path": "a.txt", "content": "x"}), ("shell", {"command": "touch b.txt"})]
+    command.server.script += [Reply(calls=[*calls, ("write_file", {"path": ".env", "content": "x"})]), "done"]
+
+    done = command.run("-p", "x", "--accept-edits")
+    both = command.run("-p", "x", "--accept-edits", "--plan")
+
+    assert done.code == 0
+    assert (command.folder / "a.txt").exists()
+    assert not (command.folder / "b.txt").exists()
+    assert not (command.folder / ".env").exists()
+    assert both.code == 2
+
+
+def test_a_broken_file_of_grants_is_an_error_and_is_left_as_it_is(command: Command) -> None:
+    file = command.home / ".agent" / "grants.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("{ broken")
+
+    done = command.run("-p", "x")
+    listed = command.run("permissions")
+    saved = command.run("permissions", "allow", "shell(make)")
+
+    for each in (done, listed, saved):
+        assert each.code != 0
+        assert f"{file}: " in each.err
+        assert "Fix the file, or delete it to revoke all grants." in each.err
+    assert command.server.requests == []
+    assert file.read_text() == "{ broken"

@@ -63,7 +63,7 @@ async def test_prompt_permission_and_diff(command: Command) -> None:
     (diff,) = asked.content
     assert (diff.type, diff.path) == ("diff", str(command.folder / "a.py"))
     assert (diff.old_text, diff.new_text) == ("one\ntwo\nthree\n", "one\n2\nthree\n")
-    assert editor.offered == [["once", "session", "always", "deny", "never"]]
+    assert editor.offered == [["once", "session", "edits", "always", "deny", "never"]]
     started = editor.of("tool_call")
     assert [(s.kind, s.locations[0].path if s.locations else "") for s in started] == [
         ("read", str(command.folder / "a.py")),

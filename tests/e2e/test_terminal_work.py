@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.servers.chat import Reply, Step, call
-from tests.e2e.terminal import Chatting, chat
+from tests.e2e.terminal import Chatting, Terminal, chat
 from tests.needs import on_posix, on_tmux
 
 pytestmark = [on_posix, on_tmux]
@@ -74,10 +74,10 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     assert terminal.everything().count("def main():") == 1
 
     terminal.send("Do it")
-    screen = terminal.wait("Shell: may it run?")
-    assert "> y  yes, this time\n  s  yes, for this session\n  a  yes, always" in screen
+    screen = terminal.wait("Run this command?")
+    assert "> y  Yes\n  s  Yes, and don't ask again this session\n" in screen
     terminal.answer("y")
-    screen = terminal.wait(": may it write?")
+    screen = terminal.wait("Edit code.txt?")
     assert "... 4 more lines (Ctrl-O shows them)" in terminal.everything()
     for row in ("  1   line 0", "  2 - twice 1", "  2 + once 1", "  40 - twice 39", "  40 + once 39"):
         assert row in terminal.everything(), terminal.everything()
@@ -104,12 +104,12 @@ def test_a_letter_that_meets_a_question_is_typed_and_approves_nothing(chat: Chat
     terminal = chat.begin(script=[*[call("shell", command=f"touch ran-{i}") for i in range(questions)], "Done."])
     terminal.send("Do it")
     for _ in range(questions):
-        terminal.wait("may it run?")
+        terminal.wait("Run this command?")
         terminal.keys("y")
-        screen = terminal.wait(lambda shown: "> y\n" in shown or "may it run?" not in shown)
+        screen = terminal.wait(lambda shown: "> y\n" in shown or "Run this command?" not in shown)
         if "> y\n" in screen:
             break
-    assert "may it run?" in terminal.screen()
+    assert "Run this command?" in terminal.screen()
     terminal.answer("Escape")
     terminal.keys("C-u")
 
@@ -291,3 +291,87 @@ def test_sub_agents_work_nested_under_their_names(chat: Chatting) -> None:
         assert f"* Sub-agent look to the {name}" in screen
         assert f"    It is {name}." in screen
     chat.end()
+
+
+@pytest.mark.covers("BYD-18", "CLI-02", "OPT-03")
+def test_shift_tab_changes_the_mode_and_the_status_line_shows_it(chat: Chatting) -> None:
+    folder = chat.terminal.folder
+    script = [call("write_file", path="a.txt", content="a"), call("shell", command="touch ran"), "Done."]
+    terminal = chat.begin(script=script)
+    assert "sandbox off" in _status(terminal)
+    assert "project" in _status(terminal)
+    assert "accept edits" not in _status(terminal)
+    terminal.keys("BTab")
+    terminal.wait(lambda _: "accept edits" in _status(terminal))
+    terminal.keys("BTab")
+    terminal.wait(lambda _: "plan mode" in _status(terminal))
+    terminal.keys("BTab")
+    terminal.wait(lambda _: "plan mode" not in _status(terminal) and "accept edits" not in _status(terminal))
+    terminal.keys("BTab")
+    terminal.wait(lambda _: "accept edits" in _status(terminal))
+
+    terminal.send("Do it")
+    terminal.wait("Run this command?")
+    assert (folder / "a.txt").read_text() == "a"
+    terminal.resize(40, 24)
+    screen = terminal.wait("  a  Yes, and always allow `shell(touch\n     ran)` in this project")
+    assert all(len(line) <= 40 for line in screen.splitlines())
+    assert "test-model" in _status(terminal)
+    assert "accept edits" in _status(terminal)
+    terminal.resize(80, 24)
+    terminal.answer("Escape")
+    terminal.wait("Done.")
+    assert not (folder / "ran").exists()
+    chat.end()
+
+
+def _status(terminal: Terminal) -> str:
+    """The last row that is not empty."""
+    return terminal.screen().splitlines()[-1]
+
+
+SCRIPT = "#!/bin/sh\necho $0 >> {canary}\n"
+
+
+@pytest.mark.covers("BYD-18", "SEC-01")
+def test_always_is_for_this_project_only(chat: Chatting, tmp_path: Path) -> None:
+    project, other, canary = chat.terminal.folder, tmp_path / "other", tmp_path / "canary"
+    other.mkdir()
+    for folder in (project, other):
+        (folder / "deploy.sh").write_text(SCRIPT.format(canary=canary))
+        (folder / "deploy.sh").chmod(0o755)
+    script = [call("shell", command="./deploy.sh"), "Done."]
+
+    terminal = chat.begin(script=script)
+    terminal.send("Deploy")
+    screen = terminal.wait("Run this command?")
+    assert "a  Yes, and always allow `shell(./deploy.sh)` in this project" in screen
+    assert "every project" not in screen
+    terminal.answer("a")
+    terminal.wait("Done.")
+    assert len(canary.read_text().split()) == 1
+    chat.end()
+
+    terminal = chat.begin("--cwd", str(other), script=script)
+    terminal.send("Deploy")
+    terminal.wait("Run this command?")
+    terminal.answer("Escape")
+    terminal.wait("Done.")
+    assert len(canary.read_text().split()) == 1
+    chat.end()
+
+    terminal = chat.begin(script=[*script, *script])
+    terminal.send("Deploy")
+    terminal.wait("Done.")
+    assert len(canary.read_text().split()) == 2
+    terminal.send("/permissions")
+    screen = terminal.wait("1  allow   shell(./deploy.sh")
+    assert "this project" in screen
+    assert ".agent/grants.json" in screen
+    terminal.send("/permissions revoke 1")
+    terminal.wait("Revoked for this project: allow shell(./deploy.sh)")
+    terminal.send("Deploy again")
+    terminal.wait("Run this command?")
+    terminal.answer("Escape")
+    chat.end()
+    assert len(canary.read_text().split()) == 2

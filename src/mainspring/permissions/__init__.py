@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainspring.permissions.decision import Outcome as Outcome
     from mainspring.permissions.decision import PermissionRequest as PermissionRequest
     from mainspring.permissions.decision import Reply as Reply
+    from mainspring.permissions.decision import SessionGrant as SessionGrant
     from mainspring.permissions.decision import Verdict as Verdict
     from mainspring.permissions.engine import Call as Call
     from mainspring.permissions.engine import Engine as Engine
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from mainspring.permissions.plug import Ask as Ask
     from mainspring.permissions.plug import OnDeny as OnDeny
     from mainspring.permissions.plug import Permissions as Permissions
+    from mainspring.permissions.portable import is_portable as is_portable
+    from mainspring.permissions.portable import relative_program as relative_program
     from mainspring.permissions.rules import Effect as Effect
     from mainspring.permissions.rules import Origin as Origin
     from mainspring.permissions.rules import Rule as Rule
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
 __all__, __getattr__ = exports(
     __name__,
     {
-        "decision": "Decision Outcome PermissionRequest Reply Verdict",
+        "decision": "Decision Outcome PermissionRequest Reply SessionGrant Verdict",
         "engine": "Call Engine",
         "pathjudge": "Mode",
+        "portable": "is_portable relative_program",
         "plug": "Answer Ask OnDeny Permissions",
         "rules": "Effect Origin Rule RuleSet parse_rule rules_without_tool",
     },

@@ -182,7 +182,8 @@ class CommandJudge:
             return self._say(unit, "allow", "it was granted for this session"), Cover(
                 None, "anywhere", "inside", "inside"
             )
-        rule = self.judge.allows_command(unit, self.free)
+        at_root = self.folders == ["/" + "/".join(self.judge.place.root)]
+        rule = self.judge.allows_command(unit, self.free, at_root=at_root)
         if rule is not None:
             return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), _cover(rule)
         rule = self.judge.allows_any_command()

@@ -122,6 +122,20 @@ class Reply(Struct, frozen=True, kw_only=True):
     pause: bool = False
 
 
+class SessionGrant(Struct, frozen=True):
+    """Something that the user allowed for the session.
+
+    Attributes:
+        key: Identifies the grant.
+        action: The verb, as in `ACTIONS`.
+        resource: The path, command, host, or argument, for people.
+    """
+
+    key: tuple[str, str]
+    action: str
+    resource: str
+
+
 class PermissionRequest(Struct, frozen=True, kw_only=True):
     """What a person is asked. Also readable as a mapping: ``request["scope"]``.
 
@@ -138,6 +152,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         call_id: Id of the call.
         agent: Name of the agent that makes it; a sub-agent's own.
         preview: What the call would do to files, to the byte; ``None`` where that cannot be told.
+        is_edit: Whether allowing all edits in the project would allow it.
     """
 
     scope: str
@@ -152,6 +167,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     call_id: str = ""
     agent: str = ""
     preview: Preview | None = None
+    is_edit: bool = False
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.__struct_fields__:

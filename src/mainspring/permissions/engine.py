@@ -17,7 +17,7 @@ from mainspring.permissions.judge import Judge
 from mainspring.permissions.pathjudge import Key, Mode, PathJudge
 from mainspring.permissions.pathpattern import components
 from mainspring.permissions.paths import Place, Resolver, Target, look
-from mainspring.permissions.rules import RuleSet, parse_rule
+from mainspring.permissions.rules import FILE_TOOLS, RuleSet, parse_rule
 from mainspring.permissions.sensitive import SensitivePaths
 from mainspring.shell_analysis.hosts import host_of
 from mainspring.shell_analysis.references import names_in, paths_in
@@ -64,12 +64,15 @@ class Engine(Struct, frozen=True):
         mode: What holds where no rule does.
         sensitive: Paths that always ask.
         reads_free: Whether, in the mode ``defaults``, commands that only read in the project need no rule.
+        accept_edits: Whether the built-in edit tools may write in the project without a rule. Deleting, commands, sensitive and
+            guarded paths, and whatever a rule asks about or denies are decided as before.
     """
 
     rules: RuleSet = RuleSet()
     mode: Mode = "defaults"
     sensitive: SensitivePaths = SensitivePaths.standard()
     reads_free: bool = True
+    accept_edits: bool = False
 
     async def decide(
         self,
@@ -158,6 +161,12 @@ class Engine(Struct, frozen=True):
         return judge.seen(Target(path, parts, parts, path, hidden=await place.ignore.why(parts))) is None
 
 
+def _is_edit_tool(call: Call) -> bool:
+    """Return True if a call is one of a built-in tool that edits files; another tool may only have its name."""
+    built_in = call.definition is not None and call.definition.source == "builtin"
+    return built_in and FILE_TOOLS.get(call.tool) == "fs-write"
+
+
 def accesses(call: Call) -> tuple[Access, ...] | None:
     """What a call says it touches; ``None`` if it does not or cannot say."""
     if call.definition is None or call.definition.access is None:
@@ -193,7 +202,8 @@ class _Case:
         self.place = place
         self.grants = grants
         self.judge = Judge(engine.rules, call.tool, place)
-        self.paths = PathJudge(self.judge, engine.mode, engine.sensitive, grants)
+        edits = engine.accept_edits and _is_edit_tool(call)
+        self.paths = PathJudge(self.judge, engine.mode, engine.sensitive, grants, edits=edits)
         self.verdicts: list[Verdict] = []
         self.resolved: dict[str, str] = {}
         self.environment: dict[str, str] = {}

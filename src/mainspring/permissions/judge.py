@@ -17,6 +17,7 @@ from mainspring.permissions.commandpattern import (
 )
 from mainspring.permissions.pathpattern import PathPattern, compile_path
 from mainspring.permissions.paths import Place, Target
+from mainspring.permissions.portable import relative_program
 from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.hosts import as_ascii
@@ -160,33 +161,36 @@ class Judge(Struct, frozen=True):
                 return rule
         return None
 
-    def allows_command(self, unit: Unit, free: Container[int] = ()) -> Rule | None:
+    def allows_command(self, unit: Unit, free: Container[int] = (), *, at_root: bool = True) -> Rule | None:
         """The rule that allows a command, or the first of those that allow what it runs.
 
         Args:
             unit: The command.
             free: Identities of commands that need no rule.
+            at_root: Whether it runs in the project's folder. In another folder a relative path is another file, so that a rule which
+                names a program by one does not allow it.
         """
-        own = self._pattern_for(unit)
+        own = self._pattern_for(unit, at_root=at_root)
         if own is not None:
             rule, pattern = own
             if unit.needs != "both" or pattern.exact:
                 return rule
         if not unit.inner or unit.needs == "self" or (unit.needs == "both" and own is None):
             return None
-        found = [self.allows_command(inner, free) for inner in unit.inner if id(inner) not in free]
+        found = [self.allows_command(inner, free, at_root=at_root) for inner in unit.inner if id(inner) not in free]
         if any(rule is None for rule in found):
             return None
         return found[0] if found else (own[0] if own else None)
 
-    def _pattern_for(self, unit: Unit) -> tuple[Rule, CommandPattern] | None:
+    def _pattern_for(self, unit: Unit, *, at_root: bool) -> tuple[Rule, CommandPattern] | None:
         if unit.unknown or unit.fed:  # its words do not say what it runs
             return None
         for rule in self.rules.effective("allow"):
             if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):
                 continue
             pattern = compile_command(rule.pattern)
-            if not pattern.problem and pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words):
+            fits = not pattern.problem and pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words)
+            if fits and (at_root or not relative_program(rule)):
                 return rule, pattern
         return None
 

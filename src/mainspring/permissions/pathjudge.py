@@ -60,6 +60,7 @@ class PathJudge(Struct, frozen=True):
         sensitive: Paths that always ask.
         grants: What was granted for the session.
         by_tool: Whether rules about the tool are about its paths; those about a command are not.
+        edits: Whether writing in the project is allowed where no rule says otherwise.
     """
 
     judge: Judge
@@ -67,6 +68,7 @@ class PathJudge(Struct, frozen=True):
     sensitive: SensitivePaths
     grants: Collection[Key]
     by_tool: bool = True
+    edits: bool = False
 
     @property
     def place(self) -> Place:
@@ -90,6 +92,8 @@ class PathJudge(Struct, frozen=True):
             return self._say(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
         if cover.covers(scope, target, self.place) or self._by_default(scope, target):
             return self._say(scope, target, "allow", "this is allowed where no rule says otherwise")
+        if self.edits and scope == "fs-write" and target.inside(self.place):
+            return self._say(scope, target, "allow", "all edits in this project are allowed in this session")
         return self._say(scope, target, "ask", self._why_not(target), allow=self.rules_for(scope, target))
 
     def seen(self, target: Target) -> Verdict | None:

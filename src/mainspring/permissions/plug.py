@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ConfigWarning, refuse_unknown
 from mainspring.events import SessionStart, ToolPermit, ToolStart
-from mainspring.permissions.decision import ACTIONS, Decision, PermissionRequest, Reply
+from mainspring.permissions.decision import ACTIONS, Decision, PermissionRequest, Reply, SessionGrant
 from mainspring.permissions.engine import Call, Engine
 from mainspring.permissions.pathjudge import Key, Mode
 from mainspring.permissions.paths import Place, Resolver
@@ -183,6 +183,30 @@ class Permissions:
         engine = self._session.engine
         self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
 
+    def remove(self, *rules: Rule) -> None:
+        """Remove rules, each one that is given, from the next decision on, for subagents too."""
+        engine = self._session.engine
+        left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
+        self._session.engine = structs.replace(engine, rules=RuleSet(left))
+
+    @property
+    def accept_edits(self) -> bool:
+        """Whether the built-in edit tools may write in the project without a rule, for subagents too."""
+        return self.engine.accept_edits
+
+    @accept_edits.setter
+    def accept_edits(self, accept: bool) -> None:
+        self.engine = structs.replace(self.engine, accept_edits=accept)
+
+    @property
+    def session_grants(self) -> tuple[SessionGrant, ...]:
+        """What the user allowed for the session, the oldest first."""
+        return tuple(self._session.grants.values())
+
+    def revoke(self, grant: SessionGrant) -> None:
+        """Revoke what the user allowed for the session, from the next decision on, for subagents too."""
+        self._session.grants.pop(grant.key, None)
+
     def for_child(self) -> Permissions:
         """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
         return copy.copy(self)
@@ -194,9 +218,7 @@ class Permissions:
         try:
             yield
         finally:
-            engine = self._session.engine
-            left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
-            self._session.engine = structs.replace(engine, rules=RuleSet(left))
+            self.remove(*rules)
 
     async def decide(
         self,
@@ -295,7 +317,11 @@ class Permissions:
             return False
         tried = await self._tried(decision, context)
         request = replace(
-            request_for(decision, context.input), call_id=context.call_id, agent=self._agent, preview=tried
+            request_for(decision, context.input),
+            call_id=context.call_id,
+            agent=self._agent,
+            preview=tried,
+            is_edit=await self._is_edit(context),
         )
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
@@ -317,6 +343,14 @@ class Permissions:
         said = f": {given.reason}" if given.reason else "."
         context.deny(f"{question(decision)}, and the user said no{said}", stop=stop or given.stop)
         return False
+
+    async def _is_edit(self, context: ToolPermit) -> bool:
+        """Return True if allowing all edits in the project would allow a call that asks."""
+        place = await self._find_place(context.env)
+        engine = structs.replace(self.engine, accept_edits=True)
+        call, grants = Call(context.name, context.input, context.tool), frozenset(self._session.grants)
+        decision = await engine.decide(call, context.env, place, original=context.original, grants=grants)
+        return decision.outcome == "allow"
 
     async def _tried(self, decision: Decision, context: ToolPermit) -> Preview | None:
         try:
@@ -354,7 +388,7 @@ class _Session:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.grants: set[Key] = set()
+        self.grants: dict[Key, SessionGrant] = {}
         self.shown: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -368,7 +402,8 @@ class _Session:
     def remember(self, decision: Decision, *, everything: bool) -> None:
         for verdict in decision.asked:
             if verdict.remember is not None and (everything or verdict.lasting):
-                self.grants.add(verdict.remember)
+                grant = SessionGrant(verdict.remember, ACTIONS[verdict.scope], verdict.resource)
+                self.grants.setdefault(verdict.remember, grant)
 
 
 class _Guard:

@@ -26,9 +26,11 @@ from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
-from mainspring.runtime.execution import environment, with_language_servers
+from mainspring.runtime.execution import environment, layer_of, with_language_servers
 from mainspring.runtime.extensions import extending
 from mainspring.runtime.front import Front
+from mainspring.runtime.grants import FILE as GRANTS
+from mainspring.runtime.grants import GrantStore
 from mainspring.runtime.guidance import guidance
 from mainspring.runtime.home import Home, project_root, project_settings, user_home, wide_folder, working_folder
 from mainspring.runtime.mcp_servers import mcp_of
@@ -40,6 +42,7 @@ from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.secrets import redactor_of
 from mainspring.runtime.services import services, tell_of_ends
 from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
+from mainspring.runtime.trust import FILE as TRUST
 from mainspring.runtime.trust import TrustStore, trust_notes
 from mainspring.sessions import Session, SessionOptions, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
@@ -83,6 +86,7 @@ class Conversation(Struct, eq=False):
     outputs: ContextOutputs | None = None
     plan: PlanMode | None = None
     telemetry: Telemetry | None = None
+    sandbox: str = ""
 
     async def aclose(self) -> None:
         """Tell that it is over, end programs, close connections, finish the session; what does not end in time is left."""
@@ -150,6 +154,7 @@ async def converse(
         settings, options.rules, cwd, on_deny=options.on_deny, on_decision=audit.decided if audit else None
     )
     permissions.on_permission_request, permissions.unattended = front.ask, front.unattended
+    permissions.accept_edits = options.accept_edits
     offered = [*builtin_tools(), *(chosen(builtin_tools(every=True), front.tools) if front.tools else ())]
     if options.tools is not None:
         names = [n for n in options.tools if CLASSIC_ALIASES.get(n, n) != SPAWN_TOOL]
@@ -226,7 +231,8 @@ async def converse(
         gone = missing_outputs(agent.messages, outputs.store) if outputs else 0
         if gone:
             report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
-    return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry)
+    layer = await asyncio.to_thread(layer_of, env, settings)
+    return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
 
 
 def plugs_of(
@@ -281,7 +287,11 @@ def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -
     for source in settings.rules:
         section = {"allow": source.rules.allow, "ask": source.rules.ask, "deny": source.rules.deny}
         found += RuleSet.from_settings(section, kind=source.kind, place=source.place, trusted=source.trusted)
-    return Permissions(rules=found, root=cwd, **options)
+    home = settings.home
+    found += GrantStore(home).rules(cwd)
+    own = [] if home is None else [home.settings, home.root / GRANTS, home.root / TRUST]
+    guarded = {path for file in own for path in (str(file), os.path.realpath(file))}
+    return Permissions(rules=found, root=cwd, guarded=sorted(guarded), **options)
 
 
 def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:

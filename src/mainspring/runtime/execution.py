@@ -61,6 +61,13 @@ def environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
     return env, env.state().text
 
 
+def layer_of(env: LocalEnv, settings: Settings) -> str:
+    """Return the name of the sandbox layer that an environment is in, or an empty string. Blocking."""
+    if settings.config.sandbox.layer == "none" or not isinstance(env, sandbox.SandboxEnv):
+        return ""
+    return env.state().layer
+
+
 def _paths(names: Sequence[str], cwd: str) -> list[str]:
     """Paths of the settings, from the project folder on."""
     return [os.path.join(cwd, os.path.expanduser(name)) for name in names]

@@ -67,6 +67,7 @@ class AskOptions(Struct, frozen=True, kw_only=True):
         on_deny: Whether a denied call ends the run.
         sandbox: The sandbox that tools work in.
         plan: Whether it may only look and plan.
+        accept_edits: Whether it may edit the project's files without approval.
         execute: The plan to carry out, empty for the last one; ``None`` if there is none.
     """
 
@@ -93,6 +94,7 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     on_deny: Literal["continue", "stop"] = "continue"
     sandbox: Confinement = Confinement()
     plan: bool = False
+    accept_edits: bool = False
     execute: str | None = None
 
     @property

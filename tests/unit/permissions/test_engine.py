@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools import Access, Tool, ToolContext
-from tests.unit.permissions.stage import decided, shell
+from tests.unit.permissions.stage import TOOLS, decided, project, shell
 
 
 async def nothing(arguments: dict[str, Any], ctx: ToolContext) -> str:
@@ -476,3 +477,68 @@ async def test_an_option_that_is_not_known_may_evaluate_the_next_word(line: str)
 )
 async def test_plain_tests_need_nothing(line: str) -> None:
     assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(cat *)")).outcome == "allow"
+
+
+@pytest.mark.covers("SEC-15")
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("./deploy.sh", "allow"),
+        ("make all && ./deploy.sh", "allow"),
+        ("timeout 5 ./deploy.sh", "allow"),
+        ("cd src && make all", "allow"),
+        ("cd src && ./deploy.sh", "ask"),
+        ("(cd src; ./deploy.sh)", "ask"),
+        ("pushd src; ./deploy.sh", "ask"),
+        ("cd src\n./deploy.sh", "ask"),
+        ("sh -c 'cd src; ./deploy.sh'", "ask"),
+        ("cd src && sh -c 'make all; ./deploy.sh'", "ask"),
+        ("cd src && timeout 5 ./deploy.sh", "ask"),
+        ("cd src && bash tool.sh", "ask"),
+    ],
+)
+async def test_a_relative_program_is_allowed_in_the_folder_of_the_project_only(line: str, outcome: str) -> None:
+    rules = ["shell(make *)", "shell(./deploy.sh)", "shell(bash tool.sh)"]
+    assert (await shell(line, *rules)).outcome == outcome
+
+
+async def test_a_relative_program_is_not_allowed_in_the_folder_that_an_argument_names() -> None:
+    runs = made("run", Access("shell-run", "./deploy.sh"))
+    for folder, outcome in ((".", "allow"), ("src", "ask"), ("/tmp", "ask"), ("escape", "ask")):
+        arguments = {"command": "./deploy.sh", "cwd": folder}
+        decision = await decided("run", arguments, allow=["scope:shell-run(./deploy.sh)"], definition=runs)
+        assert decision.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "outcome"),
+    [
+        ("write_file", {"path": "src/new.py", "content": ""}, "allow"),
+        ("edit", {"path": "src/app.py", "old_string": "a", "new_string": "b"}, "allow"),
+        ("write_file", {"path": "inner/new.py", "content": ""}, "allow"),
+        ("write_file", {"path": "escape/x", "content": ""}, "ask"),
+        ("write_file", {"path": "hidden", "content": ""}, "ask"),
+        ("write_file", {"path": ".git/config", "content": ""}, "ask"),
+        ("write_file", {"path": "../x", "content": ""}, "ask"),
+        ("shell", {"command": "touch x"}, "ask"),
+    ],
+)
+async def test_accepted_edits_are_those_of_the_edit_tools_in_the_project(
+    tool: str, arguments: dict[str, Any], outcome: str
+) -> None:
+    permissions = Permissions()
+    permissions.accept_edits = True
+    for held in (permissions, permissions.for_child()):
+        decision = await held.decide(tool, arguments, env=project(), definition=TOOLS[tool])
+        assert decision.outcome == outcome
+    permissions.accept_edits = False
+    assert (await permissions.decide(tool, arguments, env=project(), definition=TOOLS[tool])).outcome == "ask"
+
+
+@pytest.mark.parametrize("source", ["user", "extension", "mcp:x"])
+async def test_a_tool_that_only_has_the_name_of_an_edit_tool_asks(source: str) -> None:
+    permissions = Permissions()
+    permissions.accept_edits = True
+    other = msgspec.structs.replace(TOOLS["write_file"], source=source)
+    decision = await permissions.decide("write_file", {"path": "a", "content": ""}, env=project(), definition=other)
+    assert decision.outcome == "ask"

@@ -45,7 +45,7 @@ EPILOG = """commands (mainspring COMMAND --help says more):
     worktrees         list, remove NAME: what --worktree NAME began
     memory            show, add NOTE: what is remembered from conversation to conversation
   what it may do, and with what
-    permissions       the rules in force; explain TOOL 'ARGS'
+    permissions       the rules in force; allow, deny, revoke, explain
     trust [DIR]       let what a folder brings act: settings, hooks, commands, memory
     tools             list, call NAME 'JSON'
     commands          the Markdown commands that `-p "/NAME ARGUMENTS"` runs
@@ -143,6 +143,7 @@ def _add_limits(parser: Parser) -> None:
 def _add_ways(parser: Parser) -> None:
     group = parser.add_argument_group("how it works")
     group.add_argument("--plan", action="store_true", help="look and plan only; the plan is kept in a file")
+    group.add_argument("--accept-edits", action="store_true", help="Edit the project's files without approval")
     group.add_argument(
         "--execute",
         nargs="?",
@@ -201,5 +202,7 @@ def _check_together(options: argparse.Namespace) -> None:
         raise UsageError("--sandbox-network opens the network of a sandbox; add --sandbox")
     if options.plan and options.execute is not None:
         raise UsageError("--plan only looks, and --execute carries a plan out; give one of them")
+    if options.plan and options.accept_edits:
+        raise UsageError("Use only one of --plan and --accept-edits.")
     if options.no_session and named:
         raise UsageError("--no-session saves nothing, so there is nothing to go on with; leave out one of them")

@@ -100,5 +100,10 @@ def asked(options: argparse.Namespace) -> AskOptions:
 def ask_options(options: argparse.Namespace) -> AskOptions:
     """What the command line of a person's own conversation says, in the chat or by ``-p``."""
     return replace(
-        asked(options), system=options.system, tools=options.tools, continued=options.continued, fork=options.fork
+        asked(options),
+        accept_edits=options.accept_edits,
+        system=options.system,
+        tools=options.tools,
+        continued=options.continued,
+        fork=options.fork,
     )

@@ -156,17 +156,27 @@ def _trust() -> Parser:
 
 
 def _permissions() -> Parser:
-    parser = _noun(
-        "permissions", "Show the rules in force, or explain what they say about a call: explain TOOL 'ARGS'."
+    parser = _noun("permissions", "Show, save, or revoke permission rules, or explain what they say about a call.")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "allow", "deny", "revoke", "explain"),
+        default="list",
+        help="List the rules, save one that allows or denies, revoke a saved one, or explain a decision (default: list)",
     )
     parser.add_argument(
-        "action", nargs="?", choices=("list", "explain"), default="list", help="list (default) or explain"
+        "tool",
+        nargs="?",
+        metavar="RULE|NUMBER|TOOL",
+        help="allow and deny: the rule; revoke: its number or text; explain: the tool, for example, shell",
     )
-    parser.add_argument("tool", nargs="?", help="the tool, as in shell, read_file, fetch")
     parser.add_argument(
         "arguments",
         nargs="?",
-        help="its arguments as JSON, or its command, path or URL alone; '-' reads them from stdin",
+        help="explain: arguments as JSON, or the command, path, or URL alone; '-' reads them from stdin",
+    )
+    parser.add_argument(
+        "--global", dest="everywhere", action="store_true", help="Save the rule for every project, not for this one"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_rules(parser)

@@ -13,20 +13,31 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import DONE
 from mainspring.app.cli.frame import framed, place_of, rules_of
 from mainspring.app.cli.stdin import Piped
-from mainspring.runtime.commands.permissions import Explanation, RuleView, explain, rules_in_force
+from mainspring.runtime.commands.permissions import (
+    Explanation,
+    RuleView,
+    explain,
+    revoke_rule,
+    rules_in_force,
+    save_rule,
+)
 
 
 def run(options: argparse.Namespace) -> int:
-    """List or explain; the exit code.
+    """List, save, revoke, or explain; the exit code.
 
     Raises:
-        UsageError: If the tool is missing.
+        UsageError: If an argument is missing.
     """
     if options.action == "explain" and not options.tool:
         raise UsageError(
             "permissions explain needs a TOOL and its arguments, as in: mainspring permissions explain shell 'git push'"
         )
-    work = _list if options.action == "list" else _explain
+    if options.action in ("allow", "deny", "revoke") and (not options.tool or options.arguments):
+        what = "NUMBER or RULE" if options.action == "revoke" else "RULE"
+        raise UsageError(f"permissions {options.action} needs one {what}, in quotes")
+    works = {"list": _list, "allow": _save, "deny": _save, "revoke": _revoke, "explain": _explain}
+    work = works[options.action]
     return framed(options, lambda console: work(options, console))
 
 
@@ -37,7 +48,23 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         return DONE
     console.answer("".join(f"{_rule(rule)}\n" for rule in found))
     if not found:
-        console.say("there are no rules: reading in the folder is allowed, all else asks")
+        console.say(
+            "No rules yet. Reading in the folder is allowed, everything else asks. "
+            "Allow something in this project with: mainspring permissions allow 'shell(npm test)'"
+        )
+    return DONE
+
+
+def _save(options: argparse.Namespace, console: Console) -> int:
+    file = save_rule(options.action, options.tool, place_of(options), everywhere=options.everywhere)
+    reach = "every project" if options.everywhere else "this project"
+    console.say(f"Saved for {reach} in {file}: {options.action} {options.tool}")
+    return DONE
+
+
+def _revoke(options: argparse.Namespace, console: Console) -> int:
+    rule, file = revoke_rule(options.tool, place_of(options))
+    console.say(f"Revoked in {file}: {rule.effect} {rule.rule}")
     return DONE
 
 
@@ -66,4 +93,5 @@ def _told(found: Explanation) -> str:
 
 def _rule(rule: RuleView) -> str:
     idle = "" if rule.counts else "  (does not count: the folder is not trusted)"
-    return f"{rule.effect} {rule.rule}  [{rule.origin}]{idle}"
+    number = f"{rule.number}. " if rule.number else ""
+    return f"{number}{rule.effect} {rule.rule}  [{rule.origin}]{idle}"

@@ -1,4 +1,4 @@
-"""Asks whether a call may be made: once, for the session, always, not, never, changed, or in parts."""
+"""Asks for the approval of a call, with the choices of the chat."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ from mainspring.runtime.chat.words import Decision, Hunk
 _MOST_RESOURCE = 6
 _MOST_REASON = 400
 _MOST_REASON_ROWS = 3
+_KEYS = {
+    "once": "y",
+    "session": "s",
+    "edits": "f",
+    "always": "a",
+    "everywhere": "g",
+    "hunks": "h",
+    "edit": "e",
+    "deny": "n",
+    "never": "x",
+}
+"""The letter of each choice."""
 
 
 class ApprovalDialog:
@@ -35,7 +47,7 @@ class ApprovalDialog:
         self.wants: TextWanted | None = None
         self._asked = asked
         self._finish = finish
-        self._menu = Menu(_items(asked))
+        self._menu = Menu(_items(asked), wraps=True)
         self._rules: tuple[Decision, Menu] | None = None
         self._hunks: HunkChoice | None = None
         self._for = ""
@@ -61,32 +73,35 @@ class ApprovalDialog:
 
     def _chosen(self, value: str) -> None:
         match value:
-            case "once" | "session" | "deny":
+            case "once" | "session" | "edits":
                 self._answer(value)
-            case "always" | "never":
+            case "always" | "everywhere" | "never":
                 rules = self._asked.suggestions
                 if len(rules) > 1:
-                    self._rules = (value, Menu([Item(rule, rule) for rule in rules]))
+                    self._rules = (value, Menu(_rule_items(self._asked), wraps=True))
                 else:
                     self._answer(value, rule=rules[0] if rules else "")
             case "hunks":
                 self._hunks = HunkChoice([hunk for diff in self._asked.diffs for hunk in diff.hunks])
             case "edit":
                 shown = json.dumps(self._asked.arguments, indent=2, ensure_ascii=False)
-                self._for, self.wants = value, TextWanted("arguments, as JSON", shown, ".json")
+                self._for, self.wants = value, TextWanted("Arguments as JSON", shown, ".json")
             case _:
-                self._for, self.wants = value, TextWanted("why not; the model is told")
+                self._for, self.wants = (
+                    value,
+                    TextWanted("Tell the agent what to do instead (Enter to send, empty to only say no)"),
+                )
 
     def take(self, text: str) -> None:
         """Take the text that it wanted."""
-        if self._for == "reason":
+        if self._for == "deny":
             self._answer("deny", reason=text.strip())
             return
         try:
             value = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            self._wrong = f"these cannot be the arguments: {error}"
-            self.wants = TextWanted("arguments, as JSON", text, ".json")
+            self._wrong = f"Invalid arguments: {error}"
+            self.wants = TextWanted("Arguments as JSON", text, ".json")
             return
         self._answer("edit", input=value)
 
@@ -120,16 +135,17 @@ class ApprovalDialog:
         if self.wants is not None:
             return head[:most]
         if self._rules is not None:
-            head.append(row(("faint", cut("which rule is saved? Enter takes it, Esc goes back", columns - 1))))
+            head.append(row(("faint", cut("Choose a rule to save (Enter to select, Esc to go back)", columns - 1))))
         menu = self._rules[1] if self._rules else self._menu
-        room = max(most - len(head), min(len(menu.items), 3))
+        room = max(most - len(head), min(len(menu.items), 4))
         return [*head[: max(most - room, 1)], *menu.rows(columns, room)]
 
     def _head(self, columns: int) -> list[Row]:
         asked = self._asked
-        who = f"{asked.child}: " if asked.child else ""
-        rows = [row(("warn", one_row(f"{who}{asked.display}: may it {asked.action}?", columns - 1)))]
-        rows += self._resource(columns)
+        question = one_row(question_of(asked), columns - 1, make=spelled)
+        rows = [row(("warn", question))]
+        if not asked.resource or asked.resource not in question:
+            rows += self._resource(columns)
         reason = asked.reason.removeprefix(asked.resource).lstrip(": ") if asked.resource else asked.reason
         why = reason + (f" [{asked.rule}]" if asked.rule else "")
         if why:
@@ -146,18 +162,38 @@ class ApprovalDialog:
         return rows
 
 
+def question_of(asked: ApprovalAsked) -> str:
+    """Return the question about a call: the verb and the object, where the next rows do not say it."""
+    match asked.action:
+        case "run":
+            text = "Run this command?"
+        case "write" if asked.resource:
+            verb = "Create" if [diff.change for diff in asked.diffs] == ["create"] else "Edit"
+            text = f"{verb} {asked.resource}?"
+        case "read" | "delete" if asked.resource:
+            text = f"{asked.action.capitalize()} {asked.resource}?"
+        case "connect":
+            text = f"Connect to {asked.resource}?"
+        case _:
+            text = f"Allow {asked.display} to {asked.action}?"
+    return f"{asked.child}: {text}" if asked.child else text
+
+
 def _items(asked: ApprovalAsked) -> list[Item]:
-    saved = asked.suggestions[0] if len(asked.suggestions) == 1 else "a rule you choose"
-    items = [Item("once", "yes, this time", "y"), Item("session", "yes, for this session", "s")]
-    if asked.suggestions:
-        items.append(Item("always", "yes, always", "a", f"saves: allow {saved}"))
+    items = [Item(choice.value, choice.label, _KEYS[choice.value]) for choice in asked.choices if choice.value in _KEYS]
     if asked.choose_hunks:
-        items.append(Item("hunks", "some of the changes", "h"))
-    items.append(Item("edit", "yes, with other arguments", "e"))
-    items += [Item("deny", "no", "n"), Item("reason", "no, and say why", "r")]
-    if asked.suggestions:
-        items.append(Item("never", "no, never", "x", f"saves: deny {saved}"))
+        places = (i for i, item in enumerate(items) if item.value == "edit")
+        items.insert(next(places, len(items)), Item("hunks", "Choose changes...", _KEYS["hunks"]))
     return items
+
+
+def _rule_items(asked: ApprovalAsked) -> list[Item]:
+    """Return what can be saved for a call that needs several rules: all of them, the wider ones, or one."""
+    narrow, wide = asked.suggestions, asked.wider
+    sets: dict[tuple[str, ...], None] = dict.fromkeys(
+        [narrow, *([wide] if wide else []), *[(rule,) for rule in narrow]]
+    )
+    return [Item("\n".join(rules), ", ".join(rules)) for rules in sets]
 
 
 class HunkChoice:

@@ -58,7 +58,7 @@ class Does(Protocol):
         ...
 
     def change_mode(self) -> None:
-        """Between build and plan."""
+        """Change to the next mode."""
         ...
 
     def open_editor(self) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from prompt_toolkit.application import run_in_terminal
 
@@ -27,6 +27,7 @@ from mainspring.runtime.chat.commands import (
     Steer,
 )
 from mainspring.runtime.chat.lines import command_of
+from mainspring.runtime.chat.words import Mode
 
 if TYPE_CHECKING:
     from mainspring.app.tui.session import Session
@@ -180,10 +181,11 @@ class Deeds:
         self._session.print([[], *rows, []] if rows else [row(("faint", "nothing is folded"))])
 
     def change_mode(self) -> None:
-        """Between build and plan."""
+        """Change to the next mode."""
         status = self._session.status
         if status is not None:
-            self._session.send(SetMode("build" if status.mode == "plan" else "plan"))
+            modes: tuple[Mode, ...] = get_args(Mode)
+            self._session.send(SetMode(modes[(modes.index(status.mode) + 1) % len(modes)]))
 
     def focus(self, focused: bool) -> None:
         """The window got or lost the focus."""

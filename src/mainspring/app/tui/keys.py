@@ -38,7 +38,7 @@ KEYS: tuple[Key, ...] = (
     Key("interrupt", (("c-c",),), "Ctrl-C", "stop what runs, or clear the input; twice: leave"),
     Key("leave", (("c-d",),), "Ctrl-D", "leave, when the input is empty"),
     Key("unfold", (("c-o",),), "Ctrl-O", "show the last folded output in full; again: the one before"),
-    Key("mode", (("s-tab",),), "Shift-Tab", "change between build and plan mode"),
+    Key("mode", (("s-tab",),), "Shift-Tab", "change the mode: default, accept edits, plan"),
     Key(
         "editor",
         (("c-g",), ("c-x", "c-e")),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.app.tui.fragments import Row, row
-from mainspring.app.tui.plain import cut, one_row, spelled, width
+from mainspring.app.tui.fragments import Row, row, wrapped
+from mainspring.app.tui.plain import cut, one_row, spelled, steady, width
 
 _PAGE = 5
 
@@ -38,13 +38,23 @@ class Menu:
         multiple: Whether several: Space marks, Enter takes what is marked.
         at: Where to begin.
         numbered: Whether digits choose where there are no letters.
+        wraps: Whether a long label continues in the next row, so that nothing of it is cut off.
     """
 
-    def __init__(self, items: Sequence[Item], *, multiple: bool = False, at: int = 0, numbered: bool = True) -> None:
+    def __init__(
+        self,
+        items: Sequence[Item],
+        *,
+        multiple: bool = False,
+        at: int = 0,
+        numbered: bool = True,
+        wraps: bool = False,
+    ) -> None:
         self.items = list(items)
         self.at = at
         self._multiple = multiple
         self._numbered = numbered
+        self._wraps = wraps
         self._marked: set[int] = set()
 
     def press(self, key: str) -> tuple[str, ...] | None:
@@ -89,11 +99,37 @@ class Menu:
     def rows(self, columns: int, most: int) -> list[Row]:
         """The list, as much of it around the present place as fits."""
         most = max(most, 1)
+        if self._wraps:
+            return self._wrapped_rows(columns, most)
         first = min(max(self.at - most // 2, 0), max(len(self.items) - most, 0))
         shown = [self._row(i, columns) for i in range(first, min(first + most, len(self.items)))]
         if len(self.items) > most and shown:
             shown[-1] = [*shown[-1], *row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
         return shown
+
+    def _wrapped_rows(self, columns: int, most: int) -> list[Row]:
+        """The list with long labels in several rows, as much of it from the present place as fits."""
+        blocks = [self._block(i, columns) for i in range(len(self.items))]
+        if sum(map(len, blocks)) <= most:
+            return [each for block in blocks for each in block]
+        first, last, room = self.at, self.at + 1, most - 1 - len(blocks[self.at])
+        while last < len(blocks) and len(blocks[last]) <= room:
+            room -= len(blocks[last])
+            last += 1
+        while first > 0 and len(blocks[first - 1]) <= room:
+            first -= 1
+            room -= len(blocks[first])
+        rows = [each for block in blocks[first:last] for each in block]
+        return [*rows[: max(most - 1, 1)], row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:most]
+
+    def _block(self, i: int, columns: int) -> list[Row]:
+        item, chosen = self.items[i], i == self.at
+        sign = "> " if chosen else "  "
+        key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
+        style = "chosen" if chosen else ""
+        label = steady(" ".join(spelled(item.label).split()))
+        first = row((style, sign) if style else sign, ("accent", key), (style, label) if style else label)
+        return wrapped(first, columns, " " * width(sign + key), hard=True)
 
     def _column(self, columns: int) -> int:
         """How wide the labels are that have a detail behind them, so that details stand below each other."""

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from prompt_toolkit.input import Input
 
-from mainspring.app.tui.approval import ApprovalDialog
+from mainspring.app.tui.approval import ApprovalDialog, question_of
 from mainspring.app.tui.bindings import bind_shortcut, bindings_of
 from mainspring.app.tui.clipboard import copy_sequence
 from mainspring.app.tui.deeds import Deeds
@@ -304,7 +304,7 @@ class Session:
             case told.QueueChanged(items=items, held=held):
                 self.queue, self.held = items, held
             case told.ApprovalAsked():
-                self._ask(ApprovalDialog(event, self._finish), f"{event.display}: may it {event.action}?")
+                self._ask(ApprovalDialog(event, self._finish), question_of(event))
             case told.QuestionAsked():
                 self._ask(QuestionDialog(event, self._finish), event.title or event.text)
             case told.ApprovalSettled(id=asked) | told.QuestionSettled(id=asked):

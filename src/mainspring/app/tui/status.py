@@ -1,6 +1,9 @@
-"""The status line: model, context, cost, branch, mode, what waits; what is least needed goes first where it is narrow."""
+"""The status line: model, mode, sandbox, context, folder, cost, branch, and queue; a narrow screen leaves out the least needed."""
 
 from __future__ import annotations
+
+import os
+from functools import cache
 
 from mainspring.app.tui.figures import dollars, spent, tokens
 from mainspring.app.tui.fragments import Row, row
@@ -10,6 +13,8 @@ from mainspring.runtime.chat.words import Status
 
 _GAP = "  "
 _NEARLY_FULL = 0.8
+_FOLDER_COLUMNS = 24
+_MODES = {"accept_edits": "accept edits", "plan": "plan mode"}
 
 
 def status_row(status: Status | None, columns: int) -> Row:
@@ -21,23 +26,42 @@ def status_row(status: Status | None, columns: int) -> Row:
     """
     if status is None:
         return row(("status", cut("starting ...", columns - 1)))
-    model = one_row(status.model_label or status.model or "no model", max(40, columns // 2))
+    model = one_row(status.model_label or status.model or "no model", max(20, columns // 2))
     parts: list[tuple[int, str, str]] = [(0, "accent", model)]
     if status.thinking:
-        parts.append((5, "status", f"thinking {status.thinking}"))
-    if status.mode == "plan":
-        parts.append((1, "warn", "plan mode"))
-    parts.append((2, *_context(status)))
-    parts.append((3, "status", _spent(status)))
+        parts.append((6, "status", f"thinking {status.thinking}"))
+    if status.mode != "build":
+        parts.append((1, "warn", _MODES[status.mode]))
+    parts.append((2, "status", f"sandbox {one_row(status.sandbox, 20) or 'off'}"))
+    parts.append((3, *_context(status)))
+    if status.cwd:
+        parts.append((4, "status", _folder(status.cwd)))
+    parts.append((4, "status", _spent(status)))
     if status.branch:
-        parts.append((4, "status", one_row(status.branch, 30)))
+        parts.append((5, "status", one_row(status.branch, 30)))
     if status.children:
-        parts.append((4, "mark", counted(status.children, "sub-agent")))
+        parts.append((5, "mark", counted(status.children, "sub-agent")))
     if status.queued:
         parts.append((1, "mark", f"{status.queued} queued"))
     if status.title:
-        parts.append((6, "status", one_row(status.title, 30)))
+        parts.append((7, "status", one_row(status.title, 30)))
     return _fitting(parts, columns - 1)
+
+
+def _folder(path: str) -> str:
+    """Return a short form of a path: from the home directory, and only its end where it is long."""
+    home = _home()
+    if home != "/" and f"{path}/".startswith(f"{home}/"):
+        path = "~" + path[len(home) :]
+    path = one_row(path, 1000)
+    while width(path) > _FOLDER_COLUMNS and "/" in (below := path.removeprefix(".../")):
+        path = ".../" + below.partition("/")[2]
+    return one_row(path, _FOLDER_COLUMNS)
+
+
+@cache
+def _home() -> str:
+    return os.path.realpath(os.path.expanduser("~"))
 
 
 def _context(status: Status) -> tuple[str, str]:

@@ -26,10 +26,12 @@ _FRAMES = 8.0
 _DECISIONS = {
     "once": "allowed once",
     "session": "allowed for this session",
-    "always": "allowed from now on",
+    "edits": "allowed, with all edits in this project this session",
+    "always": "always allowed in this project",
+    "everywhere": "always allowed in every project",
     "edit": "allowed as changed",
     "deny": "not allowed",
-    "never": "not allowed from now on",
+    "never": "never allowed in this project",
     "aborted": "not answered: the run was stopped",
 }
 _ENDS = {

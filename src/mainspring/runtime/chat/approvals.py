@@ -10,12 +10,13 @@ from mainspring.errors import ConfigError
 from mainspring.loop import Approve as WithInput
 from mainspring.permissions import PermissionRequest, Permissions, Reply
 from mainspring.runtime.chat.commands import Approve
+from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.describe import Display
 from mainspring.runtime.chat.diffs import diffs_of
 from mainspring.runtime.chat.events import ApprovalAsked, Notice
 from mainspring.runtime.chat.questions import Questions
-from mainspring.runtime.chat.saved_rules import RuleEffect, parsed_rules, save_rules
-from mainspring.runtime.home import Home
+from mainspring.runtime.grants import GrantEffect
+from mainspring.runtime.saved_rules import REACHES, Reach, RuleFiles
 from mainspring.tools.builtin.files import Hunk
 
 Key = tuple[str, str]
@@ -30,6 +31,7 @@ class Approvals:
         display: Gives names of tools for people.
         is_child: Whether an agent of that name is a sub-agent.
         notice: Tells people something.
+        mode_changed: Called when an answer has changed the mode.
     """
 
     def __init__(
@@ -38,17 +40,19 @@ class Approvals:
         display: Display,
         is_child: Callable[[str], bool],
         notice: Callable[[Notice], None],
+        mode_changed: Callable[[], None],
     ) -> None:
         self._questions = questions
         self._display = display
         self._is_child = is_child
         self._notice = notice
+        self._mode_changed = mode_changed
         self._hunks: dict[Key, Approve] = {}
         self._edits: dict[str, dict[str, Any]] = {}
         self._given: dict[Key, tuple[dict[str, Any], Approve]] = {}
         self._unspent: dict[Key, tuple[PermissionRequest, Approve]] = {}
         self.permissions: Permissions | None = None
-        self.home: Home | None = None
+        self.files = RuleFiles(None, "")
 
     def begin(self) -> None:
         """A run begins: what was said about calls of others is past."""
@@ -80,7 +84,7 @@ class Approvals:
         if not self._questions.attended:
             return Reply(allow=False, reason="nobody is there to answer")
         given = await self._questions.approval(self._asked(request))
-        given = await self._kept(given, request)
+        await self._apply(given, request)
         self._given[key] = (given.input if given.decision == "edit" and given.input else request.input, given)
         if given.decision == "once" and not self._is_child(request.agent):
             self._unspent[key] = (request, given)
@@ -119,6 +123,7 @@ class Approvals:
             suggestions=request.suggestions,
             wider=request.wider,
             child=child,
+            choices=choices_for(request.suggestions, is_edit=request.is_edit),
         )
 
     def _reply(self, given: Approve, request: PermissionRequest, key: Key) -> Reply:
@@ -136,23 +141,32 @@ class Approvals:
                     self._hunks[key] = given
                 return Reply(allow=True, session=given.decision == "session")
 
-    async def _kept(self, given: Approve, request: PermissionRequest) -> Approve:
-        """The answer, once the rule that goes with it is in force and saved."""
-        effects: dict[str, RuleEffect] = {"always": "allow", "never": "deny"}
-        effect = effects.get(given.decision)
-        if effect is None:
-            return given
+    async def _apply(self, given: Approve, request: PermissionRequest) -> None:
+        """Put in force what the answer says about later calls: save its rule, or accept all edits."""
+        if given.decision == "edits" and request.is_edit and self.permissions is not None:
+            self.permissions.accept_edits = True
+            self._mode_changed()
+        saved: dict[str, tuple[Reach, GrantEffect]] = {
+            "always": ("project", "allow"),
+            "everywhere": ("everywhere", "allow"),
+            "never": ("project", "deny"),
+        }
+        if given.decision not in saved:
+            return
+        reach, effect = saved[given.decision]
         texts = tuple([line.strip() for line in given.rule.splitlines() if line.strip()]) or request.suggestions
+        if not texts:
+            self._notice(Notice("No rule was saved: no rule can cover this call.", "warn"))
+            return
         try:
-            rules = parsed_rules(texts, effect, self.home)
-            if self.permissions is not None:
-                self.permissions.add(*rules)
-            file = await asyncio.to_thread(save_rules, self.home, effect, texts)
+            rules = self.files.parse(reach, effect, texts)
+            file = await asyncio.to_thread(self.files.save, reach, effect, texts)
         except ConfigError as error:
-            self._notice(Notice(f"the rule was not saved: {error}", "error"))
-        else:
-            self._notice(Notice(f"saved in {file}: {effect} {', '.join(texts)}"))
-        return given
+            self._notice(Notice(f"The rule was not saved, so that the answer is for this call only. {error}", "error"))
+            return
+        if self.permissions is not None:
+            self.permissions.add(*rules)
+        self._notice(Notice(f"Saved for {REACHES[reach]} in {file}: {effect} {', '.join(texts)}"))
 
     # --- what edits ask ---------------------------------------------------------------------------------------------
 

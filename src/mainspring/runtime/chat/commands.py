@@ -94,12 +94,14 @@ class Approve(Command, frozen=True):
 
     Attributes:
         id: That of the question.
-        decision: ``once``: this call. ``session``: such calls until the chat ends. ``always``: a rule that allows is saved in the
-            user's settings. ``deny``: not this call. ``never``: a rule that denies is saved. ``edit``: this call with ``input``.
+        decision: ``once``: this call. ``session``: such calls until the session ends. ``edits``: all edits in this project until the
+            session ends. ``always``: a rule that allows is saved for this project. ``everywhere``: the same for every project, in the
+            user's settings. ``edit``: this call with ``input``. ``deny``: not this call. ``never``: a rule that denies is saved for
+            this project. `ApprovalAsked.choices` are those that make sense.
         reason: In the user's words, for the model.
         hunks: The numbers of the hunks that may be applied, where not all may; ``None`` is all of them.
         input: The arguments to use in place of the model's, with ``edit``.
-        rule: The rule to save, with ``always`` and ``never``; several stand on lines of their own. Empty: the suggested ones.
+        rule: The rule to save, with ``always``, ``everywhere``, and ``never``; several are on separate lines. Empty: the suggested ones.
         stop: Whether a denial ends the run.
     """
 
@@ -153,7 +155,7 @@ class SetThinking(Command, frozen=True):
 
 
 class SetMode(Command, frozen=True):
-    """``build`` works; ``plan`` only looks and plans."""
+    """``build`` works; ``accept_edits`` edits the project's files without approval, too; ``plan`` only looks and plans."""
 
     mode: Mode
 

@@ -169,6 +169,8 @@ class ApprovalAsked(Event, frozen=True):
         suggestions: The rules that ``always`` saves, one for each part of the call; empty where none can be saved.
         wider: The same, as wide as makes sense, to choose from.
         child: The sub-agent that makes the call; empty for the agent itself.
+        choices: The decisions to offer, in order: ``value`` is that of `Approve.decision`, ``label`` the text of a list entry, and
+            ``description`` the text of a button.
     """
 
     id: str
@@ -186,6 +188,7 @@ class ApprovalAsked(Event, frozen=True):
     suggestions: tuple[str, ...] = ()
     wider: tuple[str, ...] = ()
     child: str = ""
+    choices: tuple[Option, ...] = ()
 
 
 class ApprovalSettled(Event, frozen=True):

@@ -37,6 +37,7 @@ from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice as Told
 from mainspring.runtime.outcome import Report, near_limit
 from mainspring.runtime.planning import PLAN_ENTRY
+from mainspring.runtime.saved_rules import RuleFiles
 from mainspring.runtime.templates import CustomCommands
 from mainspring.runtime.templates.registry import commands_root
 from mainspring.runtime.trust import TrustStore
@@ -62,7 +63,7 @@ class Room:
         self.person = Person(self.questions, self.tell)
         self.waiting = Waiting(self.tell)
         self.children = Children(self.tell, self.display, self.status_changed)
-        self.approvals = Approvals(self.questions, self.display, self.children.knows, self.tell)
+        self.approvals = Approvals(self.questions, self.display, self.children.knows, self.tell, self.mode_changed)
         self.tasks = asyncio.TaskGroup()
         self.running = False
         self.closing = False
@@ -72,7 +73,7 @@ class Room:
         self._model: SwitchedModel | None = None
         self._left: list[Any] = []
         self._status: Status | None = None
-        self._plan_active = False
+        self._mode: Mode = "build"
         self._branch = ""
         self._quiet = True
         self.custom = CustomCommands()
@@ -133,7 +134,7 @@ class Room:
     async def _wire(self, conversation: Conversation, *, copy: bool) -> None:
         agent, session = conversation.agent, conversation.session
         self.approvals.permissions = conversation.permissions
-        self.approvals.home = conversation.settings.home
+        self.approvals.files = RuleFiles(conversation.settings.home, conversation.env.cwd)
         agent.extra = {**agent.extra, WAKE: self.wake}
         agent.bus.observe(Teller(self.tell, self.display, self.status_changed))
         agent.bus.observe(self._joined)
@@ -142,7 +143,7 @@ class Room:
         agent.on(ToolAfter, self._made, order=_LAST)
         agent.on(BudgetWarning, lambda hook: self.tell(Notice(near_limit(hook), "warn")))
         self.children.listen(agent)
-        self._plan_active = self.mode == "plan"
+        self._mode = self.mode
         self.unpriced = any(_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         home = conversation.settings.home
         trusted = await asyncio.to_thread(lambda: TrustStore(home).covers(commands_root(conversation.env.cwd, home)))
@@ -256,9 +257,11 @@ class Room:
 
     @property
     def mode(self) -> Mode:
-        """Whether the agent works or plans."""
+        """Whether the agent works, works and edits without approval, or plans."""
         plan = self.conversation.plan
-        return "plan" if plan is not None and plan.state.active else "build"
+        if plan is not None and plan.state.active:
+            return "plan"
+        return "accept_edits" if self.conversation.permissions.accept_edits else "build"
 
     def behavior(self) -> Behavior:
         """The profile of the mode; what the settings say comes before it."""
@@ -275,7 +278,8 @@ class Room:
         return behavior
 
     def set_mode(self, mode: Mode) -> None:
-        """Work, or plan."""
+        """Work, work and edit without approval, or plan."""
+        self.conversation.permissions.accept_edits = mode == "accept_edits"
         plan = self.conversation.plan
         if plan is not None:
             plan.state.active = mode == "plan"
@@ -284,20 +288,20 @@ class Room:
         self.mode_changed()
 
     def mode_changed(self) -> None:
-        """Keep the mode with the session, where it has changed: also by the user's approval of a plan."""
-        active = self.mode == "plan"
-        if active != self._plan_active:
-            self._plan_active = active
-            session = self.conversation.session
-            if session is not None and session.writable:
-                session.custom(PLAN_ENTRY, {"active": active})
-            self.status_changed()
+        """Publish the mode where it changed, also by an approval, and store in the session whether it is plan mode."""
+        before, self._mode = self._mode, self.mode
+        if before == self._mode:
+            return
+        session = self.conversation.session
+        if "plan" in (before, self._mode) and session is not None and session.writable:
+            session.custom(PLAN_ENTRY, {"active": self._mode == "plan"})
+        self.status_changed()
 
     def moved(self) -> None:
         """The session goes on from another place: what holds for all of it is stored there, too."""
         session = self.conversation.session
         if session is not None and session.writable:
-            session.custom(PLAN_ENTRY, {"active": self._plan_active})
+            session.custom(PLAN_ENTRY, {"active": self._mode == "plan"})
             self.waiting.elsewhere(session)
         self.measure()
 
@@ -333,6 +337,7 @@ class Room:
             model_label=choice.name.label,
             thinking=agent.thinking,
             mode=self.mode,
+            sandbox=conversation.sandbox,
             running=self.running,
             context_used=self._used,
             context_window=info.context_window or 0,

@@ -204,6 +204,7 @@ class Switching:
             continued=False,
             fork=False,
             plan=False,
+            accept_edits=False,
             execute=None,
         )
         await room.enter(ask, copy=copy)

@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-Decision = Literal["once", "session", "always", "deny", "never", "edit"]
-"""What a person decides about a call."""
+Decision = Literal["once", "session", "edits", "always", "everywhere", "edit", "deny", "never"]
+"""What the user decides about a call."""
 
-Mode = Literal["build", "plan"]
-"""Whether the agent works, or only looks and plans."""
+Mode = Literal["build", "accept_edits", "plan"]
+"""Whether the agent works, works and edits the project's files without approval, or only looks and plans."""
 
 ThinkingName = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model reasons."""
@@ -98,7 +98,8 @@ class Status(Struct, frozen=True, kw_only=True):
         model: ``provider:model``.
         model_label: Its name for people.
         thinking: How much it reasons; ``None``: as the provider likes.
-        mode: Whether it works or plans.
+        mode: Whether it works, works and edits without approval, or plans.
+        sandbox: The layer of the sandbox in which tools work; empty without one.
         running: Whether a run is going on.
         context_used: Tokens of the next request, as far as known.
         context_window: Most tokens of a request; 0 where unknown.
@@ -119,6 +120,7 @@ class Status(Struct, frozen=True, kw_only=True):
     model_label: str = ""
     thinking: ThinkingName | None = None
     mode: Mode = "build"
+    sandbox: str = ""
     running: bool = False
     context_used: int = 0
     context_window: int = 0

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import Decision
+from mainspring.permissions import Decision, Rule
 from mainspring.runtime.build import load, permissions_of
+from mainspring.runtime.grants import GrantEffect
 from mainspring.runtime.options import Place, Rules
+from mainspring.runtime.saved_rules import REACHES, RuleFiles
 from mainspring.tools import Tool
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 
@@ -26,12 +29,16 @@ class RuleView(Struct, frozen=True, kw_only=True):
         rule: As it was written.
         origin: Where it stands: a flag, or a file and the key in it.
         counts: Whether it does; rules that would loosen do not where the folder is not trusted.
+        number: The number by which it can be revoked; 0 for a rule that the command does not save.
+        applies: ``this project`` or ``every project``, for a rule that the command saves.
     """
 
     effect: str
     rule: str
     origin: str
     counts: bool = True
+    number: int = 0
+    applies: str = ""
 
 
 class VerdictView(Struct, frozen=True, kw_only=True):
@@ -73,9 +80,39 @@ def rules_in_force(place: Place, rules: Rules, environ: Mapping[str, str] = os.e
     """
     cwd, settings = load(place, {}, environ)
     found = permissions_of(settings, rules, cwd).engine.rules
+    files = RuleFiles(settings.home, cwd)
+    saved = files.saved(found)
     order = ("deny", "ask", "allow")
-    views = [_view(rule) for rule in found]
-    return sorted((v for v in views if v is not None), key=lambda v: order.index(v.effect))
+    views: list[RuleView] = []
+    for rule in found:
+        number = next((i for i, each in enumerate(saved, 1) if each is rule), 0)
+        reach = files.reach_of(rule) if number else None
+        views.append(structs.replace(_view(rule), number=number, applies=REACHES[reach] if reach else ""))
+    return sorted(views, key=lambda v: order.index(v.effect))
+
+
+def save_rule(
+    effect: GrantEffect, rule: str, place: Place, *, everywhere: bool = False, environ: Mapping[str, str] = os.environ
+) -> Path:
+    """Save a rule for the project, or for every project, and return the file.
+
+    Raises:
+        ConfigError: If the rule is not valid, or the file cannot be read or written.
+    """
+    cwd, settings = load(place, {}, environ)
+    return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
+
+
+def revoke_rule(wanted: str, place: Place, environ: Mapping[str, str] = os.environ) -> tuple[RuleView, Path]:
+    """Remove a saved rule by its number or its text. Return the rule and the file that stored it.
+
+    Raises:
+        ConfigError: If no saved rule has it, or the file cannot be read or written.
+    """
+    cwd, settings = load(place, {}, environ)
+    files = RuleFiles(settings.home, cwd)
+    rule = files.named(permissions_of(settings, Rules(), cwd).engine.rules, wanted)
+    return _view(rule), files.remove(rule)
 
 
 async def explain(
@@ -129,7 +166,7 @@ def _explanation(decision: Decision) -> Explanation:
         tool=decision.tool,
         outcome=decision.outcome,
         reason=decision.reason,
-        rule=_view(decision.rule),
+        rule=_view_or_none(decision.rule),
         advice=decision.advice,
         parts=tuple(
             VerdictView(
@@ -137,7 +174,7 @@ def _explanation(decision: Decision) -> Explanation:
                 resource=v.resource,
                 outcome=v.outcome,
                 reason=v.reason,
-                rule=_view(v.rule),
+                rule=_view_or_none(v.rule),
                 allow=v.allow,
             )
             for v in decision.verdicts
@@ -145,8 +182,10 @@ def _explanation(decision: Decision) -> Explanation:
     )
 
 
-def _view(rule: Any) -> RuleView | None:
-    if rule is None:
-        return None
+def _view_or_none(rule: Rule | None) -> RuleView | None:
+    return None if rule is None else _view(rule)
+
+
+def _view(rule: Rule) -> RuleView:
     counts = rule.effect != "allow" or rule.origin.trusted
     return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)

@@ -8,12 +8,15 @@ from mainspring.app.tui.approval import ApprovalDialog
 from mainspring.app.tui.fragments import text_of
 from mainspring.app.tui.question import PickerDialog, QuestionDialog
 from mainspring.runtime.chat.commands import Approve, ChatCommand, Slash
+from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
 from mainspring.runtime.chat.shown import Choice, Picker
 
 
 def asked(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
-    return ApprovalAsked("q", "t", "shell", "Shell", "run", resource, reason=reason, **more)
+    choices = choices_for(more.get("suggestions", ()), is_edit=more.pop("is_edit", False))
+    given: dict[str, Any] = {"tool": "shell", "display": "Shell", "action": "run", "choices": choices, **more}
+    return ApprovalAsked(id="q", call_id="t", resource=resource, reason=reason, **given)
 
 
 def shows(dialog: ApprovalDialog | PickerDialog, columns: int = 60, most: int = 20) -> str:
@@ -34,7 +37,7 @@ def shows(dialog: ApprovalDialog | PickerDialog, columns: int = 60, most: int = 
 def test_nothing_in_what_is_asked_about_is_hidden(command: str, shown: str) -> None:
     text = shows(ApprovalDialog(asked(command, suggestions=(command,)), lambda _: None), 120)
     assert f"  {shown}\n" in text
-    assert f"saves: allow {shown}" in text
+    assert f"always allow `{shown}` in this project" in text
     assert "\x1b" not in text
 
 
@@ -43,13 +46,13 @@ def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
     assert "  echo word word word word word word\n  word" in text
     assert "more rows; e shows all of it\n" in text
     text = shows(ApprovalDialog(asked("/far/away", "/far/away: it lies outside the project"), lambda _: None))
-    assert text.startswith("Shell: may it run?\n  /far/away\n  it lies outside the project\n")
+    assert text.startswith("Run this command?\n  /far/away\n  it lies outside the project\n")
 
 
 def test_only_keys_of_the_question_mean_something() -> None:
     answers: list[ChatCommand | None] = []
     dialog = ApprovalDialog(asked("ls"), answers.append)
-    assert [dialog.press(key) for key in "tol9"] == [False] * 4
+    assert [dialog.press(key) for key in "tolr9"] == [False] * 5
     assert answers == []
     assert dialog.press("down")
     assert dialog.press("y")
@@ -60,7 +63,7 @@ def test_only_keys_of_the_question_mean_something() -> None:
 def test_a_reason_is_no_arguments() -> None:
     answers: list[ChatCommand | None] = []
     dialog = ApprovalDialog(asked("ls"), answers.append)
-    dialog.press("r")
+    dialog.press("n")
     dialog.take(" not that ")
     assert (answers, dialog.wants) == ([Approve("q", "deny", "not that")], None)
 
@@ -96,3 +99,66 @@ def test_typing_narrows_a_list() -> None:
     dialog = PickerDialog(PICKER, answers.append)
     dialog.back()
     assert answers[1:] == [None]
+
+
+CHOICES = """\
+Run this command?
+  npm test
+  no rule allows it
+> y  Yes
+  s  Yes, and don't ask again this session
+  a  Yes, and always allow `shell(npm test)` in this project
+  g  Yes, and always allow `shell(npm test)` in every project
+  e  Edit arguments...
+  n  No, and tell the agent what to do instead
+  x  No, and never allow `shell(npm test)` in this project
+"""
+
+NARROW = """\
+Edit src/app.py?
+  no rule allows it
+> y  Yes
+  s  Yes, and don't ask again this
+     session
+  f  Yes, and allow all edits in this
+     project this session
+  a  Yes, and always allow
+     `edit(src/app.py)` in this project
+  e  Edit arguments...
+  n  No, and tell the agent what to do
+     instead
+  x  No, and never allow
+     `edit(src/app.py)` in this project
+"""
+
+
+def test_the_choices_of_an_approval_say_where_they_apply_at_any_width() -> None:
+    command = asked("npm test", "npm test: no rule allows it", suggestions=("shell(npm test)",))
+    edit = {"tool": "edit", "display": "Edit", "action": "write", "is_edit": True}
+    change = asked("src/app.py", "src/app.py: no rule allows it", suggestions=("edit(src/app.py)",), **edit)
+    assert shows(ApprovalDialog(command, lambda _: None), 80) == CHOICES
+    assert shows(ApprovalDialog(change, lambda _: None), 40) == NARROW
+    low = ApprovalDialog(command, lambda _: None)
+    for row in range(7):
+        lines = shows(low, 40, 9).splitlines()
+        assert len(lines) <= 9
+        assert lines[-1] == f"  {row + 1} of 7"
+        assert sum(line.startswith("> ") for line in lines) == 1
+        low.press("down")
+
+
+@pytest.mark.parametrize(("key", "decision"), [("a", "always"), ("g", "everywhere"), ("x", "never")])
+def test_each_reach_of_a_rule_is_a_decision_of_its_own(key: str, decision: Any) -> None:
+    answers: list[ChatCommand | None] = []
+    ApprovalDialog(asked("npm test", suggestions=("shell(npm test)",)), answers.append).press(key)
+    assert answers == [Approve("q", decision, rule="shell(npm test)")]
+
+
+@pytest.mark.parametrize(
+    "rule", ["shell(./deploy.sh)", "shell(bash deploy.sh *)", "shell(python tool.py)", "edit(a.py)"]
+)
+def test_what_names_a_file_of_the_project_is_not_offered_for_every_project(rule: str) -> None:
+    dialog = ApprovalDialog(asked("x", suggestions=(rule,)), lambda _: None)
+    assert "in this project" in shows(dialog, 120)
+    assert "every project" not in shows(dialog, 120)
+    assert not dialog.press("g")

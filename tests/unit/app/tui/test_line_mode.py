@@ -9,10 +9,20 @@ from mainspring.app.tui.line_mode import LineMode
 from mainspring.app.tui.look import Look
 from mainspring.runtime.chat import events as told
 from mainspring.runtime.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
+from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.shown import Screen
 from tests.unit.app.tui.double import ScriptedChat
 
-ASKED = told.ApprovalAsked("q1", "t1", "shell", "Run", "run", "ls", suggestions=("shell(ls)", "shell(*)"))
+ASKED = told.ApprovalAsked(
+    "q1",
+    "t1",
+    "shell",
+    "Run",
+    "run",
+    "ls",
+    suggestions=("shell(ls)", "shell(wc)"),
+    choices=choices_for(("shell(ls)", "shell(wc)")),
+)
 
 
 @pytest.mark.covers("CLI-01", "CLI-02")
@@ -44,7 +54,7 @@ async def test_a_chat_in_lines() -> None:
     chat.tell(ASKED)
     await shows("your choice")
     assert "Well - x\n" in out.getvalue()
-    await after("a 2\n", Approve("q1", "always", rule="shell(*)"))
+    await after("a 2\n", Approve("q1", "always", rule="shell(ls)"))
     await after("to the left\n", Steer("to the left"))
     os.kill(os.getpid(), signal.SIGINT)
     await after("", Abort("stopped by the user"))

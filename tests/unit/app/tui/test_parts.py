@@ -35,21 +35,27 @@ def test_figures() -> None:
 
 STATUS = Status(
     model="openai:gpt", model_label="GPT", thinking="high", mode="plan", context_used=90_000, context_window=100_000,
-    cost=0.5, max_cost=2.0, branch="main", queued=2, children=1, title="my work",
+    cost=0.5, max_cost=2.0, branch="main", queued=2, children=1, title="my work", cwd="/srv/work/shop/checkout/service",
 )  # fmt: skip
 
 
 @pytest.mark.covers("CLI-01", "OPT-03")
 def test_the_status_line_leaves_out_what_matters_least() -> None:
     assert text_of([status_row(STATUS, 200)]) == (
-        "GPT  thinking high  plan mode  ctx 90% of 100k  $0.50 of $2.00  main  1 sub-agent  2 queued  my work\n"
+        "GPT  thinking high  plan mode  sandbox off  ctx 90% of 100k  .../checkout/service  $0.50 of $2.00  main  1 sub-agent"
+        "  2 queued  my work\n"
     )
-    assert text_of([status_row(STATUS, 50)]) == "GPT  plan mode  ctx 90% of 100k  2 queued\n"
+    assert text_of([status_row(STATUS, 40)]) == "GPT  plan mode  sandbox off  2 queued\n"
+    long = msgspec.structs.replace(STATUS, model_label="A model with quite a long name", queued=0, mode="accept_edits")
+    assert text_of([status_row(long, 40)]) == "A model with quit...  accept edits\n"
+    boxed = msgspec.structs.replace(STATUS, sandbox="bubblewrap 0.8.0", cwd="/odd\x1b[2Jname")
+    assert "plan mode  sandbox bubblewrap 0.8.0  ctx" in text_of([status_row(boxed, 200)])
+    assert "\x1b" not in text_of([status_row(boxed, 200)])
     assert text_of([status_row(STATUS, 5)]) == "GPT\n"
     assert ("class:warn", "ctx 90% of 100k") in status_row(STATUS, 200)
     assert ("class:status", "ctx 79% of 100k") in status_row(msgspec.structs.replace(STATUS, context_used=79_000), 200)
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
-    assert "ctx 90% of 100k  1.5k tokens  main" in text_of([status_row(unpriced, 200)])
+    assert ".../checkout/service  1.5k tokens  main" in text_of([status_row(unpriced, 200)])
     assert text_of([status_row(None, 80)]) == "starting ...\n"
 
 

@@ -24,9 +24,10 @@ from mainspring.runtime.chat.commands import (
     Slash,
     Steer,
 )
+from mainspring.runtime.chat.decisions import choices_for
 from mainspring.runtime.chat.shown import Candidate, Choice, Clipboard, Picker, Table
 from mainspring.runtime.chat.shown import Screen as ScreenAction
-from mainspring.runtime.chat.words import FileDiff, Hunk, Option, Queued
+from mainspring.runtime.chat.words import FileDiff, Hunk, Mode, Option, Queued
 from tests.unit.app.tui.desk import Desk, desk
 from tests.unit.app.tui.double import ScriptedChat
 
@@ -44,7 +45,8 @@ ASKED = told.ApprovalAsked(
     arguments={"path": "a.py"},
     diffs=(DIFF,),
     choose_hunks=True,
-    suggestions=("edit(a.py)", "edit(**)"),
+    suggestions=("edit(a.py)", "edit(b.py)"),
+    choices=choices_for(("edit(a.py)", "edit(b.py)"), is_edit=True),
 )
 
 
@@ -198,11 +200,12 @@ async def test_a_pasted_picture_is_attached(tmp_path: Path) -> None:
     [
         ("y", Approve("q1", "once")),
         ("s", Approve("q1", "session")),
-        ("n", Approve("q1", "deny")),
+        ("f", Approve("q1", "edits")),
+        ("nW\r", Approve("q1", "deny")),
         ("\x1b", Approve("q1", "deny")),
         ("\r", Approve("q1", "once")),
-        ("a\x1b[B\r", Approve("q1", "always", rule="edit(**)")),
-        ("x\r", Approve("q1", "never", rule="edit(a.py)")),
+        ("a\x1b[B\r", Approve("q1", "always", rule="edit(a.py)")),
+        ("x\r", Approve("q1", "never", rule="edit(a.py)\nedit(b.py)")),
         ("hn\r", Approve("q1", "once", hunks=(1,))),
         ("hnn\r", Approve("q1", "deny")),
     ],
@@ -212,21 +215,24 @@ async def test_approvals(tmp_path: Path, keys: str, answer: Approve) -> None:
     async with desk(tmp_path) as one:
         run(one)
         one.chat.tell(told.ToolStarted("t1", "edit", "Edit", "a.py"), ASKED)
-        await one.until(lambda: "Edit: may it write?" in one.drawn)
+        await one.until(lambda: "Edit a.py?" in one.drawn)
         await one.until(lambda: "- a" in one.written)
         await one.until(one.session.screen.takes_keys)
         for key in keys.replace("\x1b[B", "D"):
+            if key == "W":
+                await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.wants)
+                continue
             one.keys("\x1b[B" if key == "D" else key)
             await asyncio.sleep(0.01)
         assert await one.command(Approve) == answer
-        await one.until(lambda: "may it" not in one.drawn)
+        await one.until(lambda: "Edit a.py?" not in one.drawn)
 
 
 async def test_a_denial_with_a_reason_and_changed_arguments(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED)
         await one.until(lambda: one.session.screen.takes_keys())
-        one.keys("r")
+        one.keys("n")
         await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.wants)
         one.keys("not this file")
         await one.until(lambda: one.session.screen.answer.text == "not this file")
@@ -239,7 +245,7 @@ async def test_a_denial_with_a_reason_and_changed_arguments(tmp_path: Path) -> N
         await one.until(lambda: '"a.py"' in one.session.screen.answer.text)
         one.session.screen.answer.text = "{"
         one.keys("\r")
-        await one.until(lambda: "cannot be the arguments" in one.drawn)
+        await one.until(lambda: "Invalid arguments" in one.drawn)
         one.session.screen.answer.text = '{"path": "b.py"}'
         one.keys("\r")
         assert await one.command(Approve) == Approve("q1", "edit", input={"path": "b.py"})
@@ -250,12 +256,12 @@ async def test_who_is_typing_does_not_answer_a_question_by_accident(tmp_path: Pa
     async with desk(tmp_path) as one:
         await one.typed("yes but als")
         one.chat.tell(ASKED)
-        await one.until(lambda: "may it write" in one.drawn)
+        await one.until(lambda: "Edit a.py?" in one.drawn)
         one.keys("o y")
         await one.until(lambda: one.session.screen.buffer.text == "yes but also y")
         assert not one.chat.commands
         await one.until(one.session.screen.takes_keys)
-        one.keys("n")
+        one.keys("\x1b")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "yes but also y"
 
@@ -271,7 +277,7 @@ async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answe
         await one.until(one.session.screen.takes_keys)
         assert not one.chat.commands
         await one.until(lambda: "keys go to the input" not in one.drawn)
-        one.keys("n")
+        one.keys("\x1b")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "y"
 
@@ -292,9 +298,9 @@ async def test_a_key_that_is_pressed_twice_does_not_answer_the_question_behind(t
 async def test_whoever_types_a_text_over_a_question_does_not_answer_it(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED)
-        await one.until(lambda: "may it write" in one.drawn)
+        await one.until(lambda: "Edit a.py?" in one.drawn)
         await one.until(one.session.screen.takes_keys)
-        one.keys("to say")  # a, s and y would all allow it
+        one.keys("to say")  # a, s, and y would all allow it
         await one.until(lambda: one.session.screen.buffer.text == "to say")
         assert not one.chat.commands
 
@@ -312,9 +318,9 @@ async def test_help_has_the_keys_of_the_screen(tmp_path: Path) -> None:
 async def test_a_question_that_falls_away_is_not_shown_any_more(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(ASKED)
-        await one.until(lambda: "may it write" in one.drawn)
+        await one.until(lambda: "Edit a.py?" in one.drawn)
         one.chat.tell(told.ApprovalSettled("q1", "aborted"))
-        await one.until(lambda: "may it write" not in one.drawn)
+        await one.until(lambda: "Edit a.py?" not in one.drawn)
 
 
 @pytest.mark.parametrize(
@@ -477,8 +483,13 @@ async def test_an_agent_that_fails_ends_the_screen_with_its_error(tmp_path: Path
 
 async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
-        one.keys("\x1b[Z")
-        assert await one.command(SetMode) == SetMode("plan")
+        modes: tuple[Mode, ...] = ("build", "accept_edits", "plan")
+        for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
+            status = msgspec.structs.replace(one.chat.status, mode=before)
+            one.chat.tell(told.StatusChanged(status))
+            await one.until(lambda status=status: one.session.status == status)
+            one.keys("\x1b[Z")
+            assert await one.command(SetMode) == SetMode(after)
         one.chat.tell(told.SessionChanged("rewound", draft="say it again"))
         await one.until(lambda: one.session.screen.buffer.text == "say it again")
 
@@ -514,7 +525,7 @@ async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
         one.keys("\x7f")
         await one.until(lambda: not one.session.screen.buffer.text)
         one.chat.tell(ASKED)
-        await one.until(lambda: "may it write" in one.drawn)
+        await one.until(lambda: "Edit a.py?" in one.drawn)
         await asyncio.sleep(0.05)
         assert "\a" not in one.raw.replace("\x1b]", "")
 

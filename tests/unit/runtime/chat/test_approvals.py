@@ -2,17 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mainspring.runtime.chat.commands import Approve, Prompt, Slash
+from mainspring.runtime.chat.commands import Approve, Prompt, SetMode, Slash
 from mainspring.runtime.chat.events import (
     ApprovalAsked,
     CommandDone,
     Notice,
     RunFinished,
+    StatusChanged,
     ToolFinished,
 )
+from mainspring.runtime.chat.shown import Picker, Table
 from mainspring.runtime.chat.words import EditOutcome
 from mainspring.testing import Call, Reply
 from mainspring.tools.builtin import parse_outcomes
@@ -27,6 +30,16 @@ def folder(tmp_path: Path) -> Path:
 
 def write(path: str = "b.txt", content: str = "new\n") -> Call:
     return Call("write_file", {"path": path, "content": content})
+
+
+def shell(command: str) -> Call:
+    return Call("shell", {"command": command})
+
+
+def grants_of(home: Path) -> list[tuple[str, str]]:
+    """What is saved for the one project that there is."""
+    [project] = json.loads((home / ".agent" / "grants.json").read_text(encoding="utf-8"))["projects"]
+    return [(grant["effect"], grant["rule"]) for grant in project["grants"]]
 
 
 def edits(*pairs: tuple[str, str]) -> Call:
@@ -59,9 +72,7 @@ async def test_session_is_for_such_calls_from_now_on(folder: Path, home: Path) -
 
 @pytest.mark.covers("BYD-18")
 async def test_always_saves_the_rule_that_was_shown(folder: Path, home: Path) -> None:
-    settings = home / ".agent" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{\n  // mine\n  "permissions": {"allow": ["shell(ls)"]}\n}\n', encoding="utf-8")
+    settings, grants = home / ".agent" / "settings.json", home / ".agent" / "grants.json"
     async with chatting(folder, home, write(), write(content="2"), "done") as chat:
         await chat.run("go", Approve("", "always"))
         [asked] = chat.of(ApprovalAsked)
@@ -71,13 +82,48 @@ async def test_always_saves_the_rule_that_was_shown(folder: Path, home: Path) ->
 
     assert asked.suggestions == ("write_file(b.txt)",)
     assert asked.wider == ("write_file(**)",)
+    [project] = json.loads(grants.read_text(encoding="utf-8"))["projects"]
+    assert project["folder"] == str(folder.resolve())
+    assert [(g["effect"], g["rule"]) for g in project["grants"]] == [("allow", "write_file(b.txt)")]
+    assert grants.stat().st_mode & 0o777 == 0o600
+    assert not settings.exists()
+    assert again.of(ApprovalAsked) == []
+    assert (folder / "b.txt").read_text(encoding="utf-8") == "3"
+
+
+@pytest.mark.covers("BYD-18")
+async def test_everywhere_saves_in_the_settings_for_every_project(folder: Path, home: Path) -> None:
+    settings = home / ".agent" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{\n  // mine\n  "permissions": {"allow": ["shell(ls)"]}\n}\n', encoding="utf-8")
+    async with chatting(folder, home, shell("touch q"), "done") as chat:
+        await chat.run("go", Approve("", "everywhere"))
+    other = folder / "other"
+    other.mkdir()
+    async with chatting(other, home, shell("touch q"), "done") as again:
+        await again.run("go")
+
     text = settings.read_text(encoding="utf-8")
     assert "// mine" in text
     assert '"shell(ls)"' in text
-    assert '"write_file(b.txt)"' in text
+    assert '"shell(touch q)"' in text
     assert settings.stat().st_mode & 0o777 == 0o600
+    assert not (home / ".agent" / "grants.json").exists()
     assert again.of(ApprovalAsked) == []
-    assert (folder / "b.txt").read_text(encoding="utf-8") == "3"
+
+
+@pytest.mark.parametrize("rule", ["shell(./deploy.sh)", "shell(bash deploy.sh)", "shell(scripts/run *)"])
+async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: Path, home: Path, rule: str) -> None:
+    async with chatting(folder, home, write(), "done") as chat:
+        await chat.run("go", Approve("", "everywhere", rule=rule))
+        refused = await chat.slash(f"/permissions allow --global {rule}")
+        listed = await chat.slash("/permissions")
+
+    assert "is another file in each project" in refused.error
+    assert any("was not saved" in n.text and n.level == "error" for n in chat.of(Notice))
+    assert isinstance(listed.shown, Table)
+    assert listed.shown.rows == ()
+    assert not (home / ".agent" / "settings.json").exists()
 
 
 @pytest.mark.covers("BYD-18")
@@ -86,8 +132,7 @@ async def test_a_wider_rule_may_be_saved(folder: Path, home: Path) -> None:
         await chat.run("go", Approve("", "always", rule="write_file(**)"))
 
     assert len(chat.of(ApprovalAsked)) == 1
-    saved = json.loads((home / ".agent" / "settings.json").read_text(encoding="utf-8"))
-    assert saved["permissions"]["allow"] == ["write_file(**)"]
+    assert grants_of(home) == [("allow", "write_file(**)")]
 
 
 @pytest.mark.covers("BYD-18")
@@ -98,22 +143,26 @@ async def test_never_denies_and_saves(folder: Path, home: Path) -> None:
     assert len(chat.of(ApprovalAsked)) == 1
     assert end.denied == 2
     assert not (folder / "b.txt").exists()
-    saved = json.loads((home / ".agent" / "settings.json").read_text(encoding="utf-8"))
-    assert saved["permissions"]["deny"] == ["write_file(b.txt)"]
+    assert grants_of(home) == [("deny", "write_file(b.txt)")]
 
 
-async def test_a_rule_that_cannot_be_saved_is_told_and_the_answer_holds(folder: Path, home: Path) -> None:
+@pytest.mark.parametrize(("decision", "name"), [("always", "grants.json"), ("everywhere", "settings.json")])
+async def test_a_rule_that_cannot_be_saved_allows_this_call_only(
+    folder: Path, home: Path, decision: Any, name: str
+) -> None:
     (home / ".agent").mkdir()
-    async with chatting(folder, home, write(), "done") as chat:
+    async with chatting(folder, home, write(), write(content="2"), "done") as chat:
         await chat.send(Prompt("go"))
         asked = await chat.until(ApprovalAsked)
-        (home / ".agent" / "settings.json").write_text("{ broken", encoding="utf-8")
-        await chat.send(Approve(asked.id, "always"))
+        (home / ".agent" / name).write_text("{ broken", encoding="utf-8")
+        await chat.send(Approve(asked.id, decision))
+        again = await chat.until(ApprovalAsked)
+        await chat.send(Approve(again.id, "deny"))
         await chat.until(RunFinished)
 
-    assert (folder / "b.txt").exists()
+    assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
     assert any("was not saved" in n.text and n.level == "error" for n in chat.of(Notice))
-    assert (home / ".agent" / "settings.json").read_text(encoding="utf-8") == "{ broken"
+    assert (home / ".agent" / name).read_text(encoding="utf-8") == "{ broken"
 
 
 async def test_no_garbage_is_saved(folder: Path, home: Path) -> None:
@@ -123,7 +172,7 @@ async def test_no_garbage_is_saved(folder: Path, home: Path) -> None:
         await chat.send(Approve(asked.id, "always", rule="write_file(("))
         await chat.until(RunFinished)
 
-    assert not (home / ".agent" / "settings.json").exists()
+    assert not (home / ".agent" / "grants.json").exists()
 
 
 @pytest.mark.covers("BYD-18")
@@ -351,8 +400,137 @@ async def test_permissions_by_command(folder: Path, home: Path) -> None:
         receipt = await chat.send(Slash("/permissions allow ((("))
         bad = await chat.until(CommandDone, lambda done: done.id == receipt.id)
 
-    assert "saved in" in str(added.shown)
+    assert f"Saved for this project in {home}/.agent/grants.json" in str(added.shown)
     assert "write_file(b.txt)" in str(shown.shown)
     assert "outcome" in str(why.shown)
     assert bad.error
     assert chat.of(ApprovalAsked) == []
+
+
+@pytest.mark.covers("BYD-18")
+async def test_what_was_granted_is_listed_with_its_place_and_revoked(folder: Path, home: Path) -> None:
+    script = [
+        *(write(), write("c.txt"), shell("touch q"), "done"),
+        *(write(content="2"), write("c.txt", "2"), shell("touch q"), "done"),
+    ]
+    async with chatting(folder, home, *script) as chat:
+        empty = await chat.slash("/permissions")
+        nothing = await chat.slash("/permissions revoke")
+        await chat.send(Prompt("go"))
+        for decision in ("always", "session", "everywhere"):
+            asked = await chat.until(ApprovalAsked)
+            await chat.send(Approve(asked.id, decision))
+        await chat.until(RunFinished)
+        await chat.send(SetMode("accept_edits"))
+        listed = await chat.slash("/permissions")
+        picker = await chat.slash("/permissions revoke")
+        revoked = [
+            await chat.slash(f"/permissions revoke {wanted}")
+            for wanted in ("write_file(b.txt)", "all edits in this project", "2", "1")
+        ]
+        unknown = await chat.slash("/permissions revoke 1")
+        await chat.send(Prompt("again"))
+        for _ in range(3):
+            asked = await chat.until(ApprovalAsked)
+            await chat.send(Approve(asked.id, "deny"))
+        await chat.until(RunFinished)
+
+    assert isinstance(empty.shown, Table)
+    assert "No rules yet." in empty.shown.empty
+    assert isinstance(nothing.shown, Picker)
+    assert nothing.shown.choices == ()
+    session = ("this session", "memory, until the session ends")
+    assert isinstance(listed.shown, Table)
+    assert listed.shown.rows == (
+        ("1", "allow", "shell(touch q)", "every project", f"{home}/.agent/settings.json"),
+        ("2", "allow", "write_file(b.txt)", "this project", f"{home}/.agent/grants.json"),
+        ("3", "allow", "all edits in this project", *session),
+        ("4", "allow", "write c.txt", *session),
+    )
+    assert isinstance(picker.shown, Picker)
+    assert [choice.line for choice in picker.shown.choices] == [f"/permissions revoke {i}" for i in range(1, 5)]
+    assert [done.error for done in revoked] == [""] * 4
+    assert "Nothing is granted as '1'" in unknown.error
+    assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
+
+
+# --- all edits in this project, this session -------------------------------------------------------------------------
+
+
+@pytest.mark.covers("BYD-18")
+async def test_all_edits_are_allowed_for_the_session_and_nothing_else_is(folder: Path, home: Path) -> None:
+    outside = folder.parent / "outside.txt"
+    patch = "*** Begin Patch\n*** Add File: d.txt\n+new\n*** End Patch"
+    delete = "*** Begin Patch\n*** Delete File: d.txt\n*** End Patch"
+    free = [write("c.txt"), Call("apply_patch", {"patch": patch}), READ, edits(("one", "1"))]
+    asks = [
+        *(shell("touch ran"), write(".git/hooks/pre-commit"), write(".agent/settings.json"), write(".env")),
+        *(
+            write(str(outside)),
+            write("../outside.txt"),
+            Call("apply_patch", {"patch": delete}),
+            shell("echo x > e.txt"),
+        ),
+    ]
+    tools = {"tools": ("write_file", "apply_patch", "read_file", "multi_edit", "shell")}
+    async with chatting(folder, home, write(), *free, *asks, "done", write("f.txt"), "done", ask=tools) as chat:
+        await chat.send(Prompt("go"))
+        first = await chat.until(ApprovalAsked)
+        await chat.send(Approve(first.id, "edits"))
+        for _ in asks:
+            asked = await chat.until(ApprovalAsked)
+            assert "edits" not in [choice.value for choice in asked.choices]
+            await chat.send(Approve(asked.id, "deny"))
+        await chat.until(RunFinished)
+        modes = [event.status.mode for event in chat.of(StatusChanged)]
+        await chat.slash("/clear")
+        after = chat.chat.status.mode
+        await chat.run("again", Approve("", "deny"))
+
+    assert [choice.value for choice in first.choices] == [
+        *("once", "session", "edits", "always", "edit", "deny", "never"),
+    ]
+    assert "accept_edits" in modes
+    assert after == "build"
+    assert (folder / "b.txt").exists()
+    assert (folder / "c.txt").exists()
+    assert (folder / "d.txt").exists()
+    assert (folder / "a.txt").read_text(encoding="utf-8") == "1\ntwo\nthree\n"
+    assert not (folder / "f.txt").exists()
+    assert not outside.exists()
+    assert not (home / ".agent" / "grants.json").exists()
+
+
+async def test_rules_that_ask_or_deny_apply_where_all_edits_are_accepted(folder: Path, home: Path) -> None:
+    settings = home / ".agent" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"permissions": {"ask": ["write_file(b.txt)"], "deny": ["write_file(c.txt)"]}}')
+    (folder / ".agentignore").write_text("d.txt\n")
+    script = [write(), write("c.txt"), write("d.txt"), write("e.txt"), "done"]
+    async with chatting(folder, home, *script, ask={"accept_edits": True}) as chat:
+        assert chat.chat.status.mode == "accept_edits"
+        end = await chat.run("go", Approve("", "deny"))
+
+    assert [asked.resource for asked in chat.of(ApprovalAsked)] == ["b.txt"]
+    assert end.denied == 3
+    assert [name for name in "bcde" if (folder / f"{name}.txt").exists()] == ["e"]
+
+
+async def test_modes_follow_each_other_and_a_resumed_session_begins_in_the_default_mode(
+    folder: Path, home: Path
+) -> None:
+    async with chatting(folder, home, write(), "done", write(content="2"), "done") as chat:
+        await chat.send(SetMode("accept_edits"))
+        await chat.run("go")
+        await chat.send(SetMode("plan"))
+        end = await chat.run("again")
+        assert end.denied == 1
+        await chat.send(SetMode("accept_edits"))
+        await chat.until(StatusChanged, lambda event: event.status.mode == "accept_edits")
+    async with chatting(folder, home, write(content="3"), "done", ask={"continued": True}) as again:
+        mode = again.chat.status.mode
+        await again.run("go", Approve("", "deny"))
+
+    assert mode == "build"
+    assert len(again.of(ApprovalAsked)) == 1
+    assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"

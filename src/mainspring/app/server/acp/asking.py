@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from acp import Client, RequestError, schema
 
@@ -14,6 +14,16 @@ from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
 
 _DECLINE = "(decline)"
 _CHOICE, _WORDS = "choice", "words"
+_KINDS: dict[str, Literal["allow_once", "allow_always", "reject_once", "reject_always"]] = {
+    "once": "allow_once",
+    "session": "allow_always",
+    "edits": "allow_always",
+    "always": "allow_always",
+    "everywhere": "allow_always",
+    "deny": "reject_once",
+    "never": "reject_always",
+}
+"""What the protocol calls each decision; an editor cannot edit arguments."""
 
 
 class Asking:
@@ -45,7 +55,7 @@ class Asking:
         )
         chosen = await self._choose(session, call, _decisions(asked))
         match chosen:
-            case "once" | "session" | "always" | "deny" | "never":
+            case "once" | "session" | "edits" | "always" | "everywhere" | "deny" | "never":
                 return Approve(asked.id, chosen)
             case _:
                 return Approve(asked.id, "deny", reason="the user did not answer")
@@ -129,17 +139,11 @@ def _fields(asked: QuestionAsked) -> dict[str, Any]:
 
 
 def _decisions(asked: ApprovalAsked) -> list[schema.PermissionOption]:
-    rules = ", ".join(asked.suggestions)
-    found = [
-        schema.PermissionOption(option_id="once", name="Allow", kind="allow_once"),
-        schema.PermissionOption(option_id="session", name="Allow such calls in this session", kind="allow_always"),
+    return [
+        schema.PermissionOption(option_id=choice.value, name=choice.description, kind=_KINDS[choice.value])
+        for choice in asked.choices
+        if choice.value in _KINDS
     ]
-    if rules:
-        found.append(schema.PermissionOption(option_id="always", name=f"Always allow {rules}", kind="allow_always"))
-    found.append(schema.PermissionOption(option_id="deny", name="Deny", kind="reject_once"))
-    if rules:
-        found.append(schema.PermissionOption(option_id="never", name=f"Never allow {rules}", kind="reject_always"))
-    return found
 
 
 def _about(asked: ApprovalAsked) -> str:

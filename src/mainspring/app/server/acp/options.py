@@ -11,9 +11,10 @@ from mainspring.runtime.chat import Chat
 from mainspring.runtime.chat.commands import ChatCommand, SetMode, SetModel, SetThinking
 from mainspring.runtime.chat.words import Mode, Status, ThinkingName
 
-_MODES: dict[Mode, str] = {
-    "build": "Reads, writes and runs, as far as it is allowed",
-    "plan": "Only looks, and makes a plan",
+_MODES: dict[Mode, tuple[str, str]] = {
+    "build": ("Build", "Reads, writes and runs, as far as it is allowed"),
+    "accept_edits": ("Accept edits", "Works, and edits the project's files without approval"),
+    "plan": ("Plan", "Only looks, and makes a plan"),
 }
 _LEFT_TO_PROVIDER = "default"
 _FOREIGN = frozenset({"quit", "clear", "copy"})
@@ -46,7 +47,7 @@ class Choices:
         return schema.SessionModeState(
             current_mode_id=status.mode,
             available_modes=[
-                schema.SessionMode(id=mode, name=mode.capitalize(), description=about) for mode, about in _MODES.items()
+                schema.SessionMode(id=mode, name=name, description=about) for mode, (name, about) in _MODES.items()
             ],
         )
 
@@ -55,9 +56,7 @@ class Choices:
         models = {status.model: status.model_label, **self.models}
         levels = [_LEFT_TO_PROVIDER, *get_args(ThinkingName)]
         return [
-            _select(
-                "mode", "Mode", "mode", status.mode, {mode: (mode.capitalize(), text) for mode, text in _MODES.items()}
-            ),
+            _select("mode", "Mode", "mode", status.mode, {**_MODES}),
             _select("model", "Model", "model", status.model, {name: (name, text) for name, text in models.items()}),
             _select(
                 "thinking",

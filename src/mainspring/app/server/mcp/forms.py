@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from mcp import types
 
 from mainspring.app.server.words import diff_text
 from mainspring.runtime.chat.commands import Answer, Approve
 from mainspring.runtime.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.runtime.chat.words import Decision
+from mainspring.runtime.chat.words import Decision, Option
 
 Asked = ApprovalAsked | QuestionAsked
 _LONGEST = 6_000
@@ -49,7 +49,8 @@ def meant(asked: Asked, answer: object) -> Approve | Answer:
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         content = answer.content or {}
     if isinstance(asked, ApprovalAsked):
-        decided: list[Decision] = [d for d in _offered(asked) if d == content.get(_DECISION)]
+        offered = {choice.value for choice in _offered(asked)}
+        decided: list[Decision] = [d for d in get_args(Decision) if d in offered and d == content.get(_DECISION)]
         return Approve(asked.id, decided[0] if decided else "deny")
     known = {option.value for option in asked.options}
     picked = content.get(_CHOICE)
@@ -65,23 +66,26 @@ def declined(asked: Asked) -> Approve | Answer:
     return meant(asked, None)
 
 
-def _offered(asked: ApprovalAsked) -> list[Decision]:
-    """What can be decided; only what can be saved as a rule can be decided for good."""
-    if asked.suggestions:
-        return ["once", "session", "always", "deny", "never"]
-    return ["once", "session", "deny"]
+def _offered(asked: ApprovalAsked) -> list[Option]:
+    """Return the decisions to offer; a form cannot edit arguments."""
+    return [choice for choice in asked.choices if choice.value != "edit"]
 
 
 def _decision(asked: ApprovalAsked) -> dict[str, Any]:
-    about = {"description": "always and never are saved as rules"} if asked.suggestions else {}
-    return {"type": "string", "title": "Decision", "enum": _offered(asked), **about}
+    offered = _offered(asked)
+    return {
+        "type": "string",
+        "title": "Decision",
+        "enum": [choice.value for choice in offered],
+        "enumNames": [choice.description for choice in offered],
+    }
 
 
 def _about(asked: ApprovalAsked) -> str:
     parts = [f"The agent wants to {asked.action} {asked.resource} ({asked.display}).", asked.reason]
     parts += [diff_text(diff) for diff in asked.diffs]
-    if asked.suggestions:
-        parts.append(f"always and never save: {', '.join(asked.suggestions)}")
+    if len(asked.suggestions) > 1:
+        parts.append(f"The rules: {', '.join(asked.suggestions)}")
     return "\n\n".join(part for part in parts if part)[:_LONGEST]
 
 

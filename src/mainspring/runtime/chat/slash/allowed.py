@@ -4,53 +4,141 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+
+from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.permissions import Rule, RuleSet, rules_without_tool
-from mainspring.runtime.chat.saved_rules import parsed_rules, save_rules
-from mainspring.runtime.chat.shown import Fields, Shown, Table, Text
+from mainspring.permissions import Rule, RuleSet, SessionGrant, rules_without_tool
+from mainspring.runtime.chat.shown import Choice, Fields, Picker, Shown, Table, Text
 from mainspring.runtime.chat.slash.command import Seat, SlashCommand
 from mainspring.runtime.commands.config import change_config, show_config
 from mainspring.runtime.commands.memory import add_memory, show_memory
 from mainspring.runtime.commands.permissions import explain
 from mainspring.runtime.commands.trust import distrust, trust, trusted_folders, what_acts
+from mainspring.runtime.grants import GrantEffect
+from mainspring.runtime.saved_rules import REACHES, Reach, pick
 from mainspring.runtime.trust import TrustStore
 
 
+class _Grant(Struct, frozen=True):
+    """Something that was granted or denied, and that can be revoked.
+
+    Attributes:
+        effect: Whether it allows or denies.
+        text: The rule, or the action and its object.
+        reach: Where it applies.
+        place: Where it is stored.
+        what: The saved rule or the session grant; None for all edits in the session.
+    """
+
+    effect: str
+    text: str
+    reach: str
+    place: str
+    what: Rule | SessionGrant | None = None
+
+
+_ALL_EDITS = "all edits in this project"
+_SESSION = ("this session", "memory, until the session ends")
+_USAGE = (
+    "Use /permissions, /permissions allow [--global] RULE, /permissions deny [--global] RULE, "
+    "/permissions revoke NUMBER or RULE, or /permissions explain TOOL ARGUMENTS."
+)
+
+
 async def permissions(seat: Seat, arguments: str) -> Shown:
-    """The rules in force; a new one; or what would become of a call."""
+    """List what is granted and the rules in force; grant, deny, revoke, or explain."""
     verb, _, rest = arguments.strip().partition(" ")
+    rest = rest.strip()
     match verb:
         case "":
-            rules = seat.room.conversation.permissions.engine.rules
-            rows = [(rule.effect, rule.text, str(rule.origin), _counts(rule)) for rule in rules]
-            return Table(
-                ("effect", "rule", "from", ""),
-                tuple(rows),
-                "Rules in force",
-                "no rules: reading in the project is allowed, all else asks",
-            )
-        case "allow" | "deny" if rest.strip():
-            return await _add(seat, verb, rest.strip())
-        case "explain" if rest.strip():
-            tool, _, given = rest.strip().partition(" ")
+            return _listed(seat)
+        case "allow" | "deny" if rest:
+            reach, text = _reach(rest)
+            return await _add(seat, reach, verb, text)
+        case "revoke":
+            return await _revoke(seat, rest) if rest else _choose_grant(seat)
+        case "explain" if rest:
+            tool, _, given = rest.partition(" ")
             return await _explain(seat, tool, given)
         case _:
-            raise ConfigError(
-                "/permissions, /permissions allow RULE, /permissions deny RULE, /permissions explain TOOL ARGUMENTS"
-            )
+            raise ConfigError(_USAGE)
 
 
-async def _add(seat: Seat, effect: Literal["allow", "deny"], text: str) -> Shown:
+def _reach(text: str) -> tuple[Reach, str]:
+    word, _, rest = text.partition(" ")
+    if word != "--global":
+        return "project", text
+    if not rest.strip():
+        raise ConfigError(_USAGE)
+    return "everywhere", rest.strip()
+
+
+def _grants(seat: Seat) -> list[_Grant]:
+    """Return what can be revoked: saved rules, then what was granted for the session."""
+    held = seat.room.conversation.permissions
+    files = seat.room.approvals.files
+    found: list[_Grant] = []
+    for rule in files.saved(held.engine.rules):
+        reach = files.reach_of(rule)
+        found.append(_Grant(rule.effect, rule.text, REACHES[reach] if reach else "", str(files.file(rule)), rule))
+    if held.accept_edits:
+        found.append(_Grant("allow", _ALL_EDITS, *_SESSION))
+    found += [_Grant("allow", f"{grant.action} {grant.resource}", *_SESSION, grant) for grant in held.session_grants]
+    return found
+
+
+def _listed(seat: Seat) -> Shown:
+    grants = _grants(seat)
+    rows = [(str(i), each.effect, each.text, each.reach, each.place) for i, each in enumerate(grants, 1)]
+    others = [
+        r for r in seat.room.conversation.permissions.engine.rules if seat.room.approvals.files.reach_of(r) is None
+    ]
+    rows += [("", rule.effect, rule.text, _counts(rule), str(rule.origin)) for rule in others]
+    return Table(
+        ("#", "effect", "rule", "applies to", "stored in"),
+        tuple(rows),
+        "Permissions (/permissions revoke # revokes one)" if grants else "Permissions",
+        "No rules yet. Reading in the project is allowed, everything else asks. "
+        "Allow something in this project with: /permissions allow shell(npm test)",
+    )
+
+
+def _choose_grant(seat: Seat) -> Shown:
+    choices = [
+        Choice(f"{each.effect} {each.text}", f"/permissions revoke {i}", each.reach)
+        for i, each in enumerate(_grants(seat), 1)
+    ]
+    return Picker(
+        "Revoke", tuple(choices), 'Nothing is granted yet. Answer an approval with "always", or use /permissions allow.'
+    )
+
+
+async def _add(seat: Seat, reach: Reach, effect: GrantEffect, text: str) -> Shown:
     room = seat.room
-    home = room.conversation.settings.home
-    rules = parsed_rules((text,), effect, home)
+    files = room.approvals.files
+    rules = files.parse(reach, effect, (text,))
     unused = rules_without_tool(RuleSet(rules), [t.name for t in room.conversation.agent.tools])
-    file = await asyncio.to_thread(save_rules, home, effect, (text,))
+    file = await asyncio.to_thread(files.save, reach, effect, (text,))
     room.conversation.permissions.add(*rules)
-    odd = f"; no tool fits it now: {unused[0]}" if unused else ""
-    return Text(f"{effect} {text}: saved in {file}{odd}")
+    odd = f". No tool fits it now: {unused[0]}" if unused else ""
+    return Text(f"Saved for {REACHES[reach]} in {file}: {effect} {text}{odd}")
+
+
+async def _revoke(seat: Seat, wanted: str) -> Shown:
+    room = seat.room
+    held = room.conversation.permissions
+    grants = _grants(seat)
+    grant = pick(wanted, [each.text for each in grants], grants)
+    match grant.what:
+        case Rule():
+            await asyncio.to_thread(room.approvals.files.remove, grant.what)
+            held.remove(*room.approvals.files.same(grant.what, held.engine.rules))
+        case SessionGrant():
+            held.revoke(grant.what)
+        case _:
+            room.set_mode("build")
+    return Text(f"Revoked for {grant.reach}: {grant.effect} {grant.text}")
 
 
 async def _explain(seat: Seat, tool: str, arguments: str) -> Shown:
@@ -64,7 +152,7 @@ async def _explain(seat: Seat, tool: str, arguments: str) -> Shown:
 
 
 def _counts(rule: Rule) -> str:
-    return "" if rule.effect != "allow" or rule.origin.trusted else "does not count: the folder is not trusted"
+    return "" if rule.effect != "allow" or rule.origin.trusted else "nothing: the folder is not trusted"
 
 
 async def trust_(seat: Seat, arguments: str) -> Shown:
@@ -130,10 +218,10 @@ async def memory(seat: Seat, arguments: str) -> Shown:
 ALLOWED = (
     SlashCommand(
         name="permissions",
-        summary="the rules in force; allow, deny, explain",
-        arguments="[allow RULE | deny RULE | explain TOOL ARGUMENTS]",
+        summary="what is granted and the rules in force; allow, deny, revoke, explain",
+        arguments="[allow RULE | deny RULE | revoke NUMBER | explain TOOL ARGUMENTS]",
         run=permissions,
-        complete=lambda _: _verbs("allow", "deny", "explain"),
+        complete=lambda _: _verbs("allow", "deny", "revoke", "explain"),
     ),
     SlashCommand(
         name="trust",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import get_args
 
@@ -105,7 +106,7 @@ async def _levels(_: Seat) -> Sequence[tuple[str, str]]:
 
 
 async def mode(seat: Seat, arguments: str) -> Shown:
-    """Whether the agent works or plans."""
+    """Show the modes, or change to one."""
     wanted = arguments.strip().lower()
     room = seat.room
     if not wanted:
@@ -117,9 +118,10 @@ async def mode(seat: Seat, arguments: str) -> Shown:
     if wanted == "execute":
         execute_plan(seat, "")
         return Text("the plan is carried out")
+    wanted = re.sub(r"[\s-]+", "_", wanted)
     chosen: Mode | None = next((name for name in get_args(Mode) if name == wanted), None)
     if chosen is None:
-        raise ConfigError(f"there is no mode {wanted!r}; there are build, plan and execute")
+        raise ConfigError(f"Unknown mode: {wanted}. Use build, accept_edits, plan, or execute.")
     room.set_mode(chosen)
     return Fields((("mode", chosen), ("that is", dict(_MODES)[chosen])))
 
@@ -137,7 +139,11 @@ async def _modes(_: Seat) -> Sequence[tuple[str, str]]:
     return [*_MODES, ("execute", "leave plan mode and carry out the plan")]
 
 
-_MODES = (("build", "works; asks before it changes anything"), ("plan", "only looks, and ends with a plan"))
+_MODES = (
+    ("build", "works; asks before it changes anything"),
+    ("accept_edits", "works; edits the project's files without asking"),
+    ("plan", "only looks, and ends with a plan"),
+)
 
 WORKING = (
     SlashCommand(
@@ -148,7 +154,7 @@ WORKING = (
     ),
     SlashCommand(
         name="mode",
-        summary="build or plan; execute carries the plan out",
+        summary="build, accept_edits, or plan; execute carries the plan out",
         arguments="[MODE]",
         run=mode,
         complete=_modes,

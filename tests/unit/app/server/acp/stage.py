@@ -29,6 +29,7 @@ class Editor:
         self.updates: list[tuple[str, Any]] = []
         self.asked: list[Any] = []
         self.offered: list[list[str]] = []
+        self.kinds: list[list[str]] = []
         self.open: dict[str, str] = {}
         self.written: dict[str, str] = {}
         self.terminals: dict[str, Shown] = {}
@@ -50,6 +51,7 @@ class Editor:
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
         self.asked.append(tool_call)
         self.offered.append([option.option_id for option in options])
+        self.kinds.append([option.kind for option in options])
         self.waits.set()
         if not self.answers:
             await asyncio.Event().wait()

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.covers("BYD-23")
     ("answer", "written", "rules"),
     [
         ("once", True, None),
+        ("edits", True, None),
         ("always", True, "allow"),
         ("deny", False, None),
         ("never", False, "deny"),
@@ -36,9 +37,17 @@ async def test_decisions(tmp_path: Path, home: Path, answer: str, written: bool,
         await connection.prompt(session_id=session.session_id, prompt=[text_block("write")])
     assert (tmp_path / "a.txt").exists() is written
     assert editor.of("tool_call_update")[-1].status == ("completed" if written else "failed")
-    file = home / ".agent" / "settings.json"
-    saved = json.loads(file.read_text()).get("permissions", {}) if file.exists() else {}
-    assert [kind for kind in ("allow", "deny") if saved.get(kind)] == ([rules] if rules else [])
+    file = home / ".agent" / "grants.json"
+    saved = json.loads(file.read_text())["projects"][0]["grants"] if file.exists() else []
+    assert [grant["effect"] for grant in saved] == ([rules] if rules else [])
+    assert list(zip(editor.offered[0], editor.kinds[0], strict=True)) == [
+        ("once", "allow_once"),
+        ("session", "allow_always"),
+        ("edits", "allow_always"),
+        ("always", "allow_always"),
+        ("deny", "reject_once"),
+        ("never", "reject_always"),
+    ]
 
 
 async def test_unsaved_buffers(tmp_path: Path, home: Path) -> None:

@@ -89,10 +89,10 @@ function question({ call, reason, agent }) {
   const box = el("div", "asked"), row = el("div", "row");
   box.dataset.call = call.id;
   const head = el("div");
-  head.append("May ", el("code", "", call.name), agent ? ` be called by the sub-agent ${agent}?` : " be called?");
+  head.append("Allow ", el("code", "", call.name), agent ? ` for the subagent ${agent}?` : "?");
   const why = el("input");
-  why.placeholder = "a reason, for a no";
-  why.setAttribute("aria-label", "Reason for a no");
+  why.placeholder = "Reason (optional)";
+  why.setAttribute("aria-label", "Reason for denying");
   const answer = (kind, text, className, body) => {
     const button = el("button", className, text);
     button.type = "button";
@@ -107,7 +107,7 @@ function question({ call, reason, agent }) {
     return button;
   };
   const reasoned = (more) => () => ({ ...(why.value.trim() ? { reason: why.value.trim() } : {}), ...more });
-  row.append(answer("approve", "Yes (y)", "yes", () => ({})), answer("deny", "No", "no", reasoned({})), answer("deny", "No, and stop", "", reasoned({ stop: true })), why);
+  row.append(answer("approve", "Allow (y)", "yes", () => ({})), answer("deny", "Deny", "no", reasoned({})), answer("deny", "Deny and Stop", "", reasoned({ stop: true })), why);
   box.append(head, el("div", "quiet", reason), argumentsOf(call.input ?? {}), row);
   return box;
 }
