@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mainspring import Agent
 from mainspring.env.local import LocalEnv
-from mainspring.events import ToolPermit
 from mainspring.permissions import Decision, Permissions
 from mainspring.permissions.repository import neutral_environment
 from mainspring.testing import Call, ScriptedModel
@@ -188,14 +188,20 @@ async def test_only_lines_that_only_read_get_the_environment(tmp_path: Path) -> 
 
 async def test_an_agent_runs_a_reading_command_with_the_environment(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
-    call = Call("shell", {"command": "git config --get user.name; git status -s"})
-    agent = Agent(ScriptedModel([call], "done"), tools=[shell], execution=env, permissions=Permissions())
+    calls = [Call("shell", {"command": "git status -s"}), Call("shell", {"command": "git commit -m x"})]
     seen: list[dict[str, str]] = []
-    agent.on(ToolPermit, lambda hook: seen.append(hook.environment), order=1000)
+
+    async def execute(arguments: dict[str, Any], context: ToolContext) -> str:
+        seen.append(dict(context.environment))
+        return "done"
+
+    permissions = Permissions(allow=["shell(git commit *)"])
+    recorder = structs.replace(shell, execute=execute)
+    agent = Agent(ScriptedModel(calls, "done"), tools=[recorder], execution=env, permissions=permissions)
 
     await agent.run("go")
 
-    assert seen[0]["GIT_OPTIONAL_LOCKS"] == "0"
+    assert [variables.get("GIT_OPTIONAL_LOCKS") for variables in seen] == ["0", None]
 
 
 @pytest.mark.parametrize(
