@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+
+from mainspring.programs import find_program
 
 _SCRIPT = """
 trap '' INT TERM HUP
@@ -54,7 +55,7 @@ class Orphans:
         async with self._starting:
             if self._shell is not None and self._shell.returncode is None:
                 return
-            shell = shutil.which("sh") if os.name == "posix" else None
+            shell = find_program("sh") if os.name == "posix" else None
             if shell is None:
                 return
             quiet = asyncio.subprocess.DEVNULL

@@ -14,7 +14,8 @@ from mainspring.permissions.expand import expand
 from mainspring.permissions.judge import Finding, Judge
 from mainspring.permissions.looking import Looking
 from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
-from mainspring.permissions.paths import Resolver, Target, look_at_word
+from mainspring.permissions.paths import Resolver, Target, find_escapes, look_at_word
+from mainspring.permissions.programs import find_project_program
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit
@@ -68,6 +69,7 @@ class CommandJudge:
         self._too_many = False
         self._links: list[tuple[str, ...]] = []
         self._linked = False
+        self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._values: Values = {}
         self._pours = False
         self._source = ""
@@ -93,6 +95,8 @@ class CommandJudge:
     async def _unit(self, unit: Unit) -> None:
         await self._move(unit)
         self._mark_free(unit)
+        bounds = dict.fromkeys(self.judge.path_bounds(unit))
+        self._escapes = await find_escapes(self.env, self.judge.place, bounds, self.folders)
         verdict, cover = self._command(unit)
         if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
             verdict = await self._only_reads(unit, verdict)
@@ -171,7 +175,7 @@ class CommandJudge:
             return self._say(unit, "allow", "it was granted for this session"), Cover(
                 None, "anywhere", "inside", "inside"
             )
-        rule = self.judge.allows_command(unit, self.free)
+        rule = self.judge.allows_command(unit, self.free, self._escapes)
         if rule is not None:
             return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), _cover(rule)
         rule = self.judge.allows_any_command()
@@ -194,6 +198,9 @@ class CommandJudge:
         found = self._readings(unit)
         if found is None:
             return asked
+        problem = await find_project_program(self.env, self.judge.place, unit.walk(), self.folders)
+        if problem:
+            return Verdict(asked.scope, asked.resource, "ask", problem, None, asked.allow, asked.remember)
         for one in found:
             problem = await self._looking.problem(one, self.folders, self._look, self._expanded)
             for word in one.paths:
@@ -242,9 +249,10 @@ class CommandJudge:
         reason = next((u.unknown for u in unit.walk() if u.unknown), "")
         if reason:
             return reason
-        if unit.fixed > 1 and not unit.inner:
+        reason = self.judge.why_not_covered(unit)
+        if not reason and unit.fixed > 1 and not unit.inner:
             return "it runs code, so only a rule that names it to the end allows it"
-        return "no rule allows it"
+        return reason or "no rule allows it"
 
     def _tightened(self, effect: str, unit: Unit, found: Finding) -> Verdict:
         if not found.certain:

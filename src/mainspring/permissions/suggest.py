@@ -11,6 +11,7 @@ from mainspring.permissions.commandpattern import allows, compile_command
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.rules import parse_rule
 from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.options import uncovered
 from mainspring.text import odd_character
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def command_rules(tool: str, unit: Unit) -> tuple[str, ...]:
         if known < max(unit.fixed, 1):
             return ()
         return _fitting(unit, f"{tool}({quote(words[:known])} *)")
-    length = max(unit.fixed, min(2, len(words)) if _has_subcommand(words) else 1)
+    length = max(unit.fixed, min(2, len(words)) if _has_subcommand(words) else 1, *(n + 1 for n in uncovered(unit)))
     wide = f"{tool}({quote(words[:length])} *)" if length < len(words) else ""
     return _fitting(unit, f"{tool}({quote(words)})", wide)
 
@@ -104,6 +105,6 @@ def _fitting(unit: Unit, *rules: str) -> tuple[str, ...]:
     found: list[str] = []
     for rule in _valid(*rules):
         pattern = compile_command(rule.partition("(")[2][:-1])
-        if pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words):
+        if pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words, uncovered(unit)):
             found.append(rule)
     return tuple(found)

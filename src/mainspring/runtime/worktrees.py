@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
+from mainspring.programs import find_program
 from mainspring.runtime.home import Home, repository_of
 from mainspring.runtime.trust import TrustStore
 
@@ -64,11 +64,13 @@ class Worktrees:
     def __init__(self, cwd: str, home: Home | None) -> None:
         if home is None:
             raise ConfigError("there is no home folder to keep worktrees in; set MAINSPRING_HOME to one")
-        if shutil.which("git") is None:
+        program = find_program("git", project=cwd)
+        if program is None:
             raise ConfigError("worktrees need git, which is not installed")
         root = repository_of(Path(cwd))
         if root is None:
             raise ConfigError(f"{cwd} is in no git repository; a worktree needs one (git init, and a first commit)")
+        self._program = program
         self._cwd = Path(cwd)
         self._root = self._main(root)
         self._home = home
@@ -187,7 +189,7 @@ class Worktrees:
         environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # those of a hook point elsewhere
         try:
             done = subprocess.run(
-                ["git", *_QUIET, *arguments],
+                [self._program, *_QUIET, *arguments],
                 cwd=at or self._root,
                 env={**environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.code_arguments import named_words
 from mainspring.shell_analysis.effects import Touch, find_touches, touches
 from mainspring.shell_analysis.line import RESERVED, Assignment, Command, Line, Redirect
+from mainspring.shell_analysis.options import is_known, uncovered_words
 from mainspring.shell_analysis.parser import read_line
 from mainspring.shell_analysis.variables import Values, resolved
 from mainspring.shell_analysis.words import PIPE, Word, program
@@ -171,7 +172,8 @@ class _Analysis:
             if unit is not None:
                 return unit
         fixed = named_words(name, words)
-        return Unit(words=words, text=text, fixed=fixed, code=fixed > 1, touches=touches(name, words))
+        code = fixed > 1 or (is_known(name) and bool(uncovered_words(name, words)))
+        return Unit(words=words, text=text, fixed=fixed, code=code, touches=touches(name, words))
 
     # --- kinds of commands; each gives None if the command is none of its kind -----------------------------------------
 

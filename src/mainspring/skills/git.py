@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
 
 from mainspring.env.variables import program_variables
 from mainspring.lazy import lazy_re
+from mainspring.programs import find_program
 from mainspring.redact import redact
 from mainspring.skills.skill import SkillError
 from mainspring.skills.spec import Spec
@@ -99,7 +99,7 @@ class Git:
         Raises:
             SkillError: If there is no git, or it fails, or takes too long.
         """
-        program = shutil.which("git")
+        program = find_program("git")
         if program is None:
             raise SkillError("git is not installed, and a repository cannot be fetched without it")
         process = await asyncio.create_subprocess_exec(

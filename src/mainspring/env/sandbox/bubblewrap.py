@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from mainspring.env.sandbox import kernel
 from mainspring.env.sandbox.box import Box
 from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
 from mainspring.env.sandbox.provider import SandboxState
+from mainspring.programs import find_program
 
 
 class Bubblewrap:
@@ -26,7 +26,7 @@ class Bubblewrap:
     moves_tmp = True
 
     def __init__(self, program: str | None = None) -> None:
-        self._program = program or shutil.which("bwrap") or ""
+        self._program = program or find_program("bwrap") or ""
 
     def problem(self) -> str | None:
         """See `SandboxProvider.problem`."""
