@@ -107,11 +107,6 @@ class ConfinedEnv:
         old, new = await self._name_inside(source), await self._name_inside(target)
         await self._env.rename(old, new, parents=parents)
 
-    @property
-    def search_path(self) -> str:
-        """The search path that programs get; empty if it is not known."""
-        return getattr(self._env, "search_path", "")
-
     async def find_program(self, name: str) -> str | None:
         """See `ExecutionEnv.find_program`."""
         return await self._env.find_program(name)

@@ -22,6 +22,7 @@ from mainspring.shell_analysis.commands import CommandLine, Unit
 from mainspring.shell_analysis.copying import copying
 from mainspring.shell_analysis.file_reads import Reading, reading
 from mainspring.shell_analysis.line import Redirect
+from mainspring.shell_analysis.options import words_like_options
 from mainspring.shell_analysis.references import hosts_of, paths_of, plain_words_of
 from mainspring.shell_analysis.variables import Values, filled
 from mainspring.shell_analysis.words import PIPE, Word, program
@@ -216,6 +217,11 @@ class CommandJudge:
 
     async def _bounded(self, unit: Unit, allowed: Verdict) -> None:
         """What ignore files and rules about reading say about the files of a command that a rule allows."""
+        for word in (word for inner in unit.walk() for word in words_like_options(inner)):
+            found = await self._expanded(word.text)
+            if word.text in self._uncounted or any(t.lexical[-1:][0].startswith("-") for t in found if t.lexical):
+                reason = f"the word {word.source!r} may stand for a file that is named like an option"
+                self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
         readings = self._readings(unit)
         if readings is None:
             readings = [found for inner in unit.walk() if (found := copying(inner))]

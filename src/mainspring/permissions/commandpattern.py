@@ -134,8 +134,8 @@ def allows(
             return number not in uncovered and (token == ANY_WORDS or not word.splits)
         if wildcards.is_literal(token):
             return token == word.text and (number > 0 or (token, word.text) not in escapes)
-        if number in uncovered and ("=" not in fixed_part(token) or number - 1 in uncovered):
-            return False
+        if number in uncovered and ("=" not in fixed_part(token) or number - 1 in uncovered or "$" in word.text):
+            return False  # only an option or a setting that the token names; make expands a "$" in its value
         return word.literal and _covers(token, word.text) and (token, word.text) not in escapes
 
     return _run(pattern.tokens, words, surely)

@@ -7,7 +7,7 @@ Every key is a program, or a program with its subcommand. A value lists options,
 - ``--color=``: an option that may have a value, which is always attached.
 - ``-W:~REGEX``: the same, where only such values are harmless.
 - ``-#``: a number as an option, such as ``-5``.
-- ``V=``: a word that sets something without a dash.
+- ``V=~REGEX``: a word that sets something without a dash, to such values.
 - ``*``: every option of the program is harmless.
 - ``!``: a wildcard does not cover the subcommand itself, so a rule has to name it.
 
@@ -34,15 +34,13 @@ _FETCH = (
     "-p -a -t -v -q -f -4 -6 --prune --all --tags --no-tags --depth: --unshallow --quiet --verbose --dry-run --progress --force "
     "--prune-tags --shallow-since: --deepen: -j: --jobs: --multiple --append --no-recurse-submodules"
 )
-_STASH = (
-    "-u -k -p -a -q -S -m: --include-untracked --keep-index --no-keep-index --all --staged --patch --quiet --message:"
-)
+_STASH = "-u -k -a -q -S -m: --include-untracked --keep-index --no-keep-index --all --staged --quiet --message:"
 _SAME_STEP = "--abort --continue --skip --quit"
 
 _GIT: Mapping[str, str] = {
     "git": "-P --no-pager --no-optional-locks --no-replace-objects --literal-pathspecs",
     "git add": (
-        "-A -u -p -n -v -f -N --all --update --patch --intent-to-add --dry-run --force --verbose --ignore-errors --refresh "
+        "-A -u -n -v -f -N --all --update --intent-to-add --dry-run --force --verbose --ignore-errors --refresh "
         "--renormalize --no-all --ignore-removal --chmod="
     ),
     "git am": f"-3 -q -s --3way --signoff --quiet {_SAME_STEP}",
@@ -56,7 +54,7 @@ _GIT: Mapping[str, str] = {
         "--unset-upstream"
     ),
     "git checkout": (
-        "-b: -B: -q -f -t -p -m -d -l --detach --track= --no-track --force --quiet --ours --theirs --orphan: --patch --merge --guess "
+        "-b: -B: -q -f -t -m -d -l --detach --track= --no-track --force --quiet --ours --theirs --orphan: --merge --guess "
         "--no-guess --progress --no-progress --overlay --no-overlay --conflict="
     ),
     "git cherry-pick": f"-x -n -m: -s --no-commit --mainline: --signoff --allow-empty --ff {_SAME_STEP} {_MERGE}",
@@ -66,9 +64,9 @@ _GIT: Mapping[str, str] = {
         "--progress --no-tags --filter: --sparse --shallow-since: --jobs: --recurse-submodules --no-hardlinks --local"
     ),
     "git commit": (
-        "-m: -a -v -q -s -n -p -i -o -C: -F: --amend --no-edit --allow-empty --allow-empty-message --author: --date: --message: "
+        "-m: -a -v -q -s -n -i -o -C: -F: --amend --no-edit --allow-empty --allow-empty-message --author: --date: --message: "
         "--all --signoff --no-verify --quiet --verbose --dry-run --fixup: --squash: --reset-author --short --porcelain --branch "
-        "--status --no-status --cleanup: --no-gpg-sign --file: --patch --only --include --reuse-message:"
+        "--status --no-status --cleanup: --no-gpg-sign --file: --only --include --reuse-message:"
     ),
     "git fetch": _FETCH, "git fsck": "--full --strict --no-dangling --unreachable --connectivity-only",
     "git gc": "-q --auto --quiet --aggressive --prune=",
@@ -81,7 +79,7 @@ _GIT: Mapping[str, str] = {
     ),
     "git mv": "-f -n -k -v --force --dry-run --verbose",
     "git pull": (
-        f"{_FETCH} -r -n --rebase= --no-rebase --ff --ff-only --no-ff --autostash --no-autostash --no-edit --squash --stat --no-stat "
+        f"{_FETCH} -r -n --rebase=~(?:true|false|merges) --no-rebase --ff --ff-only --no-ff --autostash --no-autostash --no-edit --squash --stat --no-stat "
         f"--no-commit --commit --allow-unrelated-histories {_MERGE}"
     ),
     "git push": (
@@ -90,12 +88,12 @@ _GIT: Mapping[str, str] = {
     ),
     "git rebase": (
         f"{_SAME_STEP} --onto: --autosquash --no-autosquash --autostash --no-autostash --root -q -v -f -r -n --force-rebase "
-        "--rebase-merges= --keep-base --fork-point --no-fork-point --update-refs --stat --no-stat --reapply-cherry-picks --signoff "
+        "--rebase-merges=~(?:no-)?rebase-cousins --keep-base --fork-point --no-fork-point --update-refs --stat --no-stat --reapply-cherry-picks --signoff "
         f"--no-verify --quiet --verbose {_MERGE}"
     ),
     "git remote prune": "-n --dry-run", "git remote show": "-n", "git remote update": "-p --prune",
-    "git reset": "--hard --soft --mixed --merge --keep -q -p -N --quiet --patch --refresh --no-refresh --intent-to-add",
-    "git restore": "-s: -S -W -p -q -m --source: --staged --worktree --patch --quiet --ours --theirs --merge --overlay --no-overlay",
+    "git reset": "--hard --soft --mixed --merge --keep -q -N --quiet --refresh --no-refresh --intent-to-add",
+    "git restore": "-s: -S -W -q -m --source: --staged --worktree --quiet --ours --theirs --merge --overlay --no-overlay",
     "git revert": f"-n -m: -s --no-edit --no-commit --mainline: --signoff {_SAME_STEP} {_MERGE}",
     "git rm": "-r -f -n -q --cached --force --dry-run --quiet --ignore-unmatch",
     "git stash": _STASH, "git stash push": _STASH, "git stash save": _STASH, "git stash pop": "-q --index --quiet",
@@ -147,7 +145,6 @@ _NODE: Mapping[str, str] = {
     "yarn lint": f"{_YARN} {_TEST_RUN}", "yarn start": _YARN, "yarn typecheck": _YARN, "yarn install": f"{_YARN} {_PACKAGES}",
     "yarn add": f"{_YARN} {_PACKAGES}", "yarn remove": f"{_YARN} {_PACKAGES}", "yarn upgrade": f"{_YARN} {_PACKAGES}",
     "yarn list": f"{_YARN} --depth: --pattern:", "yarn why": _YARN, "yarn outdated": _YARN, "yarn info": _YARN, "yarn audit": _YARN,
-    "bun install": _PACKAGES, "bun add": _PACKAGES, "bun test": f"{_TEST_RUN} --timeout:", "bun run": "--silent",
     "tsc": "--noEmit -w --watch --strict --pretty= --listFiles --skipLibCheck --noEmitOnError --diagnostics --traceResolution --noErrorTruncation",
     "eslint": "--quiet --fix --fix-dry-run --max-warnings: --ext: --color --no-color --cache --no-cache --debug --report-unused-disable-directives "
     "--no-error-on-unmatched-pattern --format:~(?:stylish|json|html|json-with-metadata) -f:~(?:stylish|json|html)",
@@ -184,14 +181,14 @@ _PYTHON: Mapping[str, str] = {
     "pip download": f"{_PIP} --no-deps --pre", "pip wheel": f"{_PIP} --no-deps",
     "uv": _UV, "uv sync": _UV_SYNC, "uv lock": f"{_UV} --check --upgrade -U --upgrade-package: -P: --locked --dry-run", "uv add": f"{_UV_SYNC} --optional:",
     "uv remove": _UV_SYNC, "uv tree": f"{_UV} --depth: -d: --outdated --invert --frozen --locked", "uv version": f"{_UV} --short", "uv venv": f"{_UV} --seed",
-    "uv build": f"{_UV} --sdist --wheel", "uv pip install": f"{_UV} -U --upgrade --no-deps --pre --dry-run --system", "uv pip list": f"{_UV} --outdated --format:~[a-z]+",
+    "uv build": f"{_UV} --sdist --wheel", "uv pip install": f"{_UV} -U --upgrade --no-deps --pre --dry-run", "uv pip list": f"{_UV} --outdated --format:~[a-z]+",
     "uv pip show": _UV, "uv pip freeze": _UV, "uv pip check": _UV, "uv pip uninstall": f"{_UV} -y", "uv pip tree": f"{_UV} --depth: -d:",
     "ruff": "-q -v -s --quiet --verbose --silent", "ruff check": _RUFF, "ruff format": _RUFF, "ruff rule": "--all --output-format:~[a-z]+", "ruff clean": "",
     "mypy": (
         "-v --verbose --strict --no-error-summary --pretty --no-pretty --show-error-codes --hide-error-codes --show-error-context --no-color-output "
         "--ignore-missing-imports --follow-imports:~[a-z]+ --disallow-untyped-defs --check-untyped-defs --no-incremental --warn-unused-ignores "
         "--warn-return-any --warn-unreachable --python-version:~[\\d.]+ --platform:~\\w+ -p: -m: --exclude: --namespace-packages --explicit-package-bases "
-        "--show-column-numbers --no-strict-optional --install-types --non-interactive --implicit-reexport --no-implicit-reexport"
+        "--show-column-numbers --no-strict-optional --implicit-reexport --no-implicit-reexport"
     ),
     "pyright": "--outputjson --stats --verbose --warnings --skipunannotated --level:~[a-z]+",
     "black": "-q -v --quiet --verbose --check --diff --color --no-color -l: --line-length: -t:~\\w+ --target-version:~\\w+ -S --skip-string-normalization --fast --safe --preview --exclude: --include:",
@@ -204,16 +201,16 @@ _PYTHON: Mapping[str, str] = {
 }  # fmt: skip
 
 _COMPILER = (
-    r"-c -S -E -v -w -s -g= -O= -x:~(?:c|c\+\+|c-header|none) -o:~(?!(?:.*/)?\.)[\w./-]*?(?:[\w-]\.(?:o|so|a|exe|out|elf|wasm|s|i)|(?<![\w.])[a-z0-9_-]+) "
+    r"-c -S -E -v -w -s -g=~(?:\d|gdb\d?|dwarf(?:-\d)?|split-dwarf|line-tables-only) -O=~(?:[0-3sgz]|fast) -x:~(?:c|c\+\+|c-header|none) -o:~(?!/|(?:.*/)?\.)[\w./-]*?(?:[\w-]\.(?:o|so|a|exe|out|elf|wasm|s|i)|(?<![\w.])[a-z0-9_-]+) "
     r"-W=~(?![lap],)[\w+=-]* -std= -I: -D: -U: -L: -l: -M -MM -MD -MMD -MP -ansi -pedantic -pedantic-errors -pthread -pipe -shared -static "
     r"-rdynamic -fPIC -fpic -fPIE -pie -no-pie -fno-exceptions -fno-rtti -fsyntax-only -fopenmp -fno-omit-frame-pointer -ffast-math "
     r"-fstack-protector -fstack-protector-strong -fvisibility= -fsanitize= -fdiagnostics-color= -fno-common -funroll-loops -flto= -fcolor-diagnostics "
     r"-march= -mtune= -m32 -m64 -mavx -mavx2 -msse4.2 -isystem: --version -dumpversion -dumpmachine -print-search-dirs"
 )
 _MAKE = (
-    "-j= -l= -k -n -B -s -i -q -r -R -w -t -d --jobs= --load-average= --keep-going --dry-run --just-print --always-make --silent --quiet "
-    "--ignore-errors --question --no-builtin-rules --no-builtin-variables --no-print-directory --print-directory --touch --trace --output-sync= -O= "
-    "-p --print-data-base V= VERBOSE= Q= DEBUG= CI= JOBS="
+    "-j=~\\d+ -l=~[\\d.]+ -k -n -B -s -i -q -r -R -w -t -d --jobs=~\\d+ --load-average=~[\\d.]+ --keep-going --dry-run --just-print --always-make --silent --quiet "
+    "--ignore-errors --question --no-builtin-rules --no-builtin-variables --no-print-directory --print-directory --touch --trace --output-sync=~[a-z]+ -O=~[a-z]+ "
+    "-p --print-data-base V=~\\w* VERBOSE=~\\w* Q=~@? DEBUG=~\\w* CI=~\\w* JOBS=~\\d*"
 )
 _CARGO = (
     "-q -v -p: -F: -r -j: -k --quiet --verbose --release --all --workspace --package: --exclude: --features: --all-features --no-default-features --lib "
@@ -230,9 +227,9 @@ _DIRECT = "-json -no-color -input= -lock= -refresh= -compact-warnings -paralleli
 
 _BUILD: Mapping[str, str] = {
     "make": _MAKE, "gmake": _MAKE, "ninja": "-v -n -k: -j: -l: -d: --verbose --quiet --version",
-    "cmake": "-DCMAKE_BUILD_TYPE=~\\w+ -DCMAKE_EXPORT_COMPILE_COMMANDS=~\\w+ -DBUILD_TESTING=~\\w+ -DBUILD_SHARED_LIBS=~\\w+ -B: -S: -G:~(?:Ninja|Unix\\sMakefiles) "
+    "cmake": "-DCMAKE_BUILD_TYPE=~\\w+ -DCMAKE_EXPORT_COMPILE_COMMANDS=~\\w+ -DBUILD_TESTING=~\\w+ -DBUILD_SHARED_LIBS=~\\w+ -B:~(?!/|.*\\.\\.)[\\w./-]+ -S:~(?!/|.*\\.\\.)[\\w./-]+ -G:~(?:Ninja|Unix\\sMakefiles) "
     "-Wdev -Wno-dev -N -LA -L --build --target: --parallel= -j= --config:~\\w+ --clean-first --verbose -v --fresh --log-level:",
-    "ctest": "-V -VV -N -Q -R: -E: -L: -LE: -j: --output-on-failure --verbose --parallel: --rerun-failed --stop-on-failure --timeout: --test-dir: -C:~\\w+ --quiet --progress",
+    "ctest": "-V -VV -N -Q -R: -E: -L: -LE: -j: --output-on-failure --verbose --parallel: --rerun-failed --stop-on-failure --timeout: --test-dir:~(?!/|.*\\.\\.)[\\w./-]+ -C:~\\w+ --quiet --progress",
     "gcc": _COMPILER, "g++": _COMPILER, "cc": _COMPILER, "c++": _COMPILER, "clang": _COMPILER, "clang++": _COMPILER,
     "cargo": "-q -v --quiet --verbose --locked --offline --frozen --color:~[a-z]+ --list", "cargo build": _CARGO, "cargo b": _CARGO, "cargo check": _CARGO, "cargo c": _CARGO,
     "cargo test": _CARGO, "cargo t": _CARGO, "cargo test --": _TEST_BINARY, "cargo t --": _TEST_BINARY, "cargo run": _CARGO, "cargo run --": "", "cargo clippy": _CARGO,
@@ -240,7 +237,7 @@ _BUILD: Mapping[str, str] = {
     "cargo fmt": f"{_CARGO} --check", "cargo fmt --": "--check -l -v", "cargo doc": _CARGO, "cargo bench": _CARGO, "cargo clean": _CARGO, "cargo tree": f"{_CARGO} -d -i: -e: --depth: --invert: --duplicates",
     "cargo update": _CARGO, "cargo metadata": f"{_CARGO} --format-version:", "cargo fetch": _CARGO, "cargo add": f"{_CARGO} --dev --build --optional", "cargo remove": f"{_CARGO} --dev --build",
     "cargo nextest run": f"{_CARGO} -E: --no-capture --retries:",
-    "go build": f"{_GO} -o:~(?!(?:.*/)?\\.)[\\w./-]*?(?<![\\w.])[a-z0-9_-]+", "go test": _GO, "go vet": _GO, "go run": _GO, "go list": f"{_GO} -m -f: -u -deps -test -e", "go mod tidy": "-v -x -e -go: -compat:",
+    "go build": f"{_GO} -o:~(?!/|(?:.*/)?\\.)[\\w./-]*?(?<![\\w.])[a-z0-9_-]+", "go test": _GO, "go vet": _GO, "go run": _GO, "go list": f"{_GO} -m -f: -u -deps -test -e", "go mod tidy": "-v -x -e -go: -compat:",
     "go mod download": "-x -json", "go mod verify": "", "go mod graph": "", "go mod why": "-m -vendor", "go get": "-u -t -v -x -d -tags:", "go fmt": "-n -x", "go doc": "-all -short -src -u -c -cmd",
     "go version": "-m -v", "go env": "-json", "go generate": f"! {_GO}", "go install": f"! {_GO}", "go clean": "-n -x -r -i -cache -testcache", "go tool cover": "-func:",
     "gofmt": "-l -d -w -s -e", "rustfmt": "--check -l -v --edition:~\\d+ --color:~[a-z]+", "rustc": "--version -V -v --edition:~\\d+ -O -g --explain:",
@@ -256,13 +253,13 @@ _CURL = (
     "--proto:~=?https?(?:,https)? --tlsv1.2 --limit-rate: --range: -r:"
 )
 _TAR = (
-    "-c -t -x -r -u -v -z -j -J -a -p -k -h -n -P -O -f:~[^:]* -C: --create --list --extract --get --append --update --verbose --gzip --bzip2 --xz --zstd "
+    "-c -t -x -r -u -v -z -j -J -a -p -k -h -n -O -f:~[^:]* -C: --create --list --extract --get --append --update --verbose --gzip --bzip2 --xz --zstd "
     "--auto-compress --preserve-permissions --keep-old-files --skip-old-files --file:~[^:]* --directory: --strip-components: --exclude: --exclude-vcs "
     "--wildcards --no-same-owner --no-same-permissions --numeric-owner --totals --sort: --mtime: --owner: --group: --anchored --dereference --to-stdout"
 )
 _DOCKER_LIST = "-a -q -f: -n: -l -s --all --quiet --filter: --format: --no-trunc --last: --digests --size"
 _KUBECTL = "-n: -A -o:~(?:json|yaml|wide|name|jsonpath=.*|custom-columns=.*) -l: -w --namespace: --all-namespaces --output:~(?:json|yaml|wide|name|jsonpath=.*|custom-columns=.*) --selector: --watch --field-selector: --show-labels --no-headers --sort-by: --show-kind --ignore-not-found --limit: --chunk-size:"
-_GH = "-R: -L: -s: -q: -l: -a: -A: -S: -w: --repo: --limit: --state: --json: --jq: --label: --assignee: --author: --search: --comments --patch --name-only --color:~[a-z]+ --log --log-failed --branch: -b: --workflow: --exit-status --verbose -v"
+_GH = "-R: -L: -s: -q: -l: -a: -A: -S: --repo: --limit: --state: --json: --jq: --label: --assignee: --author: --search: --comments --patch --name-only --color:~[a-z]+ --log --log-failed --branch: -b: --workflow: --exit-status --verbose -v"
 
 _SYSTEM: Mapping[str, str] = {
     "cp": "-r -R -a -v -p -n -u -f -i -L -P -H -d -x -T -t: --recursive --archive --verbose --no-clobber --update --force --preserve= --dereference --no-dereference --parents --no-target-directory --target-directory: --reflink= --sparse=",
@@ -275,10 +272,10 @@ _SYSTEM: Mapping[str, str] = {
     "zip": "-r -q -v -# -j -u -x: -y --recurse-paths --quiet", "unzip": "-l -v -q -o -n -t -j -p -x: -d:", "xz": "-k -d -f -v -l -t -c -#", "zstd": "-k -d -f -v -l -t -c -#",
     "rsync": "-a -v -z -r -l -p -t -g -o -D -n -h -P -c -u -x -H -i -q -m --archive --verbose --compress --recursive --dry-run --human-readable --progress --partial --stats --exclude: --include: --checksum --update --itemize-changes --info:~[a-z0-9,]+ --size-only",
     "curl": _CURL, "wget": "-q -v -c -nv -S --quiet --no-verbose --continue --tries: -t: --timeout: -T: --spider --show-progress --server-response",
-    "diff": "--no-dereference -l --paginate --label: -I: --ignore-matching-lines: --speed-large-files --left-column --normal -e --ed --tabsize:", "patch": "-p: -R -N -s -f -E --dry-run --strip: --reverse --forward --silent --quiet --force",
-    "fd": "-H -I -e: -t: -d: -g -i -s -a -0 -1 -F -p -l -u -E: -c: --hidden --no-ignore --extension: --type: --max-depth: --glob --ignore-case --case-sensitive --absolute-path --fixed-strings --full-path --exclude: --color: --max-results: --changed-within: --size:",
+    "diff": "--no-dereference --label: -I: --ignore-matching-lines: --speed-large-files --left-column --normal -e --ed --tabsize:", "patch": "-p: -R -N -s -f -E --dry-run --strip: --reverse --forward --silent --quiet --force",
+    "fd": "-H -I -e: -t: -d: -g -i -s -a -0 -1 -F -p -u -E: -c: --hidden --no-ignore --extension: --type: --max-depth: --glob --ignore-case --case-sensitive --absolute-path --fixed-strings --full-path --exclude: --color: --max-results: --changed-within: --size:",
     "yq": "-r -e -P -o:~[a-z]+ -p:~[a-z]+ -I: -n -N -C -M --prettyPrint --output-format:~[a-z]+ --input-format:~[a-z]+ --unwrapScalar= --exit-status --null-input --no-doc --no-colors",
-    "openssl version": "-a -v", "split": "-b: -l: -n: -d -a: -x --bytes: --lines: --numeric-suffixes --suffix-length:", "less": "-N -S -R -F -X -i -I -n -M -E -Q", "man": "-k -f", "ssh-keygen": "-l -f: -B",
+    "openssl version": "-a -v", "split": "-b: -l: -n: -d -a: -x --bytes: --lines: --numeric-suffixes --suffix-length:", "less": "-N -S -R -F -X -i -I -n -M -E -Q", "man": "-k -f",
     "docker": "", "docker ps": _DOCKER_LIST, "docker images": _DOCKER_LIST, "docker image ls": _DOCKER_LIST, "docker container ls": _DOCKER_LIST, "docker volume ls": _DOCKER_LIST, "docker network ls": _DOCKER_LIST,
     "docker logs": "-f -t -n: --follow --tail: --since: --until: --timestamps --details", "docker inspect": "-f: -s --format: --size --type:", "docker stats": "-a --all --no-stream --format: --no-trunc",
     "docker top": "", "docker info": "-f: --format:", "docker version": "-f: --format:", "docker port": "", "docker diff": "", "docker history": "-q -H --no-trunc --format:", "docker pull": "-q -a --quiet --all-tags --platform:",
@@ -305,11 +302,19 @@ EXACT_OPTIONS = frozenset("go terraform gcc g++ cc c++ clang clang++ cmake ctest
 EXACT_VALUES = frozenset(("go", "terraform"))
 """Programs of which a short option takes no value in the same word."""
 
+NO_END = frozenset(
+    "gcc g++ cc c++ clang clang++ tsc cmake ctest unzip mvn gradle dotnet openssl npm pnpm yarn cargo".split()
+)
+"""Programs that read options behind ``--`` too, or hand them to another program."""
+
 GREEDY = frozenset("git gh curl tar bsdtar gtar docker kubectl".split())
 """Programs that take the next word as the value of an option, whatever it is."""
 
 OLD_STYLE = frozenset("tar bsdtar gtar".split())
 """Programs whose first word may hold options without a dash."""
+
+SLASH_OPTIONS = frozenset(("dotnet", "msbuild"))
+"""Programs of which an option may begin with a slash."""
 
 PLAIN_AT = frozenset("git npm npx pnpm yarn bun gh docker cargo go".split())
 """Programs for which a word that begins with ``@`` is not a file with more options."""
@@ -317,5 +322,5 @@ PLAIN_AT = frozenset("git npm npx pnpm yarn bun gh docker cargo go".split())
 GLOB_WARY = frozenset("tar bsdtar gtar rsync zip scp".split())
 """Programs for which names of files that begin with a dash are dangerous options."""
 
-NAMES_ITS_SETTINGS = frozenset("make gmake dd".split())
+NAMES_ITS_SETTINGS = frozenset("make gmake dd cmake".split())
 """Programs of which a word such as ``NAME=VALUE`` is a setting."""

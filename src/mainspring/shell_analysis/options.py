@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ENTRY = lazy_re(r"([^\s:=]+)(?:([:=])(?:~(\S*))?)?")
 _SETTING = lazy_re(r"[A-Za-z_][\w.-]*\+?=")
+_PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
+"""Where programs are that a package manager has installed."""
 _VERSION = lazy_re(r"[-\d.]+$")
 _SIGNATURE = lazy_re(r"%G|%\(signature")
 """What of a format makes git start another program."""
@@ -72,7 +74,7 @@ def uncovered(unit: Unit) -> Mapping[int, str]:
     if inner and len(inner) < len(words) and words[-len(inner) :] == inner:
         start = len(words) - len(inner)
         return {start + number: what for number, what in uncovered(unit.inner[-1]).items()}
-    name = program(words[0].text) if words else ""
+    name = _name(words)
     if name in programs.SHELLS or any(n in programs.INTERPRETERS for n in (name, re.sub(r"[\d.]+$", "", name))):
         start = unit.fixed - 1  # a rule has to name all words up to the script or the module
         module = start > 0 and words[start - 1].text == "-m"
@@ -89,6 +91,20 @@ def uncovered_words(name: str, words: Sequence[Word]) -> Mapping[int, str]:
         return _uncovered_in_find(words)
     known = name if is_known(name) else _VERSION.sub("", name)
     return _Cover(known if is_known(known) else "", words).check()
+
+
+def _name(words: Sequence[Word]) -> str:
+    """The name under which the tables know a program; empty for one from a folder where a project may keep its own."""
+    text = words[0].text if words else ""
+    return program(text) if "/" not in text or _PLACE.match(text) else ""
+
+
+def words_like_options(unit: Unit) -> Iterator[Word]:
+    """The words of a command that begin with a wildcard and may stand for a file that is named like an option."""
+    words = unit.words
+    if _name(words) not in tables.ANY_OPTION:
+        end = next((number for number, word in enumerate(words) if word.text == "--"), len(words))
+        yield from (word for word in words[1:end] if word.text.startswith(wildcards.ONE))
 
 
 def is_known(name: str) -> bool:
@@ -167,7 +183,7 @@ class _Cover:
             text = self.words[number].text
             if text == "--" and self.name and not ended:
                 following = _table(f"{self.path} --")
-                ended = following is None
+                ended = following is None and self.name not in tables.NO_END
                 self.table = following or self.table
                 number += 1
             elif not ended and (text.startswith("-") and text != "-"):
@@ -188,6 +204,8 @@ class _Cover:
             self.found[number] = f"the word {word.source!r}, which may stand for a file that is named like an option"
         elif self.choosing:
             self._subcommand(number, text)
+        elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
+            self.found[number] = f"the option {text.partition(':')[0]!r}"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
             self.found[number] = f"the word {text!r}, which may name a file with options"
         elif text[:1] == "+" and not ended and not self._reads(text):
@@ -208,7 +226,9 @@ class _Cover:
 
     def _is_setting(self, text: str) -> bool:
         if self.name in tables.NAMES_ITS_SETTINGS:
-            return "=" in text and text.partition("=")[0] not in self.table.attached
+            name, equals, value = text.partition("=")
+            pattern = self.table.attached.get(name)
+            return bool(equals) and (pattern is None or not self._is_harmless(value, pattern))
         return not self.name and _SETTING.match(text) is not None
 
     def _reads(self, text: str) -> bool:

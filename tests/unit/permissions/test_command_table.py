@@ -95,7 +95,7 @@ bash -lc 'git status > /dev/null'
 eval 'git status'
 eval git status
 /usr/bin/env git status
-python tool.py --flag x
+python tool.py flag x
 python -m pytest -q tests
 python -c 'print(1)'
 uv run pytest -k name
@@ -301,6 +301,7 @@ source x.sh
 python -c 'print(2)'
 python -c "$x"
 python other.py
+python tool.py --flag x
 python
 echo 'print(1)' | python -
 python -W ignore tool.py

@@ -415,7 +415,7 @@ async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor
     [
         "git push -u origin main",
         "git grep -n foo && git merge main && git add -u",
-        "git worktree add docs/x && git archive -o out.tar HEAD && git clone x docs/y && git init && git format-patch -1",
+        "git worktree add docs/x && git archive HEAD && git clone x docs/y && git init && git format-patch -1",
     ],
 )
 async def test_a_wide_rule_for_git_covers_the_project(line: str) -> None:
