@@ -25,9 +25,8 @@ def pairs(kind: str) -> list[tuple[str, str]]:
     return [(rule, line) for rule, lines in TABLE[kind].items() for line in lines]
 
 
-async def decide(rule: str, line: str, **options: object) -> Decision:
-    files = {**FILES, **dict.fromkeys(options.pop("files", ()), "")}  # type: ignore[attr-defined]
-    env = MemoryEnv(files, links=LINKS)
+async def decide(rule: str, line: str, *more: str) -> Decision:
+    env = MemoryEnv({**FILES, **dict.fromkeys(more, "")}, links=LINKS)
     permissions = Permissions(allow=[f"shell({rule})", "scope:fs-write(docs/**)"], reads_free=False)
     return await permissions.decide("shell", {"command": line}, env=env, definition=TOOLS["shell"], advise=True)
 
@@ -83,8 +82,8 @@ async def test_the_question_names_what_the_rule_does_not_cover(rule: str, line: 
 
 async def test_a_star_may_not_stand_for_a_file_that_is_named_like_an_option() -> None:
     for name, outcome in (("--config=x", "ask"), ("x", "allow")):
-        assert (await decide("ruff check *", "ruff check *", files=[name])).outcome == outcome
-    assert (await decide("ruff check *", "ruff check -- *", files=["--config=x"])).outcome == "allow"
+        assert (await decide("ruff check *", "ruff check *", name)).outcome == outcome
+    assert (await decide("ruff check *", "ruff check -- *", "--config=x")).outcome == "allow"
 
 
 async def test_rules_that_tighten_still_see_every_option() -> None:
