@@ -14,10 +14,13 @@ from mainspring.shell_analysis.commands import Unit
 from mainspring.text import visible
 
 BUILTINS = frozenset(
-    "alias bg break builtin cd command continue declare echo eval exec exit export false fg getopts hash jobs kill let local printf "
-    "pushd popd pwd read readonly return set shift source test times trap true type ulimit umask unset wait [ : . [[".split()
+    "alias bg break cd command continue echo eval exec exit export false fg getopts hash jobs kill local printf pwd read readonly "
+    "return set shift test times trap true type ulimit umask unset wait [ : .".split()
 )
-"""Names that the shell runs itself."""
+"""Names that every shell runs itself."""
+
+_ABSOLUTE = ("/", "~/")
+"""How an entry of the search path begins that means the same folder everywhere."""
 
 _STARTS: Mapping[str, tuple[str, ...]] = {"egrep": ("grep",), "fgrep": ("grep",), "npm": ("node",)}
 """Programs that are scripts and start another program by its name."""
@@ -72,9 +75,11 @@ async def _entry_of_project(
 ) -> str | None:
     """The entry of the search path at which the shell finds a program, if the program belongs to the project."""
     for entry in entries:
-        if not posixpath.isabs(entry) and folder is None:
+        if folder is None and not entry.startswith(_ABSOLUTE):
             return entry
         path = posixpath.join(folder or "/", entry, name)
+        if entry.startswith("~/"):  # bash reads that as the home folder
+            path = posixpath.join(entry, name)
         try:
             found = await env.stat(path)
         except (OSError, ValueError):
@@ -82,6 +87,6 @@ async def _entry_of_project(
         if found.kind != "file" or not found.mode & 0o111:
             continue
         real = await env.realpath(posixpath.dirname(path))
-        inside = any(components(each)[: len(place.root)] == place.root for each in (real, found.path, path))
-        return entry if inside or not posixpath.isabs(entry) else None
+        within = any(components(each)[: len(place.root)] == place.root for each in (real, found.path, path))
+        return entry if not entry.startswith(_ABSOLUTE) or (within and place.root) else None
     return None

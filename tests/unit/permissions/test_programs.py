@@ -40,6 +40,8 @@ def make_program(path: Path) -> None:
         ("{outside}/link", "ls", "ask"),
         ("{outside}/linked", "ls", "ask"),
         ("bin", "timeout 5 ls", "ask"),
+        ("~/project/bin", "ls", "ask"),
+        ("~/other", "ls", "allow"),
         ("bin", "command ls", "ask"),
         ("bin", "if ls; then echo a; fi", "ask"),
         ("bin", "egrep x a", "ask"),
@@ -59,7 +61,7 @@ def make_program(path: Path) -> None:
 @pytest.mark.covers("SEC-01")
 async def test_a_program_of_the_project_asks(project: Path, entry: str, line: str, outcome: str) -> None:
     path = entry.format(project=project, outside=project.parent) + os.pathsep + os.environ["PATH"]
-    env = LocalEnv(project, variables={"PATH": path})
+    env = LocalEnv(project, home=str(project.parent), variables={"PATH": path})
 
     decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
 
@@ -102,3 +104,9 @@ async def test_a_search_does_not_start_ripgrep_of_the_project(project: Path, mon
     found = await LocalEnv(project).find_program("rg")
 
     assert found is None or not found.startswith(str(project))
+
+
+async def test_where_the_project_is_the_whole_system_its_programs_do_not_ask() -> None:
+    decision = await Permissions().decide("shell", {"command": "ls etc"}, env=LocalEnv("/"), definition=TOOLS["shell"])
+
+    assert decision.outcome == "allow"
