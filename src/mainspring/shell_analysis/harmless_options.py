@@ -6,6 +6,7 @@ Every key is a program, or a program with its subcommand. A value lists options,
 - ``-m:``: an option whose value is attached, or is the next word.
 - ``--color=``: an option that may have a value, which is always attached.
 - ``-W:~REGEX``: the same, where only such values are harmless.
+- ``-i!``: an option without a value that is not harmless, so that a rule has to name it.
 - ``-#``: a number as an option, such as ``-5``.
 - ``V=~REGEX``: a word that sets something without a dash, to such values.
 - ``*``: every option of the program is harmless.
@@ -38,9 +39,9 @@ _STASH = "-u -k -a -q -S -m: --include-untracked --keep-index --no-keep-index --
 _SAME_STEP = "--abort --continue --skip --quit"
 
 _GIT: Mapping[str, str] = {
-    "git": "-P --no-pager --no-optional-locks --no-replace-objects --literal-pathspecs",
+    "git": "-p! --paginate! --bare! -P --no-pager --no-optional-locks --no-replace-objects --literal-pathspecs",
     "git add": (
-        "-A -u -n -v -f -N --all --update --intent-to-add --dry-run --force --verbose --ignore-errors --refresh "
+        "-p! -i! -e! --patch! -A -u -n -v -f -N --all --update --intent-to-add --dry-run --force --verbose --ignore-errors --refresh "
         "--renormalize --no-all --ignore-removal --chmod="
     ),
     "git am": f"-3 -q -s --3way --signoff --quiet {_SAME_STEP}",
@@ -64,7 +65,7 @@ _GIT: Mapping[str, str] = {
         "--progress --no-tags --filter: --sparse --shallow-since: --jobs: --recurse-submodules --no-hardlinks --local"
     ),
     "git commit": (
-        "-m: -a -v -q -s -n -i -o -C: -F: --amend --no-edit --allow-empty --allow-empty-message --author: --date: --message: "
+        "-e! -S! -p! --patch! -m: -a -v -q -s -n -i -o -C: -F: --amend --no-edit --allow-empty --allow-empty-message --author: --date: --message: "
         "--all --signoff --no-verify --quiet --verbose --dry-run --fixup: --squash: --reset-author --short --porcelain --branch "
         "--status --no-status --cleanup: --no-gpg-sign --file: --only --include --reuse-message:"
     ),
@@ -87,7 +88,7 @@ _GIT: Mapping[str, str] = {
         "--delete --dry-run --quiet --verbose --progress --porcelain --prune --atomic --no-verify"
     ),
     "git rebase": (
-        f"{_SAME_STEP} --onto: --autosquash --no-autosquash --autostash --no-autostash --root -q -v -f -r -n --force-rebase "
+        f"-i! --interactive! {_SAME_STEP} --onto: --autosquash --no-autosquash --autostash --no-autostash --root -q -v -f -r -n --force-rebase "
         "--rebase-merges=~(?:no-)?rebase-cousins --keep-base --fork-point --no-fork-point --update-refs --stat --no-stat --reapply-cherry-picks --signoff "
         f"--no-verify --quiet --verbose {_MERGE}"
     ),
@@ -116,7 +117,7 @@ _TEST_RUN = (
 )
 """Of programs that ``npm test`` and the like start."""
 _PACKAGES = (
-    "-D -E -O -P -s -w: --save --save-dev --save-exact --save-optional --no-save --production --omit: --include: --legacy-peer-deps "
+    "-g! --global! --force! -D -E -O -P -s -w: --save --save-dev --save-exact --save-optional --no-save --production --omit: --include: --legacy-peer-deps "
     "--no-audit --no-fund --ignore-scripts --prefer-offline --offline --no-optional --dev --exact --frozen-lockfile --immutable "
     "--no-frozen-lockfile --lockfile-only --package-lock-only --workspace: --workspaces --no-package-lock"
 )
@@ -146,7 +147,7 @@ _NODE: Mapping[str, str] = {
     "yarn add": f"{_YARN} {_PACKAGES}", "yarn remove": f"{_YARN} {_PACKAGES}", "yarn upgrade": f"{_YARN} {_PACKAGES}",
     "yarn list": f"{_YARN} --depth: --pattern:", "yarn why": _YARN, "yarn outdated": _YARN, "yarn info": _YARN, "yarn audit": _YARN,
     "tsc": "--noEmit -w --watch --strict --pretty= --listFiles --skipLibCheck --noEmitOnError --diagnostics --traceResolution --noErrorTruncation",
-    "eslint": "--quiet --fix --fix-dry-run --max-warnings: --ext: --color --no-color --cache --no-cache --debug --report-unused-disable-directives "
+    "eslint": "--no-eslintrc! --quiet --fix --fix-dry-run --max-warnings: --ext: --color --no-color --cache --no-cache --debug --report-unused-disable-directives "
     "--no-error-on-unmatched-pattern --format:~(?:stylish|json|html|json-with-metadata) -f:~(?:stylish|json|html)",
     "prettier": "-c -l -w -u --check --list-different --write --no-color --color --loglevel: --log-level: --ignore-unknown --no-error-on-unmatched-pattern "
     "--single-quote --no-semi --tab-width: --print-width: --trailing-comma:",
@@ -216,7 +217,7 @@ _CARGO = (
     "-q -v -p: -F: -r -j: -k --quiet --verbose --release --all --workspace --package: --exclude: --features: --all-features --no-default-features --lib "
     "--bins --bin: --example: --examples --test: --tests --bench: --benches --all-targets --doc --no-run --no-fail-fast --keep-going --locked "
     "--offline --frozen --jobs: --message-format: --color:~[a-z]+ --profile:~\\w+ --dry-run --fix --allow-dirty --allow-staged --no-deps --document-private-items "
-    "--timings"
+    "--timings --target:~[a-z0-9_-]+"
 )
 _TEST_BINARY = "--nocapture --show-output --ignored --include-ignored --exact --test-threads: --skip: --list -q --quiet --color:~[a-z]+"
 _GO = (
@@ -246,14 +247,14 @@ _BUILD: Mapping[str, str] = {
 }  # fmt: skip
 
 _CURL = (
-    "-s -S -L -f -I -i -v -G -g -N -4 -6 -q -# -X:~[A-Z]+ -H:~[^@].* -d:~[^@].* -A: -m: -u: -o:~/dev/null -w:~(?!@)(?!.*%output).* -e: --silent --show-error "
+    "-k! -O! -J! --insecure! --remote-name! -s -S -L -f -I -i -v -G -g -N -4 -6 -q -# -X:~[A-Z]+ -H:~[^@].* -d:~[^@].* -A: -m: -u: -o:~/dev/null -w:~(?!@)(?!.*%output).* -e: --silent --show-error "
     "--location --fail --fail-with-body --head --include --verbose --get --globoff --no-buffer --ipv4 --ipv6 --disable --request:~[A-Z]+ --header:~[^@].* "
     "--data:~[^@].* --data-raw: --json:~[^@].* --user-agent: --max-time: --connect-timeout: --retry: --retry-delay: --retry-all-errors --compressed "
     "--user: --output:~/dev/null --write-out:~(?!@)(?!.*%output).* --http1.1 --http2 --progress-bar --no-progress-meter --max-redirs: --referer: "
     "--proto:~=?https?(?:,https)? --tlsv1.2 --limit-rate: --range: -r:"
 )
 _TAR = (
-    "-c -t -x -r -u -v -z -j -J -a -p -k -h -n -O -f:~[^:]* -C: --create --list --extract --get --append --update --verbose --gzip --bzip2 --xz --zstd "
+    "-P! -c -t -x -r -u -v -z -j -J -a -p -k -h -n -O -f:~[^:]* -C: --create --list --extract --get --append --update --verbose --gzip --bzip2 --xz --zstd "
     "--auto-compress --preserve-permissions --keep-old-files --skip-old-files --file:~[^:]* --directory: --strip-components: --exclude: --exclude-vcs "
     "--wildcards --no-same-owner --no-same-permissions --numeric-owner --totals --sort: --mtime: --owner: --group: --anchored --dereference --to-stdout"
 )
@@ -266,11 +267,11 @@ _SYSTEM: Mapping[str, str] = {
     "mv": "-v -n -u -f -i -T -t: --verbose --no-clobber --update --force --no-target-directory --target-directory:",
     "ln": "-s -f -n -r -v -i -T -t: --symbolic --force --no-dereference --relative --verbose --no-target-directory --target-directory:",
     "install": "-d -v -D -p -m: -t: --directory --verbose --mode: --target-directory:",
-    "awk": "-F: -v:", "gawk": "-F: -v:", "mawk": "-F: -v:",
+    "sed": "-i! --in-place!", "awk": "-F: -v:", "gawk": "-F: -v:", "mawk": "-F: -v:",
     "dd": "if= bs= ibs= obs= count= skip= seek= status= conv= iflag= oflag=",
     "tar": _TAR, "bsdtar": _TAR, "gtar": _TAR, "gzip": "-k -d -f -v -l -t -n -N -c -q -# -r --keep --decompress --force --verbose --list --test --stdout", "gunzip": "-k -f -v -l -t -c",
     "zip": "-r -q -v -# -j -u -x: -y --recurse-paths --quiet", "unzip": "-l -v -q -o -n -t -j -p -x: -d:", "xz": "-k -d -f -v -l -t -c -#", "zstd": "-k -d -f -v -l -t -c -#",
-    "rsync": "-a -v -z -r -l -p -t -g -o -D -n -h -P -c -u -x -H -i -q -m --archive --verbose --compress --recursive --dry-run --human-readable --progress --partial --stats --exclude: --include: --checksum --update --itemize-changes --info:~[a-z0-9,]+ --size-only",
+    "rsync": "--delete! -a -v -z -r -l -p -t -g -o -D -n -h -P -c -u -x -H -i -q -m --archive --verbose --compress --recursive --dry-run --human-readable --progress --partial --stats --exclude: --include: --checksum --update --itemize-changes --info:~[a-z0-9,]+ --size-only",
     "curl": _CURL, "wget": "-q -v -c -nv -S --quiet --no-verbose --continue --tries: -t: --timeout: -T: --spider --show-progress --server-response",
     "diff": "--no-dereference --label: -I: --ignore-matching-lines: --speed-large-files --left-column --normal -e --ed --tabsize:", "patch": "-p: -R -N -s -f -E --dry-run --strip: --reverse --forward --silent --quiet --force",
     "fd": "-H -I -e: -t: -d: -g -i -s -a -0 -1 -F -p -u -E: -c: --hidden --no-ignore --extension: --type: --max-depth: --glob --ignore-case --case-sensitive --absolute-path --fixed-strings --full-path --exclude: --color: --max-results: --changed-within: --size:",

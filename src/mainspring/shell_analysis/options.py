@@ -128,6 +128,7 @@ class _Table(Struct, frozen=True):
         flags: Options without a value, and words.
         valued: Options with a value that may be the next word; each with a regular expression for the value, or nothing.
         attached: Options with a value that is in the same word or missing.
+        bare: Options without a value that are not harmless.
         numbers: Whether a number may be an option.
         named: Whether a rule has to name the subcommand itself.
         reader: The same knowledge for a program that only reads.
@@ -136,6 +137,7 @@ class _Table(Struct, frozen=True):
     flags: frozenset[str] = frozenset()
     valued: Mapping[str, str] = {}
     attached: Mapping[str, str] = {}
+    bare: frozenset[str] = frozenset()
     numbers: bool = False
     named: bool = False
     reader: Reader | None = None
@@ -162,7 +164,9 @@ def _table(path: str) -> _Table | None:
             attached[option] = value
         else:
             flags.add(option)
-    return _Table(frozenset(flags), valued, attached, "-#" in flags, "!" in flags, reader)
+    marked = {option for option in flags if option.endswith("!")}
+    bare = frozenset(option[:-1] for option in marked)
+    return _Table(frozenset(flags - marked), valued, attached, bare, "-#" in flags, "!" in marked, reader)
 
 
 class _Cover:
@@ -243,12 +247,14 @@ class _Cover:
             taken = self._takes(table, text, following)
             if taken:
                 return taken
-        what = f"the option {text.partition('=')[0].split(wildcards.MANY)[0]!r}"
-        self.found[number] = what
-        valued = self.name and "=" not in text and following is not None and not following.text.startswith("-")
-        if valued:
-            self.found[number + 1] = what
-        return 2 if valued else 1
+        name = text.partition("=")[0].split(wildcards.MANY)[0]
+        self.found[number] = f"the option {name!r}"
+        if not self.name or "=" in text or following is None or following.text.startswith("-"):
+            return 1
+        if not {text, text[:2], f"-{text[-1]}"}.isdisjoint(self.table.bare):
+            return 1
+        self.found[number + 1] = f"the value of the option {name!r}"
+        return 2
 
     def _takes(self, table: _Table, text: str, following: Word | None) -> int:
         """How many words a harmless option takes; 0 if the table does not say that it is harmless."""

@@ -63,6 +63,7 @@ async def test_what_may_act_elsewhere_is_not_covered(rule: str, line: str) -> No
         ("pytest *", "pytest -q -p x tests", "the option '-p'", "shell(pytest -q -p x *)"),
         ("timeout 5 pytest *", "timeout 5 pytest -p x tests", "the option '-p'", "shell(timeout 5 pytest -p x *)"),
         ("python tool.py *", "python tool.py --flag x", "the option '--flag'", "shell(python tool.py --flag *)"),
+        ("curl -o *", "curl -o x http://h", "the value of the option '-o'", "shell(curl -o x *)"),
         ("cat src/*", "cat src/link-out/passwd", "a path that leads out of the folder that it names", ""),
     ],
 )
