@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -15,6 +15,9 @@ from mainspring.permissions.ignored import IgnoreFiles
 from mainspring.permissions.pathpattern import PathPattern, components, is_absolute, matches
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
+
+MAX_BOUNDS = 200
+"""How many words are compared with paths of patterns; with more, none is covered."""
 
 Parts = tuple[str, ...]
 
@@ -180,9 +183,11 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
 
 
 async def find_escapes(
-    env: Resolver, place: Place, bounds: Iterable[tuple[str, str]], folders: Sequence[str | None]
+    env: Resolver, place: Place, bounds: Collection[tuple[str, str]], folders: Sequence[str | None]
 ) -> frozenset[tuple[str, str]]:
     """Of some paths of patterns, each with a word that it may cover: those of which the word leads elsewhere.
+
+    A path of the project whose folder is a link that leads out of the project covers nothing.
 
     Args:
         env: Where the command will run.
@@ -190,6 +195,8 @@ async def find_escapes(
         bounds: The paths and the words.
         folders: The folders in which the command may run; ``None`` for one that is not known.
     """
+    if len(bounds) > MAX_BOUNDS:
+        return frozenset(bounds)
     found: set[tuple[str, str]] = set()
     for token, text in bounds:
         fixed = fixed_part(posixpath.normpath(token))
@@ -200,9 +207,10 @@ async def find_escapes(
             continue
         for start in _starts(first):
             base = await look_at_word(env, folder[start:] or ".", place, place.cwd)
+            leaves = base.lexical[: len(place.root)] == place.root and not base.inside(place)
             for each in folders:
                 target = await look_at_word(env, text[start:] or ".", place, each)
-                if not base.path or not target.path or target.real[: len(base.real)] != base.real:
+                if leaves or not base.path or not target.path or target.real[: len(base.real)] != base.real:
                     found.add((token, text))
     return frozenset(found)
 
