@@ -19,8 +19,7 @@ from mainspring.permissions.programs import find_project_program
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit
-from mainspring.shell_analysis.copying import copying
-from mainspring.shell_analysis.file_reads import Reading, reading
+from mainspring.shell_analysis.file_reads import Reading, copying, reading
 from mainspring.shell_analysis.line import Redirect
 from mainspring.shell_analysis.options import words_like_options
 from mainspring.shell_analysis.references import hosts_of, paths_of, plain_words_of
