@@ -17,7 +17,7 @@ from mainspring.permissions.commandpattern import (
 )
 from mainspring.permissions.pathpattern import PathPattern, compile_path
 from mainspring.permissions.paths import Place, Target
-from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
+from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.hosts import as_ascii
 from mainspring.shell_analysis.words import Word, program
@@ -179,6 +179,14 @@ class Judge(Struct, frozen=True):
             return None
         return found[0] if found else (own[0] if own else None)
 
+    def allows_line(self, source: str) -> Rule | None:
+        """A rule that names a whole line, to the letter."""
+        line = source.strip()
+        for rule in self.rules.effective("allow"):
+            if rule.pattern == line and (rule.scope == "shell-run" or self._named(rule)) and names_line(line):
+                return rule
+        return None
+
     def _pattern_for(self, unit: Unit) -> tuple[Rule, CommandPattern] | None:
         if unit.unknown or unit.fed:  # its words do not say what it runs
             return None
@@ -186,7 +194,12 @@ class Judge(Struct, frozen=True):
             if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):
                 continue
             pattern = compile_command(rule.pattern)
-            if not pattern.problem and pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words):
+            if (
+                not names_line(rule.pattern)
+                and not pattern.problem
+                and pattern.fixed >= max(unit.fixed, 1)
+                and allows(pattern, unit.words)
+            ):
                 return rule, pattern
         return None
 
