@@ -139,6 +139,7 @@ class _Analysis:
         if isinstance(node, Simple):
             self.simple(node, piped, sure)
             return
+        self.redirections(node.redirects, piped, sure)
         given = piped or any(not r.writes for r in node.redirects)
         if isinstance(node, Loop):
             for value in node.values:
@@ -149,7 +150,6 @@ class _Analysis:
                 self.node(item, given or (node.kind == "pipe" and number > 0), sure)
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     sure = sure.union(name for name, _ in item.assignments)
-        self.redirections(node.redirects, piped, sure)
 
     def inside(self, spelling: Spelling, piped: bool, sure: frozenset[str]) -> None:
         """The commands of the substitutions in a word."""
@@ -174,6 +174,7 @@ class _Analysis:
         assigned = tuple([value for _, value in node.assignments])
         for spelling in (*assigned, *node.words):
             self.inside(spelling, given, sure)
+        self.redirections(node.redirects, given, sure)
         fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
         names = [name for name, _ in node.assignments]
         for words in forms((*assigned, *node.words), self.values, sure):
@@ -181,7 +182,6 @@ class _Analysis:
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
             self.parts.append(replace(unit, piped=True) if given else unit)
-        self.redirections(node.redirects, given, sure)
 
     def command(
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, fed: str | None
@@ -239,7 +239,7 @@ class _Analysis:
 
     def _builtin(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         first = words[0].text
-        if first in programs.FREE or first in ("set", "[", "test", "wait"):
+        if first in programs.FREE or first in ("set", "[", "wait"):
             return Unit(words=words, text=text, free=True)
         if first == "cd":
             known = len(words) == 2 and words[1].text != "-"

@@ -38,11 +38,13 @@ _ASSIGNMENT = lazy_re(r"([A-Za-z_][A-Za-z0-9_]*)(=|\+=|\[)")
 _KEYWORD = lazy_re(r"(?:[a-z]+|[{}!]|\[\[)(?=[ \t\n;&|()<>]|\Z)")
 _REDIRECT = lazy_re(r"([0-9]?)(<<<|<<-?|<>|<&|>&|>>|>\||[<>])|(&>>?)")
 _COPIED_DESCRIPTOR = lazy_re(r"(?:[0-9]|-)(?=[ \t\n;&|)]|\Z)")
+_COMPARISON = lazy_re(r"==?(?=[ \t])")
 _DELIMITER = lazy_re(r"'([A-Za-z_][A-Za-z0-9_]*)'|\"([A-Za-z_][A-Za-z0-9_]*)\"")
 _DOLLAR = lazy_re(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\}|(\?))")
 _AFTER_VARIABLE = frozenset(" \t\n;&|)<>\"'/.,-=@%+\\$")
 _LONE_DOLLAR = frozenset(" \t\n|)")
-_UNSAFE_IN_NESTED_DOCUMENT = lazy_re(r"['\"`()\\$]")
+_QUOTED_TEXT = lazy_re(r"'[^']*'|\"[^\"]*\"")
+_UNSAFE = lazy_re(r"[`\\]|\$[{'\"]")
 _CONTROL = frozenset("if then elif else fi for do done while until { } !".split())
 _CLOSING = frozenset(("fi", "done", "}"))
 _OTHER_RESERVED = frozenset(
@@ -70,6 +72,16 @@ def parse(text: str) -> Block:
 
 def _uses(construct: str) -> NotUnderstoodError:
     return NotUnderstoodError(f"it uses {construct}")
+
+
+def _is_balanced(body: str) -> bool:
+    """Returns True if bash 3.2, which looks for the end of ``$(`` without knowing here-documents, finds the right one."""
+    rest, depth = _QUOTED_TEXT.sub("", body), 0
+    for char in rest:
+        depth += (char == "(") - (char == ")")
+        if depth < 0 or char in "'\"":
+            return False
+    return depth == 0 and _UNSAFE.search(body) is None
 
 
 class _Parser:
@@ -155,6 +167,8 @@ class _Parser:
             self.at += 1
             self._newlines()
             items.append(self._command())
+            if any(not redirect.writes for redirect in items[-1].redirects):
+                raise _uses("a pipe and a redirection for the same input, both of which zsh reads")
         return items[0] if len(items) == 1 else Block(tuple(items), kind="pipe")
 
     # --- commands ---------------------------------------------------------------------------------------------------
@@ -245,7 +259,7 @@ class _Parser:
                     raise _uses("a redirection before an assignment")
                 assignments.append(self._assignment(found[1], found[2]))
             else:
-                words.append(self._word())
+                words.append(self._word(tested=bool(words) and words[0].source in ("[", "test")))
             end = self.at
         if self._char() == "(":
             raise _uses("a function definition, or parentheses right after a word")
@@ -281,6 +295,8 @@ class _Parser:
         if match is None:
             return False
         start, operator = self.at, match[2] or match[3]
+        if operator[0] == "<" and any(not redirect.writes for redirect in found):
+            raise _uses("two redirections of the input, both of which zsh reads")
         self.at = match.end()
         if self._char() == "(" and operator in ("<", ">", ">>"):
             raise _uses("process substitution")
@@ -289,7 +305,9 @@ class _Parser:
             return True
         if operator in ("<<<", "<<-", "<>"):
             raise _uses({"<<<": "a here-string", "<<-": "'<<-'"}.get(operator, "'<>'"))
-        if operator in ("<&", ">&"):
+        if operator == "<&":
+            raise _uses("'<&'")
+        if operator == ">&":
             copied = _COPIED_DESCRIPTOR.match(self.text, self.at)
             if copied is None:
                 raise _uses(f"{operator!r} with something other than one digit or '-'")
@@ -331,9 +349,9 @@ class _Parser:
             if end < 0:
                 raise _uses("a here-document without an end")
             body = self.text[self.at : end + 1]
-            if self.inside and _UNSAFE_IN_NESTED_DOCUMENT.search(body):
+            if self.inside and not _is_balanced(body):
                 raise _uses(
-                    "quotes, parentheses, '$', or '\\' in a here-document inside '$(...)', which old shells misread"
+                    "open quotes, parentheses, or '\\' in a here-document inside '$(...)', which old shells misread"
                 )
             document.fed = body
             self.at = min(end + len(delimiter) + 2, len(self.text))
@@ -341,12 +359,14 @@ class _Parser:
 
     # --- words ------------------------------------------------------------------------------------------------------
 
-    def _word(self, *, assigned: bool = False) -> Spelling:
+    def _word(self, *, assigned: bool = False, tested: bool = False) -> Spelling:
         text, start = self.text, self.at
         plain = _PLAIN_WORD.match(text, start)
         if plain is not None:
             self.at = plain.end()
             return Spelling(plain[0], (plain[0],))
+        if text.startswith("=", start) and not (tested and _COMPARISON.match(text, start)):
+            raise _uses("a word that begins with '='")
         pieces: list[str | Variable | Substitution] = []
         known, splits = "", False
         while self.at < len(text) and text[self.at] not in _ENDS:
@@ -400,21 +420,14 @@ class _Parser:
             return self._braces(assigned=assigned)
         if char == "~":
             return self._tilde(first=first, assigned=assigned)
-        if char == "=" and (first and (assigned or not self._is_operator()) or assigned and text[self.at - 1] == ":"):
-            raise _uses("a word that begins with '='")
+        if char == "=" and assigned and text[self.at - 1] == ":":
+            raise _uses("'=' after ':' in an assignment")
         if char in "=!#^]" or not char.isascii():
             if char == "#" and first and not assigned:
                 raise _uses("a '#' that may or may not begin a comment")
             self.at += 1
             return char
         raise self._unexpected()
-
-    def _is_operator(self) -> bool:
-        """Whether ``=`` or ``==`` is a word of its own, as in a test."""
-        word = self.text[self.at : self.at + 3]
-        return word[:1] == "=" and (
-            len(word) == 1 or word[1] in " \t" or word[1:2] == "=" and word[2:] in ("", " ", "\t")
-        )
 
     def _escaped(self) -> str:
         char = self._char(1)
