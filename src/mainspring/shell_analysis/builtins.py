@@ -16,6 +16,9 @@ _TEXT_TESTS = frozenset("= == != -nt -ot -ef".split())
 _NUMBER_TESTS = frozenset("-eq -ne -lt -le -gt -ge".split())
 _SET_OPTIONS = lazy_re(r"-[eu]+|-[eu]*o")
 
+SPECIAL_BUILTINS = frozenset(": break continue exec exit return set shift".split())
+"""Builtins after which a variable that is set before them keeps its value in some shell."""
+
 _UNKNOWN_BUILTINS = frozenset(
     ". alias autoload bg bind bindkey builtin bye caller chdir comparguments compcall compctl compdescribe compfiles compgen compgroups "
     "complete compopt compquote comptags comptry compvalues coproc declare dirs disable disown echotc echoti emulate enable eval export "

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.shell_analysis import programs, wildcards
-from mainspring.shell_analysis.builtins import construct
+from mainspring.shell_analysis.builtins import SPECIAL_BUILTINS, construct
 from mainspring.shell_analysis.code_arguments import named_words
 from mainspring.shell_analysis.effects import Touch, find_touches, touches
 from mainspring.shell_analysis.parser import parse
@@ -191,7 +191,11 @@ class _Analysis:
         core = self.unit(words, text, fed)
         if not prefix:
             return core
+        if words[0].text in SPECIAL_BUILTINS:
+            raise NotUnderstoodError(f"it uses an assignment before {words[0].text!r}, which lasts in some shells")
         for name, word in zip(names, prefix, strict=True):
+            if "$(" in word.text or "`" in word.text:
+                raise NotUnderstoodError(f"it uses an assignment to {name} with a value that contains code")
             if is_special(name):
                 number = name in ("COLUMNS", "LINES") and word.text.partition("=")[2].isdigit()
                 if not number:

@@ -36,7 +36,7 @@ ODD_COMMANDS = (
     "c0 &>> f", "c0 &> p", "if c0 { c1 }", "while c0 { c1; break }", "{ c0 } always { c1 }", "for x in a { c1 }", "for x; do c1; done", "c0 ;; c1", "disable c0",
     "enable -f x c0", "hash c0=c1", "emulate ksh", "setopt shwordsplit", "zmodload zsh/system", "print -z c1", "vared x", "fc -e c1", "r c1", "%1", "=c1",
     "path=(x)", "path=src; c0", "for path in src; do c1; done", "status=1", "argv=x", "unset PATH", "c0() c1", "(c0)(c1)", "((c0);c1)", "$(c0) a", '"$x" a',
-    "printf '%n' 'a[$(c1)]'", "printf '%*s' 'a[$(c1)]' b", "wait -n", "wait -p x", "kill -l 'a[$(c1)]'", "cd src sub", "cd -", "pushd src", "limit", "ulimit -n 5",
+    "printf '%n' 'a[$(c1)]'", "printf '%*s' 'a[$(c1)]' b", "wait -n", "wait -p x", "kill -l 'a[$(c1)]'", "cd src sub", "x=1 :; c0 $x", "for x in a; do x=b :; c0 $x; done", "c0 1&>f", "c0;# c1", "FOO='a[$(c1)]' c0", "x=5; [ $x -gt 3 ]", "x='a[$(c1)]'; [ $x -eq 1 ]", "c0 | c1 < in.txt", "c0 < in.txt < a.x", "c0 == a", "c0 à", "cd -", "pushd src", "limit", "ulimit -n 5",
 )  # fmt: skip
 ESCAPED = tuple(" $*'\"\\;&|<>(){}[]#~!=`?-a")
 CHARACTERS = "\\'\"`$#(){}[];&|<>\n \t=!*?~-^%@,:+0xa"

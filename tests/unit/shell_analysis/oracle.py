@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from mainspring.env.local import _READ_SCRIPT  # pyright: ignore[reportPrivateUsage] - the way in which the shell tool runs lines
 from mainspring.shell_analysis import CommandLine, wildcards
 from mainspring.shell_analysis.syntax import Redirect
@@ -94,10 +96,7 @@ class Oracle:
     def close(self) -> None:
         """End the workers and remove the folder."""
         for worker in self._workers:
-            assert worker.stdin is not None and worker.stdout is not None
-            worker.stdin.close()
-            worker.wait()
-            worker.stdout.close()
+            worker.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def check(self, lines: list[tuple[str, CommandLine]]) -> list[str]:
@@ -109,7 +108,8 @@ class Oracle:
 
     def _check_some(self, number: int, lines: list[tuple[str, CommandLine]]) -> list[str]:
         worker = self._workers[number]
-        assert worker.stdin is not None and worker.stdout is not None
+        assert worker.stdin is not None
+        assert worker.stdout is not None
         work = str(self.folder / str(number) / "work")
         problems: list[str] = []
         for line, analysis in lines:
@@ -174,7 +174,7 @@ def _regex(word: Word, work: str) -> re.Pattern[str]:
 
 def _is_file(file: Redirect, path: str, work: str) -> bool:
     """Whether a path is the file of a redirection, in whichever folder that was."""
-    text = _regex(file.target, work)
+    text = _regex(replace(file.target, text=file.target.text.rstrip("/")), work)
     folders = (work, f"{work}/src", f"{work}/sub dir", f"{work}/d", os.path.dirname(work))
     names = [path, *(os.path.relpath(path, folder) for folder in folders)]
     return any(text.fullmatch(form) for name in names for form in (name, f"./{name}"))
