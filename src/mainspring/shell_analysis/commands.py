@@ -144,6 +144,8 @@ class _Analysis:
         if isinstance(node, Loop):
             for value in node.values:
                 self.inside(value, given, sure)
+                for [word] in forms((value,), self.values, sure) if value.splits else ():
+                    self.parts.append(Redirect(word, False, value.source))  # a list of names, as reading a folder is
             self.node(node.body, given, sure | {node.name})
         else:
             for number, item in enumerate(node.items):
@@ -255,20 +257,19 @@ class _Analysis:
             return None
         found = _shell_arguments(words)
         if found is None:
-            return Unit(words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True)
+            raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
-        if kind == "script" and index < len(words) and not _is_stream(words[index]):
+        if kind == "code":
+            if name not in _KNOWN_SHELLS or index >= len(words) or not _is_code(words[index]):
+                raise NotUnderstoodError(f"it uses code for {name} that is not known, or in another language")
+            needs: Needs = "inner" if _system(words[0]) else "self"
+            inner = self.nested(words[index].text)
+            return Unit(words=words, text=text, fixed=len(words), needs=needs, inner=inner)
+        if index < len(words) and not _is_stream(words[index]):
             return Unit(words=words, text=text, fixed=index + 1, code=True)
-        if name not in _KNOWN_SHELLS or (
-            fed is None if kind == "script" else index >= len(words) or not _is_code(words[index])
-        ):
+        if fed is None or index < len(words) or name not in _KNOWN_SHELLS:
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
-        if kind == "script":
-            return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed or ""), fed=True)
-        inner = self.nested(words[index].text)
-        return Unit(
-            words=words, text=text, fixed=len(words), needs="inner" if _system(words[0]) else "self", inner=inner
-        )
+        return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True)
 
     def _wrapper(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         if name == "find":
