@@ -28,6 +28,9 @@ MAX_LOOKS = 300
 
 MAX_FOLDERS = 4
 
+MAX_RAW_WORDS = 3_000
+"""How many words of a line that is not understood are compared with rules; such a line asks in any case."""
+
 ONLY_READS = "it only reads"
 
 _QUOTES = lazy_re(r"['\"\\]")
@@ -94,6 +97,15 @@ class CommandJudge:
         """The verdicts on a line that is not understood: it asks, unless a rule names all of it. Rules that tighten see its pieces."""
         remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
         shown = visible(source, limit=2000)
+        rule = self.judge.allows_line(source)
+        if rule is not None:
+            self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
+        elif remember in self.grants:
+            self._add(Verdict("shell-run", shown, "allow", "it was granted for this session"))
+        else:
+            reason = f"the command is not understood: {problem}"
+            rules = suggest.line_rules(self.judge.tool, source)
+            self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
         for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
             unit = self._raw(spelling)
             for effect in ("deny", "ask"):
@@ -104,20 +116,13 @@ class CommandJudge:
                     reason = f"the rule {found.rule.text!r} {verb} it"
                     self._add(Verdict("shell-run", shown, outcome, reason, found.rule, remember=remember))
             await self._named_in(unit)
-        rule = self.judge.allows_line(source)
-        if rule is not None:
-            self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
-        elif remember in self.grants:
-            self._add(Verdict("shell-run", shown, "allow", "it was granted for this session"))
-        else:
-            reason = f"the command is not understood: {problem}"
-            rules = suggest.line_rules(self.judge.tool, source)
-            self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
+        if self._too_many and remember not in self.grants:
+            self._add(Verdict("shell-run", shown, "ask", "it names too many paths", remember=remember))
         return self.verdicts
 
     def _raw(self, source: str) -> Unit:
         """A line that is not understood as the words that it seems to contain, each of which may be a command."""
-        words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)])
+        words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
         return Unit(words=(Word(source, source), *words), text=source, scan=True)
 
     async def _named_in(self, unit: Unit) -> None:
@@ -130,8 +135,6 @@ class CommandJudge:
                 self._add(self.paths.seen(target))
         for host in dict.fromkeys(hosts_of(unit)):
             self._host(host, seen=True)
-        if self._too_many:
-            self._add(Verdict("shell-run", visible(unit.text, limit=300), "ask", "it names too many paths"))
 
     # --- commands ---------------------------------------------------------------------------------------------------
 

@@ -279,6 +279,8 @@ class _Parser(Lexer):
         if self._char() == "(":
             raise uses("process substitution")
         self._blanks()
+        if self._char() in ("<", ">") and self._char(1) == "(":
+            raise uses("process substitution")
         if self._char() in ("", "!", "-", *ENDS):
             raise uses(f"{operator!r} without a plain file name")
         target = self._word()

