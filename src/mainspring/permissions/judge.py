@@ -18,7 +18,7 @@ from mainspring.permissions.commandpattern import (
 )
 from mainspring.permissions.pathpattern import PathPattern, compile_path
 from mainspring.permissions.paths import Place, Target
-from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
+from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.hosts import as_ascii
 from mainspring.shell_analysis.options import uncovered
@@ -184,6 +184,14 @@ class Judge(Struct, frozen=True):
             return None
         return found[0] if found else (own[0] if own else None)
 
+    def allows_line(self, source: str) -> Rule | None:
+        """A rule that names a whole line, to the letter."""
+        line = source.strip()
+        for rule in self.rules.effective("allow"):
+            if rule.pattern == line and (rule.scope == "shell-run" or self._named(rule)) and names_line(line):
+                return rule
+        return None
+
     def _pattern_for(self, unit: Unit, escapes: Container[tuple[str, str]]) -> tuple[Rule, CommandPattern] | None:
         found = [(rule, pattern) for rule, pattern in self._patterns(unit) if allows(pattern, unit.words)]
         if not found:
@@ -198,7 +206,7 @@ class Judge(Struct, frozen=True):
         for rule in self.rules.effective("allow"):
             if rule.pattern is not None and (rule.scope == "shell-run" or self._named(rule)):
                 pattern = compile_command(rule.pattern)
-                if not pattern.problem and pattern.fixed >= max(unit.fixed, 1):
+                if not names_line(rule.pattern) and not pattern.problem and pattern.fixed >= max(unit.fixed, 1):
                     yield rule, pattern
 
     def path_bounds(self, unit: Unit) -> Iterator[tuple[str, str]]:

@@ -158,9 +158,13 @@ def _read(reader: Reader, name: str, words: Sequence[Word]) -> Reading | None:
             return None
         words = words[1:]
     sorted_words = _Words(reader)
-    if not sorted_words.take(words):
+    if name in ("echo", "printf"):
+        sorted_words.operands = list(words)
+    elif not sorted_words.take(words):
         return None
     operands = sorted_words.operands
+    if name in ("echo", "printf"):  # the variables of lines that are understood hold no secrets
+        return Reading(tuple(w for w in operands if wildcards.ONE in w.text))
     if reader.operands in ("text", "program"):
         return Reading() if all(w.literal for w in operands) else None
     if reader.operands == "pattern" and not sorted_words.given:
