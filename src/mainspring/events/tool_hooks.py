@@ -172,7 +172,19 @@ class ToolPermit(CallHook):
     event = "tool:permit"
     when = "Right before the call runs, on the final arguments."
     gate = True
-    __slots__ = ("_checks", "_denied", "_obstacle", "_paths", "_paused", "_stop", "approved", "env", "original", "tool")
+    __slots__ = (
+        "_checks",
+        "_denied",
+        "_environment",
+        "_obstacle",
+        "_paths",
+        "_paused",
+        "_stop",
+        "approved",
+        "env",
+        "original",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -192,6 +204,7 @@ class ToolPermit(CallHook):
         self.env = env
         self._denied: list[str] = []
         self._paths: dict[str, str] = {}
+        self._environment: dict[str, str] = {}
         self._paused = ""
         self._stop = False
         self._checks: list[Callable[[], Awaitable[str]]] = []
@@ -221,6 +234,11 @@ class ToolPermit(CallHook):
         """For each path as spelled in the call, the real one that was permitted."""
         return self._paths
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the tool sets for the programs of this call."""
+        return self._environment
+
     def deny(self, reason: str, *, stop: bool = False) -> None:
         """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
         self._denied.append(reason)
@@ -249,6 +267,10 @@ class ToolPermit(CallHook):
     def allow_path(self, spelled: str, real: str) -> None:
         """Bind a path of the call to the real one that was judged; the tool uses that."""
         self._paths[spelled] = real
+
+    def set_environment(self, variables: Mapping[str, str]) -> None:
+        """Set variables for the programs of this call; the decision to allow it relies on them."""
+        self._environment.update(variables)
 
     def fail_closed(self, reason: str) -> None:
         self._denied.append(reason)

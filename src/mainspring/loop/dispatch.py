@@ -81,7 +81,7 @@ class _Call(Struct, kw_only=True):
     finish: bool = False  # whether a settled result still goes through transform and after
     mistake: bool = False
     pause: str = ""
-    paths: dict[str, str] = field(default_factory=dict[str, str])
+    granted: ToolPermit | None = None
     started: bool = False
 
 
@@ -276,15 +276,14 @@ async def _unknown(run: Run, call: ToolUseBlock) -> _Call:
 
 async def _permit(run: Run, entry: _Call, answers: Answers) -> None:
     """The decision on the final arguments; handlers get a copy, so that what they judged is what runs."""
-    bus = run.bus
-    if not bus.has(ToolPermit):
+    if not run.bus.has(ToolPermit):
         return
     assert entry.tool is not None
     call, arguments = entry.call, copy.deepcopy(entry.arguments)
     approved = isinstance(answers.given.get(call.id), Approve)
     permit = ToolPermit(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
     await run.emit(permit)
-    entry.paths = permit.paths
+    entry.granted = permit
     if permit.denied:
         text = f"Permission denied: {'; '.join(permit.denied)}"
         entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
@@ -355,7 +354,8 @@ async def _execute(run: Run, entry: _Call) -> ToolResult:
         message_id=run.turn_id,
         agent=config.agent,
         signal=signal,
-        paths=entry.paths,
+        paths=entry.granted and entry.granted.paths,
+        environment=entry.granted and entry.granted.environment,
         extra=config.extra,
         on_update=_updates(run, call) if config.bus.observers else None,
     )

@@ -14,6 +14,7 @@ from mainspring.permissions.looking import Looking
 from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
 from mainspring.permissions.paths import Resolver, Target, find_escapes, look_at_word
 from mainspring.permissions.programs import find_project_program
+from mainspring.permissions.repository import neutral_environment
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit
@@ -74,6 +75,13 @@ class CommandJudge:
         self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
         self._whole: Rule | None = None  # the rule that names the whole line
+        self._reads_by_git = False
+        self._only_reading = True
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables for a line that was allowed because all of it only reads; they keep git from running what a repository names."""
+        return neutral_environment(self.env) if self._reads_by_git and self._only_reading else {}
 
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
@@ -87,7 +95,9 @@ class CommandJudge:
             else:
                 await self._unit(part)
         linked = "it makes a link and goes on with it; make the link alone" if self._linked else ""
-        for doubt in (linked, "it names too many paths" if self._too_many else ""):
+        fetches = self._looking.fetches and not self._only_reading
+        fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
+        for doubt in (linked, fetch, "it names too many paths" if self._too_many else ""):
             if doubt:
                 reason = f"the command cannot be judged: {doubt}"
                 self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
@@ -149,6 +159,7 @@ class CommandJudge:
         if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
             verdict = await self._only_reads(unit, verdict)
         self.verdicts.append(verdict)
+        self._only_reading = self._only_reading and (verdict.reason == ONLY_READS or id(unit) in self.free)
         if verdict.reason != ONLY_READS:  # what such a command opens is known better
             for inner in unit.walk():
                 for touch in inner.touches:
@@ -232,6 +243,8 @@ class CommandJudge:
         if problem:
             return Verdict(asked.scope, asked.resource, "ask", problem, None, asked.allow, asked.remember)
         for one in found:
+            self._reads_by_git = self._reads_by_git or one.git is not None
+            self._only_reading = self._only_reading and not (one.git and unit.inner)  # env -i drops variables
             problem = await self._looking.problem(one, self.folders, self._look, self._expanded)
             for word in one.paths:
                 await self._expanded(word.text)

@@ -51,6 +51,7 @@ class Decision(Struct, frozen=True):
         paths: For each path as spelled in the call, the real one that was judged; the tool must use that.
         advice: Where it asks and this was wanted: sets of rules each of which is enough for the whole call, and of which no rule can be left out;
             the narrowest set first. Empty if no rules would do.
+        environment: Variables that the tool must set for the command; the decision relies on them.
     """
 
     tool: str
@@ -60,6 +61,7 @@ class Decision(Struct, frozen=True):
     verdicts: tuple[Verdict, ...] = ()
     paths: dict[str, str] = field(default_factory=dict[str, str])
     advice: tuple[tuple[str, ...], ...] = ()
+    environment: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def asked(self) -> tuple[Verdict, ...]:
@@ -67,10 +69,20 @@ class Decision(Struct, frozen=True):
         return tuple(v for v in self.verdicts if v.outcome == "ask")
 
 
-def decide_all(tool: str, verdicts: list[Verdict], paths: dict[str, str]) -> Decision:
-    """Join verdicts: the strictest decides, the first of those names the reason."""
+def decide_all(
+    tool: str, verdicts: list[Verdict], paths: dict[str, str], environment: dict[str, str] | None = None
+) -> Decision:
+    """Join verdicts: the strictest decides, the first of those names the reason.
+
+    Args:
+        tool: The tool's name.
+        verdicts: What was decided about each thing that the call touches.
+        paths: See `Decision`.
+        environment: See `Decision`; it is for calls that are allowed.
+    """
     worst = max(verdicts, key=lambda v: _ORDER[v.outcome])
-    return Decision(tool, worst.outcome, worst.reason, worst.rule, tuple(verdicts), paths)
+    variables = (environment or {}) if worst.outcome == "allow" else {}
+    return Decision(tool, worst.outcome, worst.reason, worst.rule, tuple(verdicts), paths, environment=variables)
 
 
 def stricter(first: Decision, second: Decision) -> Decision:

@@ -196,6 +196,7 @@ class _Case:
         self.paths = PathJudge(self.judge, engine.mode, engine.sensitive, grants)
         self.verdicts: list[Verdict] = []
         self.resolved: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
 
     async def decide(self) -> Decision:
         argument = visible(argument_of(self.call.arguments), limit=300)
@@ -215,7 +216,7 @@ class _Case:
             await self._access(access)
         if not self.verdicts:
             self._nothing(argument, remember)
-        return decide_all(self.call.tool, self.verdicts, self.resolved)
+        return decide_all(self.call.tool, self.verdicts, self.resolved, self.environment)
 
     async def _access(self, access: Access) -> None:
         if access.scope == "shell-run":
@@ -248,6 +249,7 @@ class _Case:
         free = self.engine.reads_free
         judge = CommandJudge(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
         found = await judge.verdicts_on(analyse(source), source)
+        self.environment |= judge.environment
         self.verdicts += found or [Verdict("shell-run", visible(source, limit=300), "allow", "it is empty")]
 
     async def _folder(self, given: str) -> str | None:

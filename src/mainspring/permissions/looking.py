@@ -9,17 +9,23 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
+from mainspring.permissions.git_history import UnknownFilesError, history_of, path_in_revision
 from mainspring.permissions.pathjudge import PathJudge
 from mainspring.permissions.pathpattern import components
 from mainspring.permissions.paths import Resolver, Target, look_at_word
-from mainspring.permissions.repository import Looks, Repository, repository, rules_from_above, tracked_files
+from mainspring.permissions.repository import Looks, Repository, find_repository, has_rules_above, tracked_files
 from mainspring.shell_analysis.file_reads import Reading
+from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.text import visible
 
 MOST_WALKED = 20_000
 """Names below a folder that are looked at; with more it is not known what lies there."""
 
 _PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
+
+_COMPARES_FILES = lazy_re(
+    r"-[A-Za-z]*[pucmULWSGsBMC].*|--(?:patch|.*stat|summary|name-|raw|unified|word-diff|color-words|find-|pickaxe|follow|check|binary|text).*"
+)
 
 Look = Callable[[str], Awaitable[list[Target]]]
 
@@ -32,6 +38,9 @@ class Looking:
         paths: Decides about what is found.
         allowed: Whether a rule allows the command. Then what asks by itself does not matter any more, only what rules and ignore files
             say about reading; and what is not known only where there is such a rule.
+
+    Attributes:
+        fetches: Whether git was found that fetches missing objects, unless its environment prevents it.
     """
 
     def __init__(self, env: Resolver, paths: PathJudge, *, allowed: bool = False) -> None:
@@ -39,6 +48,7 @@ class Looking:
         self._paths = paths
         self._allowed = allowed
         self._refuses = paths.barred if allowed else paths.seen
+        self.fetches = False
         self._below: dict[tuple[str, Reading], str] = {}
         self._repositories: dict[str, Repository] = {}
 
@@ -55,7 +65,7 @@ class Looking:
             if any(t.real and t.real[-1].startswith("-") for t in await expanded(word.text)):
                 return "a file is named like an option"
         if reading.git:
-            problem = await self._git(reading, folders)
+            problem = await self._git(reading.git, folders)
             if problem:
                 return problem
         return await self.shows(reading, folders, look, expanded)
@@ -66,12 +76,10 @@ class Looking:
             return ""
         places: list[str] = []
         if reading.git:
-            tops = [(await self._repository(f)).top for f in folders if f is not None]
-            places = [top for top in tops if top]
-            for top in dict.fromkeys(places):
-                problem = await self._holds(top)
-                if problem:
-                    return problem
+            tops, problem = await self._tops_without_git(reading.git, folders)
+            if problem or tops is None:
+                return problem
+            places += tops
         for word in reading.paths:
             places += [t.path for t in [*await look(word.text), *await expanded(word.text)] if t.path]
         for path in dict.fromkeys(places):
@@ -80,22 +88,63 @@ class Looking:
                 return problem
         return ""
 
-    async def _git(self, reading: Reading, folders: Sequence[str | None]) -> str:
+    async def _tops_without_git(self, git: GitCommand, folders: Sequence[str | None]) -> tuple[list[str] | None, str]:
+        """The repositories of which git cannot say what it shows, ``None`` if it said all; and why it shows too much."""
+        tops: list[str] = []
+        is_known = False
+        for folder in folders:
+            if folder is None:
+                return tops, "it is not known in which folder it runs" if self._careful else ""
+            top = (await self._repository(folder)).top
+            if not top:
+                continue
+            problem = await self._shown_by_git(git, folder, top)
+            is_known = is_known or problem is not None
+            if problem is None:
+                tops.append(top)
+                problem = await self._holds(top)
+            if problem:
+                return tops, problem
+        return (None if is_known and not tops else tops), ""
+
+    async def _git(self, git: GitCommand, folders: Sequence[str | None]) -> str:
         for folder in folders:
             if folder is None:
                 return "it is not known in which folder it runs"
             found = await self._repository(folder)
             if found.problem:
                 return found.problem
-            if reading.deep and found.top:
-                root = self._paths.place.root
-                if components(found.top)[: len(root)] != root:
-                    return f"the repository in {found.top} holds more than the project"
+            if found.fetches:
+                self.fetches = True
+                if _needs_history(git):
+                    return "git may fetch missing parts of the history"
         return ""
+
+    async def _shown_by_git(self, git: GitCommand, folder: str, top: str) -> str | None:
+        """Why git would show a file that it should not; empty if it shows none, and ``None`` if there is no git to ask."""
+        try:
+            paths = [path for word in git.operands if (path := path_in_revision(word.text))]
+            above = [posixpath.join(folder if path.startswith(".") else top, path) for path in paths]
+            problem = await self._refused(
+                top, [(posixpath.relpath(path, top), "file") for path in above], follows=False, is_history=True
+            )
+            history = await history_of(self._env, self._paths.place.root, folder, top)
+            if problem:
+                return problem
+            if history is None:
+                root = self._paths.place.root
+                is_inside = self._allowed or components(top)[: len(root)] == root
+                return None if is_inside else f"the repository in {top} holds more than the project"
+            if (await self._repository(folder)).problem:
+                return "it is not known which files git shows" if self._careful else ""
+            names = await history.files(git)
+        except UnknownFilesError as error:
+            return str(error) if self._careful else ""
+        return await self._refused(top, [(name, "file") for name in names], follows=False, is_history=True)
 
     async def _repository(self, folder: str) -> Repository:
         if folder not in self._repositories:
-            self._repositories[folder] = await repository(self._env, folder)
+            self._repositories[folder] = await find_repository(self._env, folder, self._paths.place.root)
         return self._repositories[folder]
 
     async def _shows(self, path: str, reading: Reading) -> str:
@@ -143,23 +192,35 @@ class Looking:
         top = (await self._repository(path)).top
         if reading.git:
             return bool(top)
-        return bool(top) and not (isinstance(self._env, Looks) and await rules_from_above(self._env, top))
+        return bool(top) and not (isinstance(self._env, Looks) and await has_rules_above(self._env, top))
 
-    async def _refused(self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool) -> str:
-        """The first of some names below a folder that may not be shown."""
+    async def _refused(
+        self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool, is_history: bool = False
+    ) -> str:
+        """The first of some names below a folder that may not be shown; those in a history may lie outside the project."""
         place = self._paths.place
         base = components(path)
         for name, kind in entries:
-            parts = base + tuple(name.split("/"))
             full = posixpath.join(path, name)
+            parts = components(posixpath.normpath(full)) if is_history else base + tuple(name.split("/"))
             target = Target(full, parts, parts, full, hidden=await place.ignore.why(parts))
             linked = kind == "symlink" and follows
             if linked:
                 target = await look_at_word(self._env, full, place, None)
-            if self._refuses(target) is not None or (not self._allowed and linked and not target.inside(place)):
+            is_strange = (linked or is_history) and not self._allowed and not target.inside(place)
+            if self._refuses(target) is not None or is_strange:
                 shown = visible(name, limit=200)
                 return f"it would show {shown}, which needs permission; the tool grep leaves that out"
         return ""
+
+
+def _needs_history(git: GitCommand) -> bool:
+    """Returns True if a command reads the content of files from history, which a partial clone may not have."""
+    if git.name in ("log", "diff-index", "diff-files"):
+        return any(_COMPARES_FILES.fullmatch(option) for option, _ in git.options)
+    if git.name in ("diff", "grep"):
+        return bool(git.operands)
+    return git.name in ("show", "diff-tree", "cat-file", "stash show", "blame", "annotate")
 
 
 def _is_repository(left_out: str) -> bool:

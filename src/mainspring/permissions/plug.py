@@ -271,6 +271,7 @@ class Permissions:
         self._guard(context.env, await self._find_place(context.env))
         for spelled, real in decision.paths.items():
             context.allow_path(spelled, real)
+        context.set_environment(decision.environment)
         return decision
 
     async def _decide(self, context: ToolPermit, *, advise: bool = False) -> Decision:

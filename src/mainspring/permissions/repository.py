@@ -1,49 +1,99 @@
-"""Whether git, run in a folder, would run what the repository itself says: its settings can name programs."""
+"""Finds the repository that git uses in a folder, and what in it could make a reading command run or fetch something."""
 
 from __future__ import annotations
 
+import os
 import posixpath
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.env import DirEntry, Walk
 from mainspring.lazy import lazy_re
+from mainspring.permissions.git_config import Settings, is_harmless_setting, read_settings
+from mainspring.permissions.git_index import paths_of_index, submodules_of_index
+from mainspring.permissions.pathpattern import components
+from mainspring.permissions.paths import Resolver
 
 MAX_BYTES = 1 << 18
 MAX_INDEX = 1 << 26
-MOST_REPOSITORIES = 40
-MOST_WALKED = 50_000
-"""Names below a repository that are looked at, for repositories inside it; with more it is not known."""
+MAX_REPOSITORIES = 100
+MAX_ALTERNATES = 8
+MAX_WALKED = 50_000
+"""Names below a repository that are listed to find repositories inside it, if its index cannot tell."""
 
-_GITLINK = b"\x00\x00\xe0\x00"
-"""The mode of another repository, as it stands in an index."""
+_HOOK = "post-index-change"
+"""The hook that reading commands run: ``git status`` updates the index."""
 
-_KEYS = lazy_re(
-    r"""(?x)
-    core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath
-        |abbrev|compression|preloadindex|untrackedcache|longpaths|protecthfs|protectntfs|checkstat|trustctime|commentchar|whitespace)
-    | (?:color|advice|init|user|pull|push|fetch|rebase|branch|column|status|help|grep|feature|index|gc|pack|maintenance|author|committer
-        |rerere|tag|versionsort|blame|apply|format|commitgraph|i18n|safe)\.(?:[a-z0-9-]+|.*\.[a-z0-9-]+)
-    | branch\..*
-    | diff\.(?:renames|algorithm|noprefix|mnemonicprefix|colormoved|context|submodule|wserrorhighlight|renamelimit|indentheuristic)
-    | merge\.(?:conflictstyle|ff|log|renames|renamelimit|stat)
-    | log\.(?:date|decorate|follow|abbrevcommit|mailmap|excludedecoration)
-    | commit\.(?:gpgsign|verbose|cleanup|status)
-    | remote\..*\.(?:url|fetch|push|pushurl|tagopt|prune|mirror|promisor|partialclonefilter|skipfetchall|gh-resolved)
-    | remote\.pushdefault
-    | submodule\.(?:active|recurse|fetchjobs) | submodule\..*\.(?:url|active|branch|path|ignore)
-    | extensions\.(?:objectformat|partialclone|worktreeconfig|refstorage|noop) | lfs\.repositoryformatversion | lfs\..*\.access
-    | gui\..* | github\..* | gitflow\..*"""
+_LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", "lfs", "branches"))
+"""Names in a git folder that may be symbolic links; git opens every other one as part of this very repository."""
+
+_HEAD = lazy_re(r"ref: refs/\S|[0-9a-f]{40}")
+"""The beginning of the file ``HEAD``; with another one git looks for a repository further up."""
+
+_SHOWN_FOLDERS = frozenset(("info", "rebase-merge", "rebase-apply", "sequencer"))
+"""Folders of which git shows the files; ``git status`` prints the steps of a rebase."""
+
+_REDIRECTIONS = frozenset(
+    "GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE "
+    "GIT_SHALLOW_FILE GIT_GRAFT_FILE GIT_REPLACE_REF_BASE GIT_EXTERNAL_DIFF GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_ATTR_SOURCE "
+    "GIT_REF_PARANOIA".split()
 )
-"""The settings that run nothing; every other one makes it unknown."""
-_HOOKS = ("post-index-change",)
-"""Hooks that reading commands run: ``git status`` writes down what it found."""
-_HEADER = lazy_re(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:\\.|[^"\\])*)")?\s*\]')
-_ENTRY = lazy_re(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
+"""Variables that lead git to another repository, or to a program."""
+
+_FOLDERS = ("GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
+"""Variables that name files or folders of the user's; they must not lie in the project."""
+
+NEUTRAL_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.sshCommand": "false",
+    "core.gitProxy": "false",
+    "core.askPass": "false",
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.alternateRefsCommand": "false",
+    "credential.helper": "",
+    "interactive.diffFilter": "cat",
+    "protocol.allow": "never",
+    "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false",
+    "gpg.ssh.program": "false",
+    "log.showSignature": "false",
+    "log.follow": "false",
+    "diff.submodule": "short",
+    "submodule.recurse": "false",
+    "status.submoduleSummary": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+"""Settings that stand above those of the repository while a command runs that was allowed because it only reads."""
+
+_NEUTRAL_VARIABLES = {
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "GIT_SSH": "false",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_PROTOCOL_FROM_USER": "0",
+}
 
 
 @runtime_checkable
 class Looks(Protocol):
-    """An environment that can be looked at."""
+    """An environment whose files can be read."""
+
+    async def realpath(self, path: str) -> str:
+        """The absolute path with every link resolved."""
+        ...
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """The names in a folder."""
@@ -58,90 +108,321 @@ class Looks(Protocol):
         ...
 
 
-class Repository:
-    """What git finds from a folder.
+@runtime_checkable
+class _StartsLocally(Protocol):
+    """An environment whose programs inherit the variables of this process."""
+
+    def changed_variables(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The variables that differ from those of this process."""
+        ...
+
+
+class Repository(Struct, frozen=True):
+    """The repository that git finds from a folder.
 
     Attributes:
-        top: Its folder; empty if there is none.
-        problem: Why it is not known that git runs nothing of its own; empty if it is known.
+        top: Its working folder; empty if there is none.
+        problem: Why a reading command may run or show something else; empty if it is known that none does.
+        fetches: Whether git fetches missing objects from a remote, which only the neutral environment prevents.
     """
 
-    __slots__ = ("problem", "top")
-
-    def __init__(self, top: str = "", problem: str = "") -> None:
-        self.top = top
-        self.problem = problem
+    top: str = ""
+    problem: str = ""
+    fetches: bool = False
 
 
-async def repository(env: object, folder: str) -> Repository:
-    """Look for the repository that git would use in a folder.
+def neutral_environment(env: object) -> dict[str, str]:
+    """The variables with which git runs no program and connects to no host that a repository names.
+
+    The user's own settings in variables stay in force.
+
+    Args:
+        env: Where the command will run.
+    """
+    count = _given_settings(_variables(env)) or ()
+    found = {**_NEUTRAL_VARIABLES, "GIT_CONFIG_COUNT": str(len(count) + len(NEUTRAL_SETTINGS))}
+    for number, (key, value) in enumerate(NEUTRAL_SETTINGS.items(), len(count)):
+        found[f"GIT_CONFIG_KEY_{number}"] = key
+        found[f"GIT_CONFIG_VALUE_{number}"] = value
+    return found
+
+
+async def find_repository(env: Resolver, folder: str, root: tuple[str, ...]) -> Repository:
+    """Find the repository that git would use in a folder, and judge it.
 
     Args:
         env: Where the command will run.
         folder: A real path.
+        root: Components of the project's folder.
     """
     if not isinstance(env, Looks):
-        return Repository(problem="the repository's settings cannot be looked at")
-    place = folder
-    while True:
-        kinds = await _names(env, place)
-        if ".git" in kinds:
-            return Repository(place, await _problem(env, place))
-        if "HEAD" in kinds and "objects" in kinds:
-            return Repository(place, f"{place} looks like the inside of a repository")
-        if place == (place := posixpath.dirname(place)):
-            return Repository()
+        return Repository(problem="the repository's settings cannot be read")
+    problem = await _problem_of_variables(env, root)
+    if problem:
+        return Repository(problem=problem)
+    return await _Search(env, root).from_folder(folder)
 
 
-async def _names(env: Looks, folder: str) -> dict[str, str]:
-    try:
-        return {entry.name: entry.kind for entry in await env.list_dir(folder)}
-    except OSError:
-        return {}
+class _Checkout(Struct, frozen=True):
+    """A working folder and the folders that git keeps for it.
+
+    Attributes:
+        top: The working folder.
+        own: Its git folder.
+        common: The git folder that it shares with other working folders; else the same as ``own``.
+        names: The names in the git folder.
+    """
+
+    top: str
+    own: str
+    common: str
+    names: Mapping[str, str]
 
 
-async def _problem(env: Looks, top: str) -> str:
-    """What is wrong with a repository and those inside it, into which git goes."""
-    own = posixpath.join(top, ".git")
-    if not await _holds_others(env, own):
-        return await _folder_problem(env, own)
-    try:
-        walk = await env.walk(top, include_ignored=True, limit=MOST_WALKED)
-    except OSError:
-        return f"{top} cannot be looked through"
-    inside = [
-        posixpath.join(top, path.rstrip("/")) for path in walk.ignored if posixpath.basename(path.rstrip("/")) == ".git"
-    ]
-    if walk.truncated or len(inside) > MOST_REPOSITORIES:
-        return f"{top} is too large to look for settings of git that run something"
-    for place in inside:
-        problem = await _folder_problem(env, place)
-        if problem:
-            return problem
-    return ""
+class _ProblemError(Exception):
+    """A reason why a repository is not known to be harmless."""
 
 
-async def _holds_others(env: Looks, place: str) -> bool:
-    """Whether other repositories may be part of this one, by what its index says of the kinds of its files."""
-    for folder in await _folders(env, place):
-        if any(name.startswith("sharedindex.") for name in await _names(env, folder)):
-            return True
+class _Search:
+    """Judges a repository and its submodules."""
+
+    def __init__(self, env: Looks, root: tuple[str, ...]) -> None:
+        self._env = env
+        self._root = root
+        self._seen: set[str] = set()
+        self._fetches = False
+
+    async def from_folder(self, folder: str) -> Repository:
+        """The first repository from a folder upward, as git finds it.
+
+        Git passes over a damaged one, so that in the project, where all may be planted, each is judged.
+        """
+        place, top, is_found = folder, "", False
         try:
-            index = await env.read_bytes(posixpath.join(folder, "index"), limit=MAX_INDEX + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+            while True:
+                names = await self._listed(place)
+                if ".git" in names:
+                    top = top or place
+                    is_found = await self._judge(place, names[".git"]) or is_found
+                if _is_bare(names):
+                    raise _ProblemError(f"{place} looks like the inside of a repository")
+                if any(name != ".git" and name.casefold() == ".git" for name in names):
+                    raise _ProblemError(f"{place} holds another spelling of .git")
+                is_in_project = len(components(place)) > len(self._root)
+                if (is_found and not is_in_project) or place == (place := posixpath.dirname(place)):
+                    return Repository(top, "", self._fetches)
+        except _ProblemError as error:
+            return Repository(top, str(error), self._fetches)
+
+    async def _judge(self, top: str, kind: str) -> bool:
+        """Judge the repository of a working folder. Returns False if git takes it for none, and looks further up."""
+        if len(self._seen) >= MAX_REPOSITORIES:
+            raise _ProblemError("there are too many repositories inside to check each")
+        self._seen.add(top)
+        checkout = await self._checkout(top, kind)
+        common_names = checkout.names if checkout.common == checkout.own else await self._listed(checkout.common)
+        self._check_links(checkout.own, checkout.names)
+        self._check_links(checkout.common, common_names)
+        for name in _SHOWN_FOLDERS & {*checkout.names, *common_names}:
+            for folder in dict.fromkeys((checkout.own, checkout.common)):
+                place = posixpath.join(folder, name)
+                self._check_links(place, await self._listed(place))
+        for name in await self._listed(posixpath.join(checkout.common, "worktrees")):
+            place = posixpath.join(checkout.common, "worktrees", name)
+            self._check_links(place, await self._listed(place))
+        await self._judge_settings(checkout)
+        await self._judge_objects(posixpath.join(checkout.common, "objects"), 0)
+        await self._judge_submodules(checkout)
+        is_whole = all(common_names.get(name) == "directory" for name in ("objects", "refs"))
+        head = await self._text(posixpath.join(checkout.own, "HEAD"))
+        return kind != "directory" or (is_whole and _HEAD.match(head or "") is not None)
+
+    async def _checkout(self, top: str, kind: str) -> _Checkout:
+        dot = posixpath.join(top, ".git")
+        if kind == "directory":
+            names = await self._listed(dot)
+            if "commondir" in names:
+                raise _ProblemError(f"{dot} says in 'commondir' that it belongs to another repository")
+            return _Checkout(top, dot, dot, names)
+        text = await self._text(dot) if kind == "file" else None
+        if text is None or not text.startswith("gitdir: "):
+            raise _ProblemError(f"{dot} leads to another place, which may be another repository")
+        own = await self._real(top, text.removeprefix("gitdir: ").rstrip("\r\n"))
+        names = await self._listed(own)
+        common = await self._linked(top, own) if "commondir" in names else own
+        checkout = _Checkout(top, own, common, names)
+        if common == own:
+            await self._check_back(checkout)
+        return checkout
+
+    async def _linked(self, top: str, own: str) -> str:
+        """The repository of a linked working folder, if it knows of that."""
+        common = await self._real(own, (await self._text(posixpath.join(own, "commondir")) or "").rstrip("\r\n"))
+        back = (await self._text(posixpath.join(own, "gitdir")) or "").rstrip("\r\n")
+        folder = posixpath.dirname(own)
+        is_worktree = posixpath.basename(folder) == "worktrees" and common == posixpath.dirname(folder)
+        if not is_worktree or not back or await self._real(own, back) != posixpath.join(top, ".git"):
+            raise _ProblemError(f"{own} does not say that {top} is a worktree of it")
+        return common
+
+    async def _check_back(self, checkout: _Checkout) -> None:
+        """Check that a git folder elsewhere, as that of a submodule, names this working folder."""
+        settings = await self._settings(posixpath.join(checkout.own, "config"))
+        if not settings.unusual and not settings.worktrees:
+            raise _ProblemError(f"{checkout.own} does not say that {checkout.top} belongs to it")
+
+    def _check_links(self, folder: str, names: Mapping[str, str]) -> None:
+        for name, kind in names.items():
+            if kind == "symlink" and name not in _LINKS_ALLOWED:
+                raise _ProblemError(f"{folder}/{name} is a link, which may lead to another repository")
+
+    async def _judge_settings(self, checkout: _Checkout) -> None:
+        is_linked = checkout.own != checkout.common
+        shared = await self._settings(posixpath.join(checkout.common, "config"))
+        found = [(checkout.common, replace(shared, worktrees=()) if is_linked else shared)]
+        folders = dict.fromkeys((checkout.common, checkout.own))
+        found += [(folder, await self._settings(posixpath.join(folder, "config.worktree"))) for folder in folders]
+        hooks = [posixpath.join(checkout.common, "hooks"), posixpath.join(checkout.own, "hooks")]
+        for folder, settings in found:
+            if settings.unusual:
+                raise _ProblemError(f"{folder} sets {settings.unusual!r}, which may make git run something")
+            for worktree in settings.worktrees:
+                if await self._real(folder, worktree) != checkout.top:
+                    raise _ProblemError(f"{folder} sets 'core.worktree' to another folder")
+            hooks += [path for named in settings.hook_folders for path in self._hook_folders(named, checkout)]
+            self._fetches = self._fetches or settings.fetches
+        for folder in dict.fromkeys(hooks):
+            if _HOOK in await self._listed(folder, is_needed=False):
+                raise _ProblemError(f"{folder} holds a hook that runs whenever git reads the files")
+
+    def _hook_folders(self, named: str, checkout: _Checkout) -> list[str]:
+        return [posixpath.normpath(posixpath.join(base, named)) for base in (checkout.top, checkout.own)]
+
+    async def _judge_objects(self, folder: str, depth: int) -> None:
+        """Check that the objects of a repository lie in it, or at least in the project."""
+        for inner in (folder, posixpath.join(folder, "pack"), posixpath.join(folder, "info")):
+            self._check_links(inner, await self._listed(inner))
+        alternates = await self._text(posixpath.join(folder, "info/alternates"))
+        for line in (alternates or "").split("\n"):
+            if not line or line.startswith("#"):
+                continue
+            place = "" if line.startswith('"') else await self._real(folder, line)
+            if depth >= MAX_ALTERNATES or components(place)[: len(self._root)] != self._root:
+                raise _ProblemError(f"{folder}/info/alternates adds the objects of another repository")
+            await self._judge_objects(place, depth + 1)
+
+    async def _judge_submodules(self, checkout: _Checkout) -> None:
+        for path in await self._submodules(checkout):
+            place = posixpath.join(checkout.top, path)
+            try:
+                is_inside = await self._env.realpath(place) == place
+            except (OSError, ValueError):
+                is_inside = False
+            names = await self._listed(place) if is_inside else {}
+            if ".git" in names and place not in self._seen:
+                await self._judge(place, names[".git"])
+
+    async def _submodules(self, checkout: _Checkout) -> list[str]:
+        """Where git runs another git, by the index; if that cannot tell, wherever there is another repository."""
+        index = await self._bytes(posixpath.join(checkout.own, "index"), MAX_INDEX)
+        is_split = any(name.startswith("sharedindex.") for name in checkout.names)
+        found = None if is_split else submodules_of_index(index or b"")
+        if found is not None:
+            return list(found)
+        try:
+            walk = await self._env.walk(checkout.top, include_ignored=True, limit=MAX_WALKED)
         except OSError:
-            return True
-        if len(index) > MAX_INDEX or _GITLINK in index:
-            return True
-    return False
+            raise _ProblemError(f"{checkout.top} cannot be searched for submodules") from None
+        if walk.truncated:
+            raise _ProblemError(f"{checkout.top} is too large to search for submodules")
+        places = [posixpath.dirname(path.rstrip("/")) for path in walk.ignored if path.rstrip("/").endswith("/.git")]
+        return list(places)
+
+    async def _settings(self, path: str) -> Settings:
+        data = await self._bytes(path, MAX_BYTES)
+        return Settings() if data is None else read_settings(data.decode("utf-8", "replace"))
+
+    async def _text(self, path: str) -> str | None:
+        data = await self._bytes(path, MAX_BYTES)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
+
+    async def _bytes(self, path: str, limit: int) -> bytes | None:
+        """The content of a file; ``None`` if there is none."""
+        try:
+            data = await self._env.read_bytes(path, limit=limit + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError):
+            raise _ProblemError(f"{path} cannot be read") from None
+        if len(data) > limit:
+            raise _ProblemError(f"{path} is too large to check")
+        return data
+
+    async def _listed(self, folder: str, *, is_needed: bool = True) -> dict[str, str]:
+        """The names in a folder and their kinds."""
+        try:
+            return {entry.name: entry.kind for entry in await self._env.list_dir(folder)}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except (OSError, ValueError):
+            if is_needed:
+                raise _ProblemError(f"{folder} cannot be read") from None
+            return {}
+
+    async def _real(self, folder: str, path: str) -> str:
+        try:
+            return await self._env.realpath(posixpath.join(folder, path) if path else "")
+        except (OSError, ValueError):
+            raise _ProblemError(f"a path in {folder} cannot be resolved") from None
+
+
+def _is_bare(names: Mapping[str, str]) -> bool:
+    lowered = {name.casefold() for name in names}
+    return "head" in lowered and not lowered.isdisjoint(("objects", "commondir"))
+
+
+def _variables(env: object) -> Mapping[str, str]:
+    """The variables of programs in an environment; empty if they are not those of this process."""
+    return {**os.environ, **env.changed_variables({})} if isinstance(env, _StartsLocally) else {}
+
+
+def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | None:
+    """The settings of git in variables; ``None`` if they are incomplete."""
+    try:
+        numbers = range(int(variables.get("GIT_CONFIG_COUNT") or 0))
+        return [(variables[f"GIT_CONFIG_KEY_{i}"], variables[f"GIT_CONFIG_VALUE_{i}"]) for i in numbers[:MAX_BYTES]]
+    except (KeyError, ValueError):
+        return None
+
+
+async def _problem_of_variables(env: Looks, root: tuple[str, ...]) -> str:
+    """Why variables of the process may lead git elsewhere; empty if they do not."""
+    variables = _variables(env)
+    found = next((name for name in _REDIRECTIONS if variables.get(name)), "")
+    if found:
+        return f"the variable {found} is set"
+    for name in _FOLDERS:
+        value = variables.get(name)
+        if value and components(await env.realpath(value))[: len(root)] == root:
+            return f"the variable {name} leads into the project"
+    settings = _given_settings(variables)
+    unusual = "GIT_CONFIG_COUNT" if settings is None else ""
+    for key, value in settings or ():
+        head, _, name = key.rpartition(".")
+        section, dot, middle = head.partition(".")
+        if not is_harmless_setting(f"{section.casefold()}{dot}{middle}.{name.casefold()}", value):
+            unusual = key
+    return f"variables set {unusual!r}, which may make git run something" if unusual else ""
 
 
 async def tracked_files(env: Looks, top: str) -> tuple[str, ...] | None:
-    """The files that a repository holds by its index, from its folder on, even those that an ignore file names; ``None`` if that is
-    not known.
-    """
-    folder = (await _folders(env, posixpath.join(top, ".git")))[0]
+    """The files in the index of a repository, even those that an ignore file names; ``None`` if they are not known."""
+    folder = posixpath.join(top, ".git")
+    try:
+        text = (await env.read_bytes(folder, limit=MAX_BYTES)).decode("utf-8", "surrogateescape")
+        folder = posixpath.join(top, text.removeprefix("gitdir: ").rstrip("\r\n"))
+    except OSError:
+        pass  # it is a folder, or nothing
     try:
         index = await env.read_bytes(posixpath.join(folder, "index"), limit=MAX_INDEX + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -151,127 +432,14 @@ async def tracked_files(env: Looks, top: str) -> tuple[str, ...] | None:
     return paths_of_index(index) if len(index) <= MAX_INDEX else None
 
 
-def paths_of_index(data: bytes) -> tuple[str, ...] | None:
-    """The paths in an index of git; ``None`` if it is of no known form, or only a part of one."""
-    if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
-        return None
-    for hash_length in (20, 32):
-        found, at = _entries(data, hash_length)
-        while at + 8 + hash_length <= len(data) and data[at : at + 1].isupper():  # others say that this is not all
-            at += 8 + _number(data, at + 4)
-        if at + hash_length == len(data):
-            return tuple(found)
-    return None
-
-
-def _number(data: bytes, at: int, length: int = 4) -> int:
-    return int.from_bytes(data[at : at + length], "big")
-
-
-def _entries(data: bytes, hash_length: int) -> tuple[list[str], int]:
-    """The paths of an index, and where they end; what is torn ends behind the data."""
-    found: list[str] = []
-    at, path, shortened = 12, b"", _number(data, 4) == 4
-    for _ in range(_number(data, 8)):
-        start = at + 40 + hash_length
-        start += 4 if _number(data, start, 2) & 0x4000 else 2
-        dropped = len(path)
-        if shortened:
-            dropped, start = _offset(data, start)
-        end = data.find(b"\0", start)
-        if end < 0:
-            return found, len(data)
-        path = path[: len(path) - dropped] + data[start:end]
-        at = end + 1 if shortened else at + (end - at) // 8 * 8 + 8
-        found.append(path.decode("utf-8", "surrogateescape"))
-    return found, at
-
-
-def _offset(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends."""
-    value = -1
-    while at < len(data):
-        byte = data[at]
-        at += 1
-        value = (value + 1) << 7 | (byte & 0x7F)
-        if not byte & 0x80:
-            break
-    return value, at
-
-
-async def rules_from_above(env: Looks, top: str) -> bool:
-    """Whether a file ``.gitignore`` lies above a repository: a walk reads it, git and ripgrep do not."""
+async def has_rules_above(env: Looks, top: str) -> bool:
+    """Returns True if a file ``.gitignore`` lies above a repository: a walk reads it, git and ripgrep do not."""
     place = top
     while place != (place := posixpath.dirname(place)):
-        if ".gitignore" in await _names(env, place):
+        try:
+            names = await env.list_dir(place)
+        except OSError:
+            continue
+        if any(entry.name == ".gitignore" for entry in names):
             return True
     return False
-
-
-async def _folder_problem(env: Looks, place: str) -> str:
-    """What is wrong with the settings and hooks of one repository."""
-    for folder in await _folders(env, place):
-        for name in ("config", "config.worktree"):
-            problem = await _config_problem(env, posixpath.join(folder, name))
-            if problem:
-                return problem
-        hooks = await _names(env, posixpath.join(folder, "hooks"))
-        if not hooks.keys().isdisjoint(_HOOKS):
-            return f"{folder} holds a hook that runs whenever git looks at the files"
-    return ""
-
-
-async def _folders(env: Looks, place: str) -> list[str]:
-    """The folders that may hold settings and hooks of a repository, by its ``.git``."""
-    try:
-        text = (await env.read_bytes(place, limit=4096)).decode("utf-8", "replace")
-    except OSError:
-        folders = [place]
-        modules = posixpath.join(place, "modules")
-        if await _names(env, modules):
-            walk = await env.walk(modules, include_ignored=True, limit=MOST_WALKED)
-            folders += [
-                posixpath.join(modules, posixpath.dirname(e.path))
-                for e in walk.entries
-                if posixpath.basename(e.path) == "HEAD"
-            ]
-    else:  # a file that says where it is
-        real = posixpath.normpath(posixpath.join(posixpath.dirname(place), text.partition("gitdir:")[2].strip()))
-        folders = [real]
-        try:
-            common = (await env.read_bytes(posixpath.join(real, "commondir"), limit=4096)).decode("utf-8", "replace")
-            folders.append(posixpath.normpath(posixpath.join(real, common.strip())))
-        except OSError:
-            pass
-    return list(dict.fromkeys(folders))
-
-
-async def _config_problem(env: Looks, path: str) -> str:
-    try:
-        data = await env.read_bytes(path, limit=MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError:
-        return f"{path} cannot be read"
-    found = unusual(data.decode("utf-8", "replace")) if len(data) <= MAX_BYTES else "too much"
-    return f"{path} holds {found!r}, which may make git run something" if found else ""
-
-
-def unusual(text: str) -> str:
-    """The first setting in the text of a git configuration that is not known to run nothing; empty if there is none."""
-    section = ""
-    for line in text.removeprefix("\ufeff").split("\n"):  # for git nothing else ends a line
-        rest = line.strip()
-        header = _HEADER.match(rest)
-        if header:
-            section = header[1].casefold() + (f".{header[2]}" if header[2] is not None else "")
-            rest = rest[header.end() :].strip()
-        if not rest or rest[0] in "#;":
-            continue
-        entry = _ENTRY.fullmatch(rest)
-        if entry is None or rest.endswith("\\"):
-            return rest[:80]
-        key = f"{section}.{entry[1].casefold()}"
-        if not _KEYS.fullmatch(key):
-            return key[:80]
-    return ""

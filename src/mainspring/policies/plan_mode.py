@@ -130,6 +130,7 @@ class PlanMode:
             decision = await self._engine.decide(call, hook.env, place)
             if decision.outcome != "allow":
                 return f"only commands that read in the project run ({decision.reason})"
+            hook.set_environment(decision.environment)
         elif hook.name == "jobs" and hook.input.get("action") == "kill":
             return "jobs would end a program"
         return ""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, Unit
+from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
 from mainspring.shell_analysis.options import holds
 from mainspring.shell_analysis.programs import AWK
 from mainspring.shell_analysis.readonly_programs import (
@@ -53,7 +54,7 @@ class Reading(Struct, frozen=True):
         follows: Whether it follows links on the way.
         only: Patterns of names that it shows, whatever ignore files say; empty if that is not how it looks.
         wild: Words that begin with a wildcard; what they stand for may look like options.
-        git: Whether it is git, which may run what a repository's own settings say.
+        git: The command of git, which may run what a repository's own settings say; ``None`` for other programs.
     """
 
     paths: tuple[Word, ...] = ()
@@ -62,7 +63,7 @@ class Reading(Struct, frozen=True):
     follows: bool = False
     only: tuple[str, ...] = ()
     wild: tuple[Word, ...] = ()
-    git: bool = False
+    git: GitCommand | None = None
 
 
 def reading(unit: Unit) -> Reading | None:
@@ -102,8 +103,12 @@ def _git(unit: Unit) -> Reading | None:
         head = " ".join(w.text for w in words[1 : 1 + length])
         reader = GIT_READERS.get(head)
         if reader is not None and len(words) > length and (unit.fixed == 1 or head.startswith("config ")):
-            found = _read(reader, head, words[1 + length :])
-            return None if found is None else replace(found, paths=(*found.paths, _HERE), git=True)
+            rest = words[1 + length :]
+            found = _read(reader, head, rest)
+            command = sort_git_words(head, reader, rest)
+            if found is None or command is None:
+                return None
+            return replace(found, paths=(*found.paths, _HERE), git=command)
     return None
 
 
@@ -113,9 +118,15 @@ class _Words:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.operands: list[Word] = []
-        self.deep = reader.deep == ""
+        self._always_deep = reader.deep == ""
+        self._shows_names = self._shows_content = False
         self.given = False
         self.only: list[str] = []
+
+    @property
+    def deep(self) -> bool:
+        """Whether the command shows what files hold."""
+        return self._shows_content or (self._always_deep and not self._shows_names)
 
     def take(self, words: Sequence[Word]) -> bool:
         """Sort them; whether the table knows every option."""
@@ -147,7 +158,9 @@ class _Words:
         self.given = self.given or name in reader.given
         if reader.shows and re.fullmatch(reader.shows, name):
             self.only.append(named or text[2:])
-        self.deep = self.deep or (bool(reader.deep) and re.fullmatch(reader.deep or "", text, re.DOTALL) is not None)
+        content = reader.deep or reader.content
+        self._shows_content = self._shows_content or re.fullmatch(content, text, re.DOTALL) is not None
+        self._shows_names = self._shows_names or re.fullmatch(reader.names, text, re.DOTALL) is not None
         return True
 
 

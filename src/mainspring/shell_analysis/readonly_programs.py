@@ -28,6 +28,9 @@ class Reader(Struct, frozen=True):
         deep: A regular expression for the options with which it shows what all files below its paths hold; ``""``: always.
         tracked: Whether it shows only files that git knows.
         follows: Whether it follows links on the way.
+        names: A regular expression for the options with which it shows names or numbers instead of what files hold, unless another
+            option is one of ``content``.
+        content: A regular expression for the options with which it shows what files hold in spite of one of ``names``.
         shows: A regular expression for options with a pattern of names that are shown, whatever ignore files say.
         first: A regular expression for the first word, where that says what is done; it is no operand.
         given: Options that stand for the pattern, so that the first operand is a path.
@@ -40,6 +43,8 @@ class Reader(Struct, frozen=True):
     deep: str | None = None
     tracked: bool = False
     follows: bool = False
+    names: str = r"(?!)"
+    content: str = r"(?!)"
     shows: str = ""
     first: str = ""
     given: frozenset[str] = frozenset()
@@ -217,13 +222,17 @@ _DIFFS = (
     "no-textconv", "text", "function-context", "inter-hunk-context", "no-prefix", "compact-summary", "color-moved", "pickaxe-regex",
     "pickaxe-all", "binary", "indent-heuristic",
 )  # fmt: skip
+_CONTENT = (
+    r"-[A-Za-z]*[pucmULW][A-Za-z\d]*|-[GS].*"
+    r"|--(?:patch|unified|word-diff|color-words|function-context|binary|text|full-index|check|pickaxe).*"
+)
+_NAMES = r"-s|--(?:stat|shortstat|numstat|dirstat|summary|name-only|name-status|no-patch|raw|compact-summary)(?:=.*)?"
 _LOG = Reader(
     _options(r"-\d+|-[abcDEFiMmpPqrRstuwWz]+|-[nU]\d+|-[GSL].+|-[MC]\d+%?", *_REVISIONS, *_DIFFS),
-    _set("-n -G -S -U -L --since --until --after --before --author --committer --grep --max-count --skip --date --format --pretty"),
-    looks=True, tracked=True,
-    deep=r"-[A-Za-z]*[pucmUL][A-Za-z\d]*|-[GS].*|--(?:patch|unified|word-diff|color-words|function-context|binary|text|full-index).*",
+    _set("-n -G -S -L --since --until --after --before --author --committer --grep --max-count --skip --date"),
+    looks=True, tracked=True, deep=_CONTENT,
 )  # fmt: skip
-_DIFF = replace(_LOG, deep="")
+_DIFF = replace(_LOG, deep="", names=_NAMES, content=_CONTENT)
 _REFS = (
     "list",
     "all",
@@ -246,14 +255,14 @@ GIT_READERS: Mapping[str, Reader] = {
             r"-[sbvzu]+|-u(?:no|normal|all)", "short", "branch", "porcelain", "long", "verbose", "untracked-files", "ignored",
             "ignore-submodules", "show-stash", "ahead-behind", "no-ahead-behind", "renames", "no-renames",
         ),
-        looks=True,
+        looks=True, deep=r"-[a-z]*v[a-z]*|--verbose.*", tracked=True,
     ),
     "diff": _DIFF, "log": _LOG, "show": _DIFF,
     "shortlog": Reader(_options(r"-[snec]+|-\d+", "summary", "numbered", "email", *_REVISIONS), _set("--since --until --author")),
     "blame": Reader(
-        _options(r"-[bcelfnpstwMC]+|-L.+", "line-porcelain", "porcelain", "show-email", "date", "color-lines"), _set("-L"), deep="", tracked=True
+        _options(r"-[bcelfnpstwMC]+|-L.+", "line-porcelain", "porcelain", "show-email", "date", "color-lines"), _set("-L")
     ),
-    "annotate": Reader(r"-[elfnpstw]+|-L.+", _set("-L"), deep="", tracked=True),
+    "annotate": Reader(r"-[elfnpstw]+|-L.+", _set("-L")),
     "grep": Reader(
         _options(
             r"-[aciIEFGPhHlLnovqwWz]+|-[ABC]\d+", "count", "ignore-case", "files-with-matches", "files-without-match", "line-number", "name-only",
@@ -270,7 +279,7 @@ GIT_READERS: Mapping[str, Reader] = {
     "tag": Reader(_options(r"-[ln]+\d*", "list", "sort", "format"), _set("-l --list --sort --format"), operands="none"),
     "remote": Reader(r"-v|--verbose", operands="none"),
     "stash list": Reader(_options(r"-\d+", "oneline", "stat", "format", "date")),
-    "stash show": Reader(_options(r"-[pu]+", *_DIFFS), deep="", tracked=True),
+    "stash show": Reader(_options(r"-[pu]+", *_DIFFS), deep="", tracked=True, names=_NAMES, content=_CONTENT),
     "worktree list": Reader(r"-v|--porcelain|--verbose", operands="none"),
     "remote get-url": Reader(r"--all|--push"),
     "reflog": Reader(_options(r"-\d+", "oneline", "date"), operands="none"),
@@ -287,9 +296,9 @@ GIT_READERS: Mapping[str, Reader] = {
     "name-rev": Reader(r"--(?:tags|name-only|always)"),
     "for-each-ref": Reader(_options(r"(?!)", "count", "sort", "format", "points-at", "merged", "no-merged", "contains"), operands="paths"),
     "show-ref": Reader(r"--(?:heads|tags|head|hash|abbrev|verify|dereference)(?:=\d+)?|-[hdqs]+"),
-    "cat-file": Reader(first=r"-[ptes]", deep="", tracked=True),
+    "cat-file": Reader(r"-[ptes]", deep="", tracked=True, names=r"-[tes]"),
     "count-objects": Reader(r"-[vH]+", operands="none"),
-    "check-ignore": Reader(r"-[vqn]+"), "diff-tree": _DIFF, "diff-index": _DIFF, "diff-files": _DIFF,
+    "check-ignore": Reader(r"-[vqn]+"), "diff-tree": _LOG, "diff-index": _LOG, "diff-files": _LOG,
     "cherry": Reader(r"-v"), "var": Reader(operands="none"), "version": Reader(operands="none"),
     "config --get user.name": Reader(operands="none"), "config --get user.email": Reader(operands="none"),
     "config user.name": Reader(operands="none"), "config user.email": Reader(operands="none"),

@@ -87,6 +87,7 @@ class Commands:
         self._bus = bus
         self._signal = signal
         self._count = 0
+        self._environment: dict[str, str] = {}
 
     async def __call__(self, command: str) -> str:
         """Run one; what went wrong stands in its place."""
@@ -94,8 +95,9 @@ class Commands:
         if refused:
             return f"[not run: `{command}`: {refused}]"
         limits = OutputLimits(head=BYTES, tail=0, cap=1 << 20)
+        variables = {**QUIET, **self._environment}
         try:
-            result = await self._env.run(command, env=QUIET, timeout=SECONDS, signal=self._signal, limits=limits)
+            result = await self._env.run(command, env=variables, timeout=SECONDS, signal=self._signal, limits=limits)
         except OSError as error:
             return f"[failed: `{command}`: {explain(error)}]"
         out, more = result.stdout.text.rstrip("\n"), result.stdout.omitted
@@ -115,6 +117,7 @@ class Commands:
         self._count += 1
         call = ToolUseBlock(f"skill-{self._skill}-{self._count}", shell.name, {"command": command})
         permit = await self._bus.emit(ToolPermit(call, "", {"command": command}, shell, self._env))
+        self._environment = permit.environment
         if permit.denied:
             return "; ".join(permit.denied)
         return permit.paused

@@ -101,10 +101,22 @@ class ToolContext:
         signal: Set when the run is aborted; long work should look at it.
         env: Files and processes. The only way a tool touches the outside.
         paths: For each path as the call spelled it, the real path that permissions allowed; use `resolve`.
+        environment: Variables to set for every program of the call; the permission to run it relies on them.
         extra: Whatever the application put into ``Agent(extra=...)``.
     """
 
-    __slots__ = ("agent", "call_id", "env", "extra", "message_id", "on_update", "paths", "session_id", "signal")
+    __slots__ = (
+        "agent",
+        "call_id",
+        "env",
+        "environment",
+        "extra",
+        "message_id",
+        "on_update",
+        "paths",
+        "session_id",
+        "signal",
+    )
     __tool_context__: ClassVar[bool] = True
 
     def __init__(
@@ -117,6 +129,7 @@ class ToolContext:
         agent: str = "",
         signal: CancelToken | None = None,
         paths: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
         on_update: Callable[[str, str | None, dict[str, Any] | None], None] | None = None,
     ) -> None:
@@ -127,6 +140,7 @@ class ToolContext:
         self.agent = agent
         self.signal = signal or CancelToken()
         self.paths = paths or {}
+        self.environment = environment or {}
         self.extra = extra or {}
         self.on_update = on_update
 

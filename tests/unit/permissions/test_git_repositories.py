@@ -1,0 +1,239 @@
+"""Reading commands of git in hostile and in ordinary repositories, with the real git: nothing runs, nothing is shown unasked."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Agent
+from mainspring.env.local import LocalEnv
+from mainspring.events import ToolPermit
+from mainspring.permissions import Decision, Permissions
+from mainspring.permissions.repository import neutral_environment
+from mainspring.testing import Call, ScriptedModel
+from mainspring.tools import ToolContext, ToolResult
+from mainspring.tools.builtin import shell
+from tests.unit.permissions.git_lines import LINES
+from tests.unit.permissions.git_shapes import (
+    BENIGN,
+    BENIGN_COMMANDS,
+    HISTORY,
+    HISTORY_COMMANDS,
+    HOSTILE,
+    READS,
+    SECRET,
+    SIGNATURES,
+    make_repository,
+)
+
+NEUTRALIZED = (
+    "fsmonitor",
+    "config.worktree",
+    "include",
+    "hook",
+    "hook in hooksPath",
+    "submodule with fsmonitor",
+    "split index",
+)
+"""Hostile repositories that the environment alone makes harmless."""
+
+PARTIAL = """
+git config remote.o.url host:x; git config remote.o.promisor true; git config extensions.partialClone o
+git config core.repositoryformatversion 1; blob=$(git rev-parse HEAD:notes.md)
+rm -f ".git/objects/$(echo $blob | cut -c1-2)/$(echo $blob | cut -c3-)"
+"""
+"""Makes a partial clone that lacks a file; git would run ssh to fetch it."""
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("ssh", "gpg"):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\ntouch "{tmp_path}/trace"\nexit 1\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+
+
+async def decide(line: str, env: LocalEnv, **rules: Any) -> Decision:
+    return await Permissions(**rules).decide("shell", {"command": line}, env=env, definition=shell)
+
+
+async def run(line: str, env: LocalEnv, variables: dict[str, str]) -> str:
+    result = await shell.execute({"command": line, "metadata": False}, ToolContext(env=env, environment=variables))
+    assert isinstance(result, ToolResult)
+    return str(result.output)
+
+
+async def leaks(lines: Sequence[str], env: LocalEnv, trace: Path, **rules: Any) -> list[str]:
+    """The lines that were allowed, and then showed the secret or ran the program."""
+    found: list[str] = []
+    for line in lines:
+        decision = await decide(line, env, **rules)
+        output = await run(line, env, decision.environment) if decision.outcome == "allow" else ""
+        if SECRET in output or trace.exists():
+            found.append(line)
+            trace.unlink(missing_ok=True)
+    return found
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.covers("SEC-01")
+async def test_a_hostile_repository_asks(name: str, tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, HOSTILE[name])))
+
+    assert [line for line in READS if (await decide(line, env)).outcome != "ask"] == []
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.covers("SEC-01")
+async def test_lines_that_try_to_show_or_run(name: str, tmp_path: Path) -> None:
+    script, lines = LINES[name]
+    env = LocalEnv(str(make_repository(tmp_path, script)))
+
+    assert await leaks(lines, env, tmp_path / "trace") == []
+
+
+@pytest.mark.parametrize("name", HISTORY)
+@pytest.mark.covers("SEC-01")
+async def test_history_with_a_secret_is_not_shown(name: str, tmp_path: Path) -> None:
+    blob = "$(git rev-list --objects HEAD | grep -E 'env|id_rsa|old/x' | head -1 | cut -d' ' -f1)"
+    script = f"{HISTORY[name]}; git branch -f gone HEAD~1; git tag blobtag {blob}; echo KEY={SECRET} > .env; git add -f .env; git stash -q"
+    env = LocalEnv(str(make_repository(tmp_path, script)))
+    trace = tmp_path / "trace"
+
+    assert await leaks(HISTORY_COMMANDS, env, trace, deny=["read_file(old/**)"]) == []
+    assert not await leaks(["git log -p --oneline -2 -- notes.md", "git log", "git show --stat HEAD"], env, trace)
+    if name == "denied folder":
+        lines = (
+            "git log -p",
+            "git show HEAD~1",
+            "git grep hunter2 HEAD~1",
+            "git show HEAD~1:old/x",
+            "git diff HEAD~1 HEAD",
+        )
+        assert await leaks(lines, env, trace, allow=["shell(git *)"], deny=["read_file(old/**)"]) == []
+
+
+async def test_a_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+    assert (await decide("git log -p", env)).outcome == "allow"
+
+    monkeypatch.setattr("mainspring.permissions.git_history.MAX_SECONDS", 0.0)
+
+    decision = await decide("git log -p", env)
+    assert decision.outcome == "ask"
+    assert "too long to check" in decision.reason
+
+
+@pytest.mark.parametrize("line", SIGNATURES)
+async def test_signatures_start_gpg(line: str, tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+
+    assert (await decide(line, env)).outcome == "ask"
+
+
+@pytest.mark.parametrize("name", BENIGN)
+async def test_an_ordinary_repository_asks_nothing(name: str, tmp_path: Path) -> None:
+    folder = make_repository(tmp_path, BENIGN[name])
+    env = LocalEnv(str(tmp_path / "main" if name == "subfolder" else folder))
+    prefix = "cd src && " if name == "subfolder" else ""
+
+    assert [line for line in BENIGN_COMMANDS if (await decide(prefix + line, env)).outcome != "allow"] == []
+
+
+@pytest.mark.parametrize("name", NEUTRALIZED)
+async def test_the_environment_alone_keeps_git_from_running_programs(name: str, tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, HOSTILE[name])))
+    trace = tmp_path / "trace"
+
+    await run("git status; git diff", env, neutral_environment(env))
+    assert not trace.exists()
+
+    await run("git status; git diff", env, {})
+    assert trace.exists()
+
+
+async def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, PARTIAL)))
+    trace = tmp_path / "trace"
+
+    assert (await decide("git status && git log --oneline", env)).outcome == "allow"
+    assert (await decide("git show HEAD", env)).outcome == "ask"
+    mixed = await decide("git status && make", env, allow=["shell(make)"])
+    assert mixed.outcome == "ask"
+    assert (await decide("env -i git status", env)).outcome == "ask"
+
+    await run("git show HEAD", env, neutral_environment(env))
+    assert not trace.exists()
+
+    await run("git show HEAD", env, {})
+    assert trace.exists()
+
+
+async def test_only_lines_that_only_read_get_the_environment(tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+
+    assert (await decide("git status && ls", env)).environment["GIT_CONFIG_KEY_0"] == "core.fsmonitor"
+    assert (await decide("ls", env)).environment == {}
+    assert (await decide("git status", env, allow=["shell(git *)"])).environment == {}
+    assert (await decide("git commit -m x", env, allow=["shell(git commit *)"])).environment == {}
+    assert (await decide("git status; git commit -m x", env, allow=["shell(git commit *)"])).environment == {}
+    assert (await decide("git status && make", env)).environment == {}  # it asks
+
+
+async def test_an_agent_runs_a_reading_command_with_the_environment(tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+    call = Call("shell", {"command": "git config --get user.name; git status -s"})
+    agent = Agent(ScriptedModel([call], "done"), tools=[shell], execution=env, permissions=Permissions())
+    seen: list[dict[str, str]] = []
+    agent.on(ToolPermit, lambda hook: seen.append(hook.environment), order=1000)
+
+    await agent.run("go")
+
+    assert seen[0]["GIT_OPTIONAL_LOCKS"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GIT_DIR", "../other/.git"),
+        ("GIT_WORK_TREE", "../other"),
+        ("GIT_OBJECT_DIRECTORY", "../other/.git/objects"),
+        ("GIT_ALTERNATE_OBJECT_DIRECTORIES", "../other/.git/objects"),
+        ("GIT_INDEX_FILE", "x"),
+        ("GIT_EXTERNAL_DIFF", "./x"),
+        ("GIT_EXEC_PATH", "libexec"),
+        ("GIT_CONFIG_GLOBAL", "gitconfig"),
+        ("GIT_CONFIG_PARAMETERS", "'core.fsmonitor=./x'"),
+        ("GIT_CONFIG_COUNT", "1"),
+    ],
+)
+async def test_variables_that_lead_git_elsewhere_ask(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+    assert (await decide("git status", env)).outcome == "allow"
+
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "./x")
+
+    assert (await decide("git status", env)).outcome == "ask"
+
+
+async def test_the_users_settings_in_variables_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "safe.directory")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "*")
+
+    decision = await decide("git status", env)
+
+    assert decision.outcome == "allow"
+    assert "GIT_CONFIG_KEY_0" not in decision.environment
+    assert decision.environment["GIT_CONFIG_KEY_1"] == "core.fsmonitor"
