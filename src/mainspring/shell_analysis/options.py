@@ -210,6 +210,8 @@ class _Cover:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
+        elif self.name == "git" and _SIGNATURE.search(text):
+            self.found[number] = f"the word {text!r}, which may make git start another program"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
             self.found[number] = f"the word {text!r}, which may name a file with options"
         elif text[:1] == "+" and not ended and not self._reads(text):
