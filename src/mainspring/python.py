@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import site
 import sys
 
@@ -37,23 +36,6 @@ def python_module(module: str, *arguments: str) -> list[str]:
     """
     folders = os.pathsep.join(_installed())
     return [sys.executable, "-I", "-c", _RUN.format(separator=os.pathsep), folders, module, *arguments]
-
-
-def find_program_outside(name: str, folder: str | None = None) -> str | None:
-    """Find a program on the ``PATH`` that is not a file of a project. Blocking.
-
-    Relative entries of the ``PATH``, and those in the folder, are left out.
-
-    Args:
-        name: Name of the program.
-        folder: The project's folder; the current folder if not given.
-    """
-    inside = os.path.realpath(folder or os.curdir)
-    entries = [p for p in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(p)]
-    outside = [
-        p for p in entries if inside == os.sep or not f"{os.path.realpath(p)}{os.sep}".startswith(f"{inside}{os.sep}")
-    ]
-    return shutil.which(name, path=os.pathsep.join(outside)) if outside else None
 
 
 def package_folders() -> list[str]:

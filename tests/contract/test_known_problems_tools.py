@@ -318,7 +318,13 @@ async def test_a_project_folder_that_is_gone_is_told(env: LocalEnv, project: Pat
 async def test_a_rule_for_a_program_is_none_for_a_longer_name(env: LocalEnv) -> None:
     """P-06."""
     permissions = Permissions(allow=["shell(mypwd)", "shell(mypwd *)"])
-    for command, outcome in (("mypwd", "allow"), ("mypwd -P", "allow"), ("mypwdx", "ask"), ("mypwd-x", "ask")):
+    for command, outcome in (
+        ("mypwd", "allow"),
+        ("mypwd P", "allow"),
+        ("mypwd -P", "ask"),
+        ("mypwdx", "ask"),
+        ("mypwd-x", "ask"),
+    ):
         decision = await permissions.decide("shell", {"command": command}, env=env, definition=TOOLS["shell"])
         assert decision.outcome == outcome, command
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(120)
 NEVER = {
     "rich", "prompt_toolkit", "opentelemetry", "mcp", "PIL", "pypdf", "keyring", "langchain_core",
     "pydantic", "pygments", "yaml", "xllamacpp", "azure", "websockets", "uvicorn",
-    "httpx2", "httpcore2", "aiohttp", "anyio", "pathspec", "http", "email", "html", "idna", "tree_sitter",
+    "httpx2", "httpcore2", "aiohttp", "anyio", "pathspec", "http", "email", "html", "idna",
 }  # fmt: skip
 """What no run in print mode needs that does not ask for it."""
 

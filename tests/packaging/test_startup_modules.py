@@ -70,7 +70,7 @@ def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tm
     assert not [name for name in names if name.startswith("mainspring.app.tui")]
     # pathspec is loaded at the start; it belongs here as well.
     heavy = {
-        "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "tree_sitter", "tree_sitter_bash", "jsonschema",
+        "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "jsonschema",
         "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
         "xllamacpp", "pydantic", "langchain_core", "keyring", "yaml", "numpy", "requests", "openai", "anthropic",
     }  # fmt: skip

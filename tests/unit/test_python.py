@@ -13,7 +13,8 @@ from mainspring.app.cli.early import drop_relative_entries
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.models.embedded.pip import pip_command
-from mainspring.python import find_program_outside, python_module, python_script
+from mainspring.programs import find_program
+from mainspring.python import python_module, python_script
 from mainspring.runtime.serving.named_agents import named_agents
 
 pytestmark = pytest.mark.timeout(120)
@@ -186,6 +187,6 @@ async def test_programs_that_are_started_unasked_are_no_files_of_the_project(
     for name in ("rg", "bash", "sh"):
         assert not str(await env.find_program(name)).startswith((str(canaries), "bin", "./"))
     assert (await env.run("true")).exit_code == 0
-    assert not str(find_program_outside("git", str(canaries))).startswith((str(canaries), "bin", "./"))
+    assert not str(find_program("git", project=str(canaries))).startswith((str(canaries), "bin", "./"))
     await env.aclose()
     assert ran(canaries) == ""

@@ -65,6 +65,7 @@ class EditorEnv:
         self._terminals = terminals
         self._unsaved: dict[str, int] = {}
         self.guard: Any = env.guard
+        self.search_path = env.search_path
         self.scratch: dict[str, Any] = env.scratch
         self.name_of: Callable[[str], str] = env.name_of if isinstance(env, NamesPaths) else str
 

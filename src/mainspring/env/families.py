@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from mainspring.programs import find_program
+
 MARK = "MAINSPRING_RUN"
 """Variable that tells a run's processes; its value is unique to the run."""
 
@@ -189,7 +191,11 @@ def _linux_processes() -> list[Process]:
 
 def _listed_processes() -> list[Process]:
     listed = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [find_program("ps") or "/bin/ps", "-axo", "pid=,ppid=,pgid=,stat="],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     rows = [line.split() for line in listed.stdout.splitlines()]
     return [Process(int(r[0]), int(r[1]), int(r[2]), 0) for r in rows if len(r) == 4 and not r[3].startswith("Z")]

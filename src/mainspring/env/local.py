@@ -41,7 +41,7 @@ from mainspring.env.watcher import Watcher
 from mainspring.errors import ConfigError
 from mainspring.events import CancelToken
 from mainspring.lazy import later
-from mainspring.python import find_program_outside
+from mainspring.programs import find_program
 
 if TYPE_CHECKING:
     from mainspring.env.web import Web
@@ -67,6 +67,7 @@ class LocalEnv:
 
     Attributes:
         variables: Set for every program, over anything else.
+        search_path: The search path that programs get; empty if it is not known.
         jobs: See `ExecutionEnv`.
         scratch: See `ExecutionEnv`.
         guard: See `ExecutionEnv`.
@@ -109,6 +110,7 @@ class LocalEnv:
         self.variables = dict(variables or {})
         self.guard: Guard | None = None
         self._hidden = tuple(hidden_variables)
+        self.search_path = self.variables.get("PATH", os.environ.get("PATH", os.defpath)) or "."
         self._locks = PathLocks()
         self._mark = secrets.token_hex(8)
         self._watcher = Watcher(self._mark)
@@ -183,7 +185,7 @@ class LocalEnv:
         await self._in_thread(lambda: files.rename(files.named(source), files.named(target), parents))
 
     async def find_program(self, name: str) -> str | None:
-        """Where a program is: on the user's PATH, or beside the running Python, where packages put theirs."""
+        """Where a program is: on the user's PATH outside the project, or where packages of the running Python put theirs."""
         return await asyncio.to_thread(_find_program, name, self._cwd)
 
     async def run(
@@ -400,8 +402,6 @@ def is_shell(program: str) -> bool:
     return (done.returncode, done.stdout.strip()) == (0, b"42")
 
 
-def _find_program(name: str, cwd: str) -> str | None:
+def _find_program(name: str, project: str) -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), name)
-    if name in _STARTED_UNASKED:
-        return find_program_outside(name, cwd) or shutil.which(beside)
-    return shutil.which(name) or shutil.which(beside)
+    return find_program(name, project=project) or shutil.which(beside)

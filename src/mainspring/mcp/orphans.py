@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-from mainspring.python import find_program_outside
+from mainspring.programs import find_program
 
 _SCRIPT = """
 trap '' INT TERM HUP
@@ -55,7 +55,7 @@ class Orphans:
         async with self._starting:
             if self._shell is not None and self._shell.returncode is None:
                 return
-            shell = find_program_outside("sh") if os.name == "posix" else None
+            shell = find_program("sh") if os.name == "posix" else None
             if shell is None:
                 return
             quiet = asyncio.subprocess.DEVNULL

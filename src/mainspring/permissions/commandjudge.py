@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
-from msgspec.structs import replace
+from collections.abc import Collection
 
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggest
@@ -14,17 +12,17 @@ from mainspring.permissions.expand import expand
 from mainspring.permissions.judge import Finding, Judge
 from mainspring.permissions.looking import Looking
 from mainspring.permissions.pathjudge import NO_COVER, Cover, Key, Mode, PathJudge
-from mainspring.permissions.paths import Resolver, Target, look_at_word
+from mainspring.permissions.paths import Resolver, Target, find_escapes, look_at_word
+from mainspring.permissions.programs import find_project_program
 from mainspring.permissions.repository import neutral_environment
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import CommandLine, Unit
-from mainspring.shell_analysis.copying import copying
-from mainspring.shell_analysis.file_reads import Reading, reading
-from mainspring.shell_analysis.line import Redirect
+from mainspring.shell_analysis.file_reads import Reading, copying, reading
+from mainspring.shell_analysis.options import words_like_options
 from mainspring.shell_analysis.references import hosts_of, paths_of, plain_words_of
-from mainspring.shell_analysis.variables import Values, filled
-from mainspring.shell_analysis.words import PIPE, Word, program
+from mainspring.shell_analysis.syntax import Redirect
+from mainspring.shell_analysis.words import Word, program
 from mainspring.text import visible
 
 MAX_LOOKS = 300
@@ -32,8 +30,13 @@ MAX_LOOKS = 300
 
 MAX_FOLDERS = 4
 
+MAX_RAW_WORDS = 3_000
+"""How many words of a line that is not understood are compared with rules; such a line asks in any case."""
+
 ONLY_READS = "it only reads"
 
+_QUOTES = lazy_re(r"['\"\\]")
+_RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
 _HARMLESS_DEVICE = lazy_re(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
 _NETWORK_DEVICE = lazy_re(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 
@@ -69,9 +72,9 @@ class CommandJudge:
         self._too_many = False
         self._links: list[tuple[str, ...]] = []
         self._linked = False
-        self._values: Values = {}
-        self._pours = False
+        self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
+        self._whole: Rule | None = None  # the rule that names the whole line
         self._reads_by_git = False
         self._only_reading = True
 
@@ -83,26 +86,75 @@ class CommandJudge:
     async def verdicts_on(self, line: CommandLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
         self._source = source
-        self._values, self._pours = line.values, line.pours
+        if line.problem:
+            return await self._not_understood(line.problem, source)
+        self._whole = self.judge.allows_line(source)
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
             else:
                 await self._unit(part)
-        linked = ["it makes a link and goes on with it; make the link alone"] if self._linked else []
-        doubts = [*line.doubts, *linked, *(["it names too many paths"] if self._too_many else [])]
-        if self._looking.fetches and not self._only_reading:
-            doubts.append("git may fetch missing objects, which is prevented only if all of the line reads")
-        for doubt in doubts:
-            reason = f"the command cannot be judged: {doubt}"
-            self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
+        linked = "it makes a link and goes on with it; make the link alone" if self._linked else ""
+        fetches = self._looking.fetches and not self._only_reading
+        fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
+        for doubt in (linked, fetch, "it names too many paths" if self._too_many else ""):
+            if doubt:
+                reason = f"the command cannot be judged: {doubt}"
+                self.verdicts.append(Verdict("shell-run", visible(source, limit=2000), "ask", reason))
         return self.verdicts
+
+    # --- lines that are not understood ------------------------------------------------------------------------------
+
+    async def _not_understood(self, problem: str, source: str) -> list[Verdict]:
+        """The verdicts on a line that is not understood: it asks, unless a rule names all of it. Rules that tighten see its pieces."""
+        remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
+        shown = visible(source, limit=2000)
+        rule = self.judge.allows_line(source)
+        if rule is not None:
+            self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
+        elif remember in self.grants:
+            self._add(Verdict("shell-run", shown, "allow", "it was granted for this session"))
+        else:
+            reason = f"the command is not understood: {problem}"
+            rules = suggest.line_rules(self.judge.tool, source)
+            self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
+        for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
+            unit = self._raw(spelling)
+            for effect in ("deny", "ask"):
+                found = self.judge.tightens_scope(effect, "shell-run") or self.judge.tightens_command(effect, unit)
+                if found is not None and not (effect == "ask" and remember in self.grants):
+                    outcome = effect if found.certain else "ask"
+                    verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may be about"
+                    reason = f"the rule {found.rule.text!r} {verb} it"
+                    self._add(Verdict("shell-run", shown, outcome, reason, found.rule, remember=remember))
+            await self._named_in(unit)
+        if self._too_many and remember not in self.grants:
+            self._add(Verdict("shell-run", shown, "ask", "it names too many paths", remember=remember))
+        return self.verdicts
+
+    def _raw(self, source: str) -> Unit:
+        """A line that is not understood as the words that it seems to contain, each of which may be a command."""
+        words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
+        return Unit(words=(Word(source, source), *words), text=source, scan=True)
+
+    async def _named_in(self, unit: Unit) -> None:
+        """What rules, ignore files, and sensitive paths say about whatever a line that is not understood seems to name."""
+        for text in dict.fromkeys(word.text for word in unit.words[1:]):
+            home = f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text
+            for target in await self._look(home):
+                for scope in ("fs-read", "fs-write", "fs-delete"):
+                    self._add(self.paths.refused(scope, target))
+                self._add(self.paths.seen(target))
+        for host in dict.fromkeys(hosts_of(unit)):
+            self._host(host, seen=True)
 
     # --- commands ---------------------------------------------------------------------------------------------------
 
     async def _unit(self, unit: Unit) -> None:
         await self._move(unit)
         self._mark_free(unit)
+        bounds = dict.fromkeys(self.judge.path_bounds(unit))
+        self._escapes = await find_escapes(self.env, self.judge.place, bounds, self.folders)
         verdict, cover = self._command(unit)
         if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
             verdict = await self._only_reads(unit, verdict)
@@ -112,23 +164,14 @@ class CommandJudge:
             for inner in unit.walk():
                 for touch in inner.touches:
                     await self._touch(touch.scope, touch.word, cover)
-                    await self._filled(touch.scope, touch.word, cover)
             if verdict.outcome == "allow":
                 await self._bounded(unit, verdict)
-        for text in dict.fromkeys(text for inner in self._readable(unit) for text in paths_of(inner)):
+        for text in dict.fromkeys(text for inner in unit.walk() for text in paths_of(inner)):
             for target in [*await self._look(text), *await self._expanded(text)]:
                 self._add(self.paths.seen(target))
         await self._links_of(unit)
         for host in dict.fromkeys(hosts_of(unit)):
             self._host(host, seen=True)
-
-    def _readable(self, unit: Unit) -> Iterator[Unit]:
-        """A command and what it runs, also with what the names in them stand for."""
-        for inner in unit.walk():
-            yield inner
-            forms = filled(inner.words, self._values)
-            self._too_many = self._too_many or forms is None
-            yield from (replace(inner, words=words, inner=()) for words in forms or ())
 
     async def _links_of(self, unit: Unit) -> None:
         """Note the links that a command makes: where they lead cannot be seen before they are there."""
@@ -138,15 +181,6 @@ class CommandJudge:
                 for target in [target for word in made for target in await self._look(word.text)]:
                     names = [t.word.text.rpartition("/")[2] for t in inner.touches if t.scope == "fs-read"]
                     self._links += [target.lexical, *((*target.lexical, name) for name in names)]
-
-    async def _filled(self, scope: str, word: Word, cover: Cover) -> None:
-        """The decision about a path of which pieces are names that the line sets."""
-        forms = filled((word,), self._values)
-        self._too_many = self._too_many or forms is None
-        for [form] in forms or ():
-            for target in await self._look(form.text):
-                verdict = self.paths.verdict(scope, target, cover)
-                self._add(None if verdict.outcome == "allow" else verdict)
 
     async def _move(self, unit: Unit) -> None:
         """Follow ``cd``. What comes later is judged in the folder before and in the folder after."""
@@ -182,8 +216,11 @@ class CommandJudge:
             return self._say(unit, "allow", "it was granted for this session"), Cover(
                 None, "anywhere", "inside", "inside"
             )
+        if self._whole is not None:
+            reason = f"the rule {self._whole.text!r} names the whole line"
+            return self._say(unit, "allow", reason, self._whole), Cover(self._whole, "anywhere", "anywhere", "anywhere")
         at_root = self.folders == ["/" + "/".join(self.judge.place.root)]
-        rule = self.judge.allows_command(unit, self.free, at_root=at_root)
+        rule = self.judge.allows_command(unit, self.free, self._escapes, at_root=at_root)
         if rule is not None:
             return self._say(unit, "allow", f"the rule {rule.text!r} allows it", rule), _cover(rule)
         rule = self.judge.allows_any_command()
@@ -200,12 +237,12 @@ class CommandJudge:
         """The decision about a command that no rule is about: if all it does is read in the project, it may."""
         if not self.reads_free:
             return asked
-        if self._pours:
-            reason = "it reads, but values of variables are fed to it, which may hold keys"
-            return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
         found = self._readings(unit)
         if found is None:
             return asked
+        problem = await find_project_program(self.env, self.judge.place, unit.walk(), self.folders)
+        if problem:
+            return Verdict(asked.scope, asked.resource, "ask", problem, None, asked.allow, asked.remember)
         for one in found:
             self._reads_by_git = self._reads_by_git or one.git is not None
             drops_variables = one.git and any(u.words and program(u.words[0].text) == "env" for u in unit.walk())
@@ -224,6 +261,11 @@ class CommandJudge:
 
     async def _bounded(self, unit: Unit, allowed: Verdict) -> None:
         """What ignore files and rules about reading say about the files of a command that a rule allows."""
+        for word in (word for inner in unit.walk() for word in words_like_options(inner)):
+            found = await self._expanded(word.text)
+            if word.text in self._uncounted or any(t.lexical[-1:][0].startswith("-") for t in found if t.lexical):
+                reason = f"the word {word.source!r} may stand for a file that is named like an option"
+                self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
         readings = self._readings(unit)
         if readings is None:
             readings = [found for inner in unit.walk() if (found := copying(inner))]
@@ -257,9 +299,10 @@ class CommandJudge:
         reason = next((u.unknown for u in unit.walk() if u.unknown), "")
         if reason:
             return reason
-        if unit.fixed > 1 and not unit.inner:
+        reason = self.judge.why_not_covered(unit)
+        if not reason and unit.fixed > 1 and not unit.inner:
             return "it runs code, so only a rule that names it to the end allows it"
-        return "no rule allows it"
+        return reason or "no rule allows it"
 
     def _tightened(self, effect: str, unit: Unit, found: Finding) -> Verdict:
         if not found.certain:
@@ -294,12 +337,13 @@ class CommandJudge:
         elif not _HARMLESS_DEVICE.fullmatch(text):
             bare = self.judge.allows_any_command()
             cover = Cover(bare, "anywhere", "inside") if bare else NO_COVER
+            if self._whole is not None:
+                cover = Cover(self._whole, "anywhere", "anywhere", "anywhere")
             scope = "fs-write" if redirect.writes else "fs-read"
             await self._touch(scope, redirect.target, cover)
-            await self._filled(scope, redirect.target, cover)
 
     async def _touch(self, scope: str, word: Word, cover: Cover) -> None:
-        if word.text == PIPE or _HARMLESS_DEVICE.fullmatch(word.text):
+        if _HARMLESS_DEVICE.fullmatch(word.text):
             return
         for target in await self._look(word.text):
             self._add(self.paths.verdict(scope, target, cover))

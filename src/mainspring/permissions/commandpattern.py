@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import posixpath
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.words import Word, program
 from mainspring.text import fold
@@ -112,9 +114,62 @@ class _Reader:
         return piece, i
 
 
-def allows(pattern: CommandPattern, words: Sequence[Word]) -> bool:
-    """Whether a pattern is about a command for certain, to the letter."""
-    return _run(pattern.tokens, words, _surely)
+def allows(
+    pattern: CommandPattern,
+    words: Sequence[Word],
+    uncovered: Container[int] = (),
+    escapes: Container[tuple[str, str]] = (),
+) -> bool:
+    """Whether a pattern is about a command for certain, to the letter.
+
+    Args:
+        pattern: The pattern.
+        words: The command.
+        uncovered: The positions of words that no wildcard covers, such as options that are not known to be harmless.
+        escapes: Tokens of patterns, each with a word that leads elsewhere than the token. See `bounds`.
+    """
+
+    def surely(token: str, word: Word, number: int) -> bool:
+        if token in (wildcards.MANY, ANY_WORDS):
+            return number not in uncovered and (token == ANY_WORDS or not word.splits)
+        if wildcards.is_literal(token):
+            return token == word.text and (number > 0 or (token, word.text) not in escapes)
+        if number in uncovered and ("=" not in fixed_part(token) or number - 1 in uncovered or "$" in word.text):
+            return False  # only an option or a setting that the token names; make expands a "$" in its value
+        return word.literal and _covers(token, word.text) and (token, word.text) not in escapes
+
+    return _run(pattern.tokens, words, surely)
+
+
+def bounds(pattern: CommandPattern, words: Sequence[Word]) -> Iterator[tuple[str, str]]:
+    """The tokens of a pattern that are paths, each with a word that it may cover. The word has to lead below the token's folder."""
+    if words and "/" in pattern.tokens[0] and pattern.tokens[0] == words[0].text:
+        yield pattern.tokens[0], words[0].text
+    for token in pattern.tokens:
+        if token == ANY_WORDS or wildcards.is_literal(token):
+            continue
+        yield from ((token, w.text) for w in words[1:] if _is_path(token, w.text) and _covers(token, w.text))
+
+
+def fixed_part(token: str) -> str:
+    """A token up to its first wildcard."""
+    return token[: next((i for i, c in enumerate(token) if c in wildcards.UNKNOWN), len(token))]
+
+
+def _covers(token: str, text: str) -> bool:
+    if not _is_path(token, text):
+        return wildcards.matches(token, text)
+    return wildcards.matches(posixpath.normpath(token), posixpath.normpath(text))
+
+
+def _is_path(token: str, text: str) -> bool:
+    """Whether a token with a wildcard is compared as a path: it names a part of one."""
+    fixed = fixed_part(token)
+    return "/" in token or ("/" in text and bool(fixed) and not _VALUE_FOLLOWS.search(fixed))
+
+
+_VALUE_FOLLOWS = lazy_re(r"[=:,@]$|^-\w$")
+"""The end of a name of which any value may follow."""
 
 
 def concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
@@ -127,27 +182,23 @@ def concerns(pattern: CommandPattern, words: Sequence[Word]) -> Certainty:
     return "maybe" if _run(tokens, words, _possibly) else "no"
 
 
-_Matches = Callable[[str, Word, bool], bool]
+_Matches = Callable[[str, Word, int], bool]
 
 
-def _surely(token: str, word: Word, first: bool) -> bool:
-    if token == wildcards.MANY:
-        return not word.splits
-    return word.literal and wildcards.matches(token, word.text)
-
-
-def _likely(token: str, word: Word, first: bool) -> bool:
+def _likely(token: str, word: Word, number: int) -> bool:
+    if token == ANY_WORDS:
+        return True
     if token == wildcards.MANY:
         return not word.splits
     if not word.literal:
         return False
-    return wildcards.matches(token, word.text) or (first and wildcards.matches(fold(token), program(word.text)))
+    return wildcards.matches(token, word.text) or (number == 0 and wildcards.matches(fold(token), program(word.text)))
 
 
-def _possibly(token: str, word: Word, first: bool) -> bool:
-    if token == wildcards.MANY or wildcards.could_match(token, word.text):
+def _possibly(token: str, word: Word, number: int) -> bool:
+    if token in (wildcards.MANY, ANY_WORDS) or wildcards.could_match(token, word.text):
         return True
-    return first and wildcards.could_match(fold(token), program(word.text))
+    return number == 0 and wildcards.could_match(fold(token), program(word.text))
 
 
 def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
@@ -156,12 +207,8 @@ def _run(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches)
     for number, word in enumerate(words):
         following: set[int] = set()
         for i in states:
-            if i == len(tokens):
-                continue
-            if tokens[i] == ANY_WORDS:
-                following.add(i)
-            elif matches_word(tokens[i], word, number == 0):
-                following.add(i + 1)
+            if i < len(tokens) and matches_word(tokens[i], word, number):
+                following.add(i if tokens[i] == ANY_WORDS else i + 1)
         if guessing and word.splits:  # it may be no word at all, or several
             following |= states
             following |= set(range(min(states, default=0), len(tokens) + 1))

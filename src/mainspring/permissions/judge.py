@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,15 +12,17 @@ from mainspring.permissions.commandpattern import (
     Certainty,
     CommandPattern,
     allows,
+    bounds,
     compile_command,
     concerns,
 )
 from mainspring.permissions.pathpattern import PathPattern, compile_path
 from mainspring.permissions.paths import Place, Target
 from mainspring.permissions.portable import relative_program
-from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet
+from mainspring.permissions.rules import FILE_TOOLS, Effect, Rule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.hosts import as_ascii
+from mainspring.shell_analysis.options import uncovered
 from mainspring.shell_analysis.words import Word, program
 from mainspring.text import fold
 
@@ -161,38 +163,84 @@ class Judge(Struct, frozen=True):
                 return rule
         return None
 
-    def allows_command(self, unit: Unit, free: Container[int] = (), *, at_root: bool = True) -> Rule | None:
+    def allows_command(
+        self,
+        unit: Unit,
+        free: Container[int] = (),
+        escapes: Container[tuple[str, str]] = (),
+        *,
+        at_root: bool = True,
+    ) -> Rule | None:
         """The rule that allows a command, or the first of those that allow what it runs.
 
         Args:
             unit: The command.
             free: Identities of commands that need no rule.
+            escapes: Paths of patterns, each with a word that leads elsewhere. See `path_bounds`.
             at_root: Whether it runs in the project's folder. In another folder a relative path is another file, so that a rule which
                 names a program by one does not allow it.
         """
-        own = self._pattern_for(unit, at_root=at_root)
+        own = self._pattern_for(unit, escapes, at_root=at_root)
         if own is not None:
             rule, pattern = own
             if unit.needs != "both" or pattern.exact:
                 return rule
         if not unit.inner or unit.needs == "self" or (unit.needs == "both" and own is None):
             return None
-        found = [self.allows_command(inner, free, at_root=at_root) for inner in unit.inner if id(inner) not in free]
+        found = [
+            self.allows_command(inner, free, escapes, at_root=at_root) for inner in unit.inner if id(inner) not in free
+        ]
         if any(rule is None for rule in found):
             return None
         return found[0] if found else (own[0] if own else None)
 
-    def _pattern_for(self, unit: Unit, *, at_root: bool) -> tuple[Rule, CommandPattern] | None:
-        if unit.unknown or unit.fed:  # its words do not say what it runs
-            return None
+    def allows_line(self, source: str) -> Rule | None:
+        """A rule that names a whole line, to the letter."""
+        line = source.strip()
         for rule in self.rules.effective("allow"):
-            if rule.pattern is None or not (rule.scope == "shell-run" or self._named(rule)):
-                continue
-            pattern = compile_command(rule.pattern)
-            fits = not pattern.problem and pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words)
-            if fits and (at_root or not relative_program(rule)):
-                return rule, pattern
+            if rule.pattern == line and (rule.scope == "shell-run" or self._named(rule)) and names_line(line):
+                return rule
         return None
+
+    def _pattern_for(
+        self, unit: Unit, escapes: Container[tuple[str, str]], *, at_root: bool
+    ) -> tuple[Rule, CommandPattern] | None:
+        found = [
+            (rule, pattern)
+            for rule, pattern in self._patterns(unit)
+            if allows(pattern, unit.words) and (at_root or not relative_program(rule))
+        ]
+        if not found:
+            return None
+        exempt = uncovered(unit)
+        return next((each for each in found if allows(each[1], unit.words, exempt, escapes)), None)
+
+    def _patterns(self, unit: Unit) -> Iterator[tuple[Rule, CommandPattern]]:
+        """The patterns that may allow a command, if it is what they name."""
+        if unit.unknown or unit.fed:  # its words do not say what it runs
+            return
+        for rule in self.rules.effective("allow"):
+            if rule.pattern is not None and (rule.scope == "shell-run" or self._named(rule)):
+                pattern = compile_command(rule.pattern)
+                if not names_line(rule.pattern) and not pattern.problem and pattern.fixed >= max(unit.fixed, 1):
+                    yield rule, pattern
+
+    def path_bounds(self, unit: Unit) -> Iterator[tuple[str, str]]:
+        """The paths of patterns that may cover words of a command: each word has to lead below the path."""
+        for inner in unit.walk():
+            for _, pattern in self._patterns(inner):
+                yield from bounds(pattern, inner.words)
+
+    def why_not_covered(self, unit: Unit) -> str:
+        """Why a rule that seems to allow a command does not; empty if no rule does."""
+        for inner in unit.walk():
+            for rule, pattern in self._patterns(inner):
+                if allows(pattern, inner.words):
+                    exempt = uncovered(inner)
+                    what = next((exempt[n] for n in exempt if not allows(pattern, inner.words, (n,))), "")
+                    missing = what or "a path that leads out of the folder that it names"
+                    return f"the rule {rule.text!r} does not cover {missing}"
+        return ""
 
     def allows_any_command(self) -> Rule | None:
         """A rule that allows every command."""

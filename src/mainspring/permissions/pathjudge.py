@@ -105,6 +105,11 @@ class PathJudge(Struct, frozen=True):
             return None if strict.outcome == "allow" else strict
         return self._seen_sensitive(target)
 
+    def refused(self, scope: str, target: Target) -> Verdict | None:
+        """What ignore files and rules say for certain against touching a path in some way; ``None`` if they say nothing."""
+        strict = self._tightened(scope, target)
+        return None if strict is None or strict.outcome == "allow" else strict
+
     def barred(self, target: Target) -> Verdict | None:
         """What ignore files and rules say against reading a path; ``None`` if they say nothing."""
         strict = self._tightened("fs-read", target)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from mainspring.env.protocol import NamesPaths
+from mainspring.lazy import lazy_re
+from mainspring.permissions.commandpattern import fixed_part
 from mainspring.permissions.ignored import IgnoreFiles
 from mainspring.permissions.pathpattern import PathPattern, components, is_absolute, matches
 from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
+
+MAX_BOUNDS = 200
+"""How many words are compared with paths of patterns; with more, none is covered."""
 
 Parts = tuple[str, ...]
 
@@ -174,6 +180,49 @@ async def look_at_word(env: Resolver, text: str, place: Place, cwd: str | None) 
     above, real = components(posixpath.normpath(base)), components(_name(env, path))
     hidden = await place.ignore.why(real, above)
     return Target(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
+
+
+async def find_escapes(
+    env: Resolver, place: Place, bounds: Collection[tuple[str, str]], folders: Sequence[str | None]
+) -> frozenset[tuple[str, str]]:
+    """Of some paths of patterns, each with a word that it may cover: those of which the word leads elsewhere.
+
+    A path of the project whose folder is a link that leads out of the project covers nothing.
+
+    Args:
+        env: Where the command will run.
+        place: The project and the home folder; paths of patterns start in the folder where tools work.
+        bounds: The paths and the words.
+        folders: The folders in which the command may run; ``None`` for one that is not known.
+    """
+    if len(bounds) > MAX_BOUNDS:
+        return frozenset(bounds)
+    found: set[tuple[str, str]] = set()
+    for token, text in bounds:
+        fixed = fixed_part(posixpath.normpath(token))
+        folder = fixed if fixed == posixpath.normpath(token) else fixed[: fixed.rfind("/") + 1]
+        first = folder.partition("/")[0]
+        if first and not text.startswith(first) and _NOT_A_NAME.search(first):
+            found.add((token, text))
+            continue
+        for start in _starts(first):
+            base = await look_at_word(env, folder[start:] or ".", place, place.cwd)
+            leaves = base.lexical[: len(place.root)] == place.root and not base.inside(place)
+            for each in folders:
+                target = await look_at_word(env, text[start:] or ".", place, each)
+                if leaves or not base.path or not target.path or target.real[: len(base.real)] != base.real:
+                    found.add((token, text))
+    return frozenset(found)
+
+
+def _starts(first: str) -> Sequence[int]:
+    """Where in a word a path may begin: in ``--file=src/x`` behind any character of the first component."""
+    if not _NOT_A_NAME.search(first):
+        return (0,)
+    return range(len(first) + (first[-1] in "=:,@"))
+
+
+_NOT_A_NAME = lazy_re(r"^-|[=:,@]")
 
 
 def _name(env: Resolver, path: str) -> str:

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, cast, get_args
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import later, lazy_re
 from mainspring.permissions.commandpattern import compile_command
 from mainspring.permissions.pathpattern import compile_path
 from mainspring.shell_analysis import wildcards
 from mainspring.text import named, odd_character, visible
 from mainspring.tools import Scope
+
+if TYPE_CHECKING:
+    from mainspring.shell_analysis.commands import analyse
+else:  # most rules need no analysis
+    analyse = later("mainspring.shell_analysis.commands", "analyse")
 
 Effect = Literal["allow", "ask", "deny"]
 """What a rule says."""
@@ -51,6 +57,8 @@ HOST_TOOLS = frozenset({"fetch"})
 
 _NAME = lazy_re(r"[A-Za-z0-9_*][A-Za-z0-9_.:*/-]*")
 _OPERATOR = lazy_re(r"&&|\|\||[;|&<>\n`]|\$\(")
+_WILDCARD = lazy_re(r"[*?]")
+_PLAIN_COMMAND = lazy_re(r"[\w./:@%+ -]+")
 
 
 class Origin(Struct, frozen=True):
@@ -181,6 +189,22 @@ def parse_rule(text: str, effect: Effect, origin: Origin | None = None) -> Rule:
         raise ConfigError(f"{origin}: the {effect} rule {visible(rule)!r} {error}") from None
 
 
+@lru_cache(1024)
+def names_line(pattern: str) -> bool:
+    """Returns True if the pattern of a rule is a whole line: a command with operators, or a line that is not understood.
+
+    Such a rule allows that very line and has no wildcards.
+    """
+    if _PLAIN_COMMAND.fullmatch(pattern):
+        return False
+    compiled = compile_command(pattern)
+    if _OPERATOR.search(compiled.unquoted):
+        return True
+    if compiled.problem or _WILDCARD.search(compiled.unquoted):
+        return False  # a pattern of words, or a spelling mistake
+    return analyse(pattern).problem != ""
+
+
 class _BadRuleError(Exception):
     """What is wrong with a rule, and what to write instead."""
 
@@ -247,6 +271,8 @@ def _check_pattern(head: str, scope: Scope | None, pattern: str | None, effect: 
 
 
 def _check_command(head: str, pattern: str, effect: Effect) -> None:
+    if effect == "allow" and names_line(pattern):
+        return
     compiled = compile_command(pattern)
     if compiled.problem:
         raise _BadRuleError(compiled.problem)

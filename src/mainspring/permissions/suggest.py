@@ -9,8 +9,9 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.permissions.commandpattern import allows, compile_command
 from mainspring.permissions.paths import Place, Target
-from mainspring.permissions.rules import parse_rule
+from mainspring.permissions.rules import names_line, parse_rule
 from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.options import uncovered
 from mainspring.text import odd_character
 
 if TYPE_CHECKING:
@@ -51,9 +52,15 @@ def command_rules(tool: str, unit: Unit) -> tuple[str, ...]:
         if known < max(unit.fixed, 1):
             return ()
         return _fitting(unit, f"{tool}({quote(words[:known])} *)")
-    length = max(unit.fixed, min(2, len(words)) if _has_subcommand(words) else 1)
+    length = max(unit.fixed, min(2, len(words)) if _has_subcommand(words) else 1, *(n + 1 for n in uncovered(unit)))
     wide = f"{tool}({quote(words[:length])} *)" if length < len(words) else ""
     return _fitting(unit, f"{tool}({quote(words)})", wide)
+
+
+def line_rules(tool: str, line: str) -> tuple[str, ...]:
+    """The rule for a line that is not understood: the very line."""
+    rules = _valid(f"{tool}({line.strip()})")
+    return rules if rules and names_line(line.strip()) else ()
 
 
 def argument_rules(tool: str, argument: str) -> tuple[str, ...]:
@@ -104,6 +111,6 @@ def _fitting(unit: Unit, *rules: str) -> tuple[str, ...]:
     found: list[str] = []
     for rule in _valid(*rules):
         pattern = compile_command(rule.partition("(")[2][:-1])
-        if pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words):
+        if pattern.fixed >= max(unit.fixed, 1) and allows(pattern, unit.words, uncovered(unit)):
             found.append(rule)
     return tuple(found)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
-from mainspring.python import find_program_outside
+from mainspring.programs import find_program
 from mainspring.runtime.home import Home, repository_of
 from mainspring.runtime.trust import TrustStore
 
@@ -64,7 +64,8 @@ class Worktrees:
     def __init__(self, cwd: str, home: Home | None) -> None:
         if home is None:
             raise ConfigError("there is no home folder to keep worktrees in; set MAINSPRING_HOME to one")
-        if (program := find_program_outside("git", cwd)) is None:
+        program = find_program("git", project=cwd)
+        if program is None:
             raise ConfigError("worktrees need git, which is not installed")
         root = repository_of(Path(cwd))
         if root is None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import programs, wildcards
-from mainspring.shell_analysis.options import behind
 from mainspring.shell_analysis.words import Word
 
 _AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@")
@@ -23,11 +22,6 @@ _SED_STEP = lazy_re(
     rf"|y(?P<y>[/|#,])(?:(?!(?P=y))[^\\\n])*(?P=y)(?:(?!(?P=y))[^\\\n])*(?P=y){_SED_END}"
     r"|$)"
 )
-
-_BY_THEMSELVES = frozenset("git cmake go cargo openssl make gmake".split())
-"""Programs that read no two short options from one word; git does behind its subcommand."""
-_COMMANDED = frozenset("less more most man".split())
-"""Programs that take commands behind a plus."""
 
 
 def named_words(name: str, words: Sequence[Word]) -> int:
@@ -45,44 +39,7 @@ def _runs_code(name: str, words: Sequence[Word]) -> bool:
         return _awk(words)
     if name in programs.SED:
         return _sed(words)
-    return _runs_other(name, words)
-
-
-def _runs_other(name: str, words: Sequence[Word]) -> bool:
-    """Whether options make a program run another one."""
-    options = programs.EXEC_OPTIONS.get(name, frozenset())
-    if name == "git" and any(behind(w.text, o) is not None for o in _git_options(words) for w in words[2:]):
-        return True
-    if name in ("tar", "bsdtar", "gtar"):
-        options = programs.EXEC_OPTIONS["tar"]
-        if re.match(r"[A-Za-z]*[IF]", words[1].text if len(words) > 1 else ""):
-            return True
-    if name in _COMMANDED and any(w.text.startswith("+") for w in words[1:]):
-        return True
-    wary = name in programs.GLOB_WARY
-    if not options and not wary:
-        return False
-    for before, word in zip(words, words[1:], strict=False):
-        if any(_is_option(name, word.text, option) for option in options):
-            return True
-        unknown = word.text.startswith(wildcards.MANY) and before.text not in programs.MESSAGE_OPTIONS
-        if unknown or (wary and word.text.startswith(wildcards.ONE)):
-            return True
     return False
-
-
-def _git_options(words: Sequence[Word]) -> frozenset[str]:
-    """Short options that name a program with one subcommand, and something else with others."""
-    subcommand = next((w.text for w in words[1:] if not w.text.startswith("-")), "")
-    return programs.GIT_EXEC_OPTIONS.get(subcommand, frozenset())
-
-
-def _is_option(program: str, text: str, option: str) -> bool:
-    if option.endswith("="):
-        return text.startswith(option)
-    if option.startswith("--") or program not in _BY_THEMSELVES:
-        return behind(text, option) is not None
-    return text == option or (len(option) == 2 and text.startswith(option) and not text.startswith("--"))
 
 
 def _awk(words: Sequence[Word]) -> bool:

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.shell_analysis import programs, wildcards
+from mainspring.shell_analysis.builtins import SPECIAL_BUILTINS, construct
 from mainspring.shell_analysis.code_arguments import named_words
 from mainspring.shell_analysis.effects import Touch, find_touches, touches
-from mainspring.shell_analysis.line import RESERVED, Assignment, Command, Line, Redirect
-from mainspring.shell_analysis.parser import read_line
-from mainspring.shell_analysis.variables import Values, resolved
-from mainspring.shell_analysis.words import PIPE, Word, program
+from mainspring.shell_analysis.options import is_known, uncovered_words
+from mainspring.shell_analysis.parser import parse
+from mainspring.shell_analysis.syntax import (
+    Loop,
+    Node,
+    NotUnderstoodError,
+    Redirect,
+    Redirection,
+    Simple,
+    Spelling,
+    Substitution,
+)
+from mainspring.shell_analysis.variables import Values, find_values, forms, is_own_name, is_special
+from mainspring.shell_analysis.words import Word, program
 
 MAX_DEPTH = 6
-"""How deep commands may run commands before the line counts as unknown."""
+"""How deep commands may run commands before the line is not understood."""
+
+MAX_PARTS = 300
+"""Lines with more commands and redirections are not understood."""
+
+_KNOWN_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "rbash"))
+"""Shells that read the language of `parser` in the same way."""
 
 Needs = Literal["self", "inner", "both"]
 """Whether a rule for the command itself is needed, or rules for what it runs, or both."""
@@ -70,16 +87,12 @@ class CommandLine(Struct, frozen=True):
     """A line, ready to be judged.
 
     Attributes:
-        parts: Its commands and redirections, in order; redirections of nested lines among them.
-        doubts: Why it cannot be judged as a whole; empty if it can.
-        values: What the names that it sets may stand for, as far as that is known.
-        pours: Whether it feeds values of variables to a command, which may show them.
+        parts: Its commands and redirections, in order; redirections of nested lines among them. None if it is not understood.
+        problem: Why it is not understood; empty if it is.
     """
 
-    parts: tuple[Unit | Redirect, ...]
-    doubts: tuple[str, ...] = ()
-    values: Values = {}
-    pours: bool = False
+    parts: tuple[Unit | Redirect, ...] = ()
+    problem: str = ""
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -88,145 +101,177 @@ class CommandLine(Struct, frozen=True):
 
 
 def analyse(text: str) -> CommandLine:
-    """Take a line apart. Never raises."""
-    return _Analysis(0).line(text)
+    """Find what a line runs and touches, or why it is not understood. Never raises."""
+    try:
+        return CommandLine(tuple(_Analysis(0).line(text)))
+    except NotUnderstoodError as error:
+        return CommandLine((), str(error))
 
 
 class _Analysis:
     """Works on one line; nested lines get one of their own."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, *, piped: bool = False) -> None:
+        if depth > MAX_DEPTH:
+            raise NotUnderstoodError("it is nested too deeply")
         self.depth = depth
-        self.doubts: list[str] = []
-        self.redirects: list[Redirect] = []
-        self.assigned: list[tuple[str, Word]] = []
-        self.pours = False
-        self.piped = self.given = False
+        self.piped = piped
+        self.parts: list[Unit | Redirect] = []
+        self.values: Values = {}
 
-    def line(self, text: str) -> CommandLine:
-        read = read_line(text)
-        self.doubts += read.doubts
-        parts: list[Unit | Redirect] = []
-        for part in read.parts:
-            if isinstance(part, Redirect):
-                parts.append(part)
-            else:
-                self.assigned += [(a.name, a.value) for a in part.assignments]
-                self.doubts += [
-                    f"it sets {a.name}, which says where paths lead" for a in part.assignments if _moves(a, text)
-                ]
-                self.piped = part.piped or self.given
-                parts.append(replace(self.command(part), piped=self.piped))
-                parts += self.redirects
-                self.redirects = []
-        parts += [_function(name, read) for name in read.functions]
-        doubts, values = tuple(dict.fromkeys(self.doubts)), resolved(self.assigned)
-        return CommandLine(tuple(parts), doubts, values, self.pours or read.pours)
+    def line(self, text: str) -> list[Unit | Redirect]:
+        tree = parse(text)
+        self.values = find_values(tree)
+        self.node(tree, self.piped, frozenset())
+        return self.parts
+
+    # --- the syntax tree --------------------------------------------------------------------------------------------
+
+    def node(self, node: Node, piped: bool, sure: frozenset[str]) -> None:
+        """Collect the commands of a piece of the tree.
+
+        Args:
+            node: The piece.
+            piped: Whether it reads what something else in the line writes.
+            sure: Variables that have been set for certain.
+        """
+        if len(self.parts) > MAX_PARTS:
+            raise NotUnderstoodError(f"it contains more than {MAX_PARTS} commands")
+        if isinstance(node, Simple):
+            self.simple(node, piped, sure)
+            return
+        self.redirections(node.redirects, piped, sure)
+        given = piped or any(not r.writes for r in node.redirects)
+        if isinstance(node, Loop):
+            for value in node.values:
+                self.inside(value, given, sure)
+                for [word] in forms((value,), self.values, sure) if value.splits else ():
+                    self.parts.append(Redirect(word, False, value.source))  # a list of names, as reading a folder is
+            self.node(node.body, given, sure | {node.name})
+        else:
+            for number, item in enumerate(node.items):
+                self.node(item, given or (node.kind == "pipe" and number > 0), sure)
+                if node.kind == "list" and isinstance(item, Simple) and not item.words:
+                    sure = sure.union(name for name, _ in item.assignments)
+
+    def inside(self, spelling: Spelling, piped: bool, sure: frozenset[str]) -> None:
+        """The commands of the substitutions in a word."""
+        for piece in spelling.pieces:
+            if isinstance(piece, Substitution):
+                self.node(piece.body, piped, sure)
+
+    def redirections(self, redirects: tuple[Redirection, ...], piped: bool, sure: frozenset[str]) -> None:
+        for redirect in redirects:
+            if redirect.target is None:
+                continue
+            self.inside(redirect.target, piped, sure)
+            for [target] in forms((redirect.target,), self.values, sure):
+                if target.splits:
+                    raise NotUnderstoodError(
+                        "it uses a redirection to a file whose name is not known; quote the variable"
+                    )
+                self.parts.append(Redirect(target, redirect.writes, redirect.source))
+
+    def simple(self, node: Simple, piped: bool, sure: frozenset[str]) -> None:
+        given = piped or any(not r.writes for r in node.redirects)
+        assigned = tuple([value for _, value in node.assignments])
+        for spelling in (*assigned, *node.words):
+            self.inside(spelling, given, sure)
+        self.redirections(node.redirects, given, sure)
+        fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
+        names = [name for name, _ in node.assignments]
+        for words in forms((*assigned, *node.words), self.values, sure):
+            self.piped = given
+            prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
+            unit = self.command(names, prefix, words[len(names) :], node.source, fed)
+            self.parts.append(replace(unit, piped=True) if given else unit)
+
+    def command(
+        self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, fed: str | None
+    ) -> Unit:
+        if not words:
+            return Unit(words=prefix, text=text, fixed=len(prefix), free=True)
+        core = self.unit(words, text, fed)
+        if not prefix:
+            return core
+        if words[0].text in SPECIAL_BUILTINS:
+            raise NotUnderstoodError(f"it uses an assignment before {words[0].text!r}, which lasts in some shells")
+        for name, word in zip(names, prefix, strict=True):
+            if "$(" in word.text or "`" in word.text:
+                raise NotUnderstoodError(f"it uses an assignment to {name} with a value that contains code")
+            if is_special(name):
+                number = name in ("COLUMNS", "LINES") and word.text.partition("=")[2].isdigit()
+                if not number:
+                    raise NotUnderstoodError(f"it uses an assignment to {name}, which has a meaning to a shell")
+            elif not word.literal and not is_own_name(name):
+                raise NotUnderstoodError(f"it uses an assignment to {name} with a value that is not known")
+        return Unit(
+            words=prefix + words,
+            text=text,
+            fixed=len(prefix) + core.fixed,
+            needs="inner" if all(programs.HARMLESS_VARIABLES.fullmatch(name) for name in names) else "self",
+            inner=(core,),
+            unknown=core.unknown,
+            code=any(programs.CODE_VARIABLES.fullmatch(name) for name in names) or core.code,
+        )
 
     def nested(self, code: str) -> tuple[Unit, ...]:
         """The commands of code that a command hands to a shell."""
-        if self.depth >= MAX_DEPTH:
-            self.doubts.append("it is nested too deeply")
-            return ()
-        analysis = _Analysis(self.depth + 1)
-        analysis.given = self.piped
-        inner = analysis.line(code)
-        self.assigned += analysis.assigned
-        self.doubts += inner.doubts
-        self.pours = self.pours or inner.pours
-        self.redirects += [p for p in inner.parts if isinstance(p, Redirect)]
-        return inner.units
-
-    def command(self, command: Command) -> Unit:
-        prefix = tuple(Word(f"{a.name}={a.value.text}", a.text) for a in command.assignments)
-        if not command.words:
-            free = all(programs.SHELL_VARIABLES.fullmatch(a.name) or _harmless(a) for a in command.assignments)
-            return Unit(words=prefix, text=command.text, fixed=len(prefix), free=free, code=not free)
-        core = self.unit(command.words, command.text, command.fed)
-        if not prefix:
-            return core
-        return Unit(
-            words=prefix + command.words,
-            text=command.text,
-            fixed=len(prefix) + core.fixed,
-            needs="inner" if all(map(_harmless, command.assignments)) else "self",
-            inner=(core,),
-            unknown=core.unknown,
-            code=any(programs.CODE_VARIABLES.fullmatch(a.name) for a in command.assignments) or core.code,
-        )
+        parts = _Analysis(self.depth + 1, piped=self.piped).line(code)
+        self.parts += [p for p in parts if isinstance(p, Redirect)]
+        return tuple(p for p in parts if isinstance(p, Unit))
 
     def unit(self, words: tuple[Word, ...], text: str = "", fed: str | None = None) -> Unit:
         """A command without assignments before it."""
         text = text or " ".join(w.source or w.text for w in words)
         first = words[0]
-        if not first.literal or first.splits or not first.text or first.text[0] in (wildcards.HOME, wildcards.HERE):
+        if not first.literal or first.splits or not first.text:
+            raise NotUnderstoodError("it uses a command name that is not known before it runs")
+        if first.text[0] in (wildcards.HOME, wildcards.HERE):
             return Unit(
-                words=words, text=text, fixed=len(words), unknown="its name is not known before it runs", scan=True
+                words=words, text=text, fixed=len(words), unknown="its program is not in a known folder", scan=True
             )
-        if first.text in RESERVED:
-            self.doubts.append(f"it holds {first.text!r} where a command should be")
+        problem = construct(words)
+        if problem:
+            raise NotUnderstoodError(f"it uses {problem}")
         name = program(first.text)
         for handle in (self._builtin, self._shell, self._wrapper, self._subcommand, self._interpreter):
             unit = handle(name, words, text, fed)
             if unit is not None:
                 return unit
         fixed = named_words(name, words)
-        return Unit(words=words, text=text, fixed=fixed, code=fixed > 1, touches=touches(name, words))
+        code = fixed > 1 or (is_known(name) and bool(uncovered_words(name, words)))
+        return Unit(words=words, text=text, fixed=fixed, code=code, touches=touches(name, words))
 
     # --- kinds of commands; each gives None if the command is none of its kind -----------------------------------------
 
     def _builtin(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         first = words[0].text
-        if first in programs.FREE or (first == "set" and _harmless_set(words)):
+        if first in programs.FREE or first in ("set", "[", "wait"):
             return Unit(words=words, text=text, free=True)
-        if first in ("cd", "pushd", "popd"):
-            plain = len(words) == 2 and first != "popd" and words[1].text[:1] not in ("-", "+")
-            target = words[1] if plain else Word(wildcards.MANY, "", splits=True)
-            return Unit(words=words, text=text, moves=target)
-        if first == "eval":
-            return self._evaluates(words, words[1:], text)
-        if first == "trap":
-            return self._evaluates(words, words[1:2], text)
-        if first == "alias":
-            bodies = [Word(w.text.partition("=")[2], w.source) for w in words[1:] if w.literal and "=" in w.text]
-            inner = tuple(unit for body in bodies for unit in self.nested(body.text))
-            return Unit(words=words, text=text, fixed=len(words), unknown="it changes what a name means", inner=inner)
-        if first in programs.PREFIX_BUILTINS:
-            return Unit(words=words, text=text, fixed=len(words), unknown="it changes how the shell works", scan=True)
-        if first in ("declare", "typeset", "local", "export", "readonly", "mapfile", "readarray"):
-            return Unit(words=words, text=text, fixed=len(words), code=True)
+        if first == "cd":
+            known = len(words) == 2 and words[1].text != "-"
+            return Unit(words=words, text=text, moves=words[1] if known else Word(wildcards.MANY, "", splits=True))
         return None
-
-    def _evaluates(self, words: tuple[Word, ...], code: Sequence[Word], text: str) -> Unit:
-        if code and code[0].text == "--":
-            code = words[words.index(code[0]) + 1 :][: 1 if words[0].text == "trap" else None]
-        options = bool(code) and code[0].text.startswith("-") and code[0].text != "-"
-        if not code or options or not all(map(_is_code, code)):
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
-        source = " ".join(w.text for w in code)
-        if words[0].text == "trap" and source in ("-", ""):
-            return Unit(words=words, text=text, free=True)
-        return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(source))
 
     def _shell(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         if name not in programs.SHELLS:
             return None
         found = _shell_arguments(words)
         if found is None:
-            return Unit(words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True)
+            raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
-        if kind == "script" and index < len(words) and _is_stream(words[index]):
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
-        if kind == "script" and index < len(words):
+        if kind == "code":
+            if name not in _KNOWN_SHELLS or index >= len(words) or not _is_code(words[index]):
+                raise NotUnderstoodError(f"it uses code for {name} that is not known, or in another language")
+            needs: Needs = "inner" if _system(words[0]) else "self"
+            inner = self.nested(words[index].text)
+            return Unit(words=words, text=text, fixed=len(words), needs=needs, inner=inner)
+        if index < len(words) and not _is_stream(words[index]):
             return Unit(words=words, text=text, fixed=index + 1, code=True)
-        if kind == "script" and fed is not None:
-            return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True)
-        if kind == "script" or index >= len(words) or not _is_code(words[index]):
+        if fed is None or index < len(words) or name not in _KNOWN_SHELLS:
             return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
-        inner = self.nested(words[index].text)
-        return Unit(
-            words=words, text=text, fixed=len(words), needs="inner" if _system(words[0]) else "self", inner=inner
-        )
+        return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=self.nested(fed), fed=True)
 
     def _wrapper(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         if name == "find":
@@ -239,15 +284,14 @@ class _Analysis:
                 return None
             return Unit(words=words, text=text, fixed=len(words), scan=True)
         start, plain = _inner_start(words, spec, assigns=name in ("env", "sudo"))
-        if start is None or self.depth >= MAX_DEPTH:
+        if start is None:
             return Unit(words=words, text=text, fixed=len(words), scan=True)
         if start >= len(words):
-            free = name in ("exec", "command", "builtin", "time")
-            return Unit(words=words, text=text, fixed=len(words), free=free)
+            return Unit(words=words, text=text, fixed=len(words), free=name in ("command", "time"))
         inner_words = words[start:]
         if name == "xargs":
             inner_words = _fed_by_xargs(words[:start], inner_words)
-        inner = self.deeper().unit_into(self, inner_words, fed if name != "xargs" else None)
+        inner = self.run_by(inner_words, fed if name != "xargs" else None)
         plain = plain and spec.plain and _system(words[0])
         return Unit(
             words=words,
@@ -259,18 +303,11 @@ class _Analysis:
             scan=not plain,
         )
 
-    def deeper(self) -> _Analysis:
-        inner = _Analysis(self.depth + 1)
-        inner.piped = self.piped
-        return inner
-
-    def unit_into(self, outer: _Analysis, words: tuple[Word, ...], fed: str | None = None) -> Unit:
-        """A command inside a command; what is found on the way goes to the outer line."""
-        unit = self.unit(words, "", fed)
-        outer.doubts += self.doubts
-        outer.redirects += self.redirects
-        outer.assigned += self.assigned
-        outer.pours = outer.pours or self.pours
+    def run_by(self, words: tuple[Word, ...], fed: str | None = None) -> Unit:
+        """The command that another command runs; redirections in it belong to the line."""
+        deeper = _Analysis(self.depth + 1, piped=self.piped)
+        unit = deeper.unit(words, "", fed)
+        self.parts += deeper.parts
         return unit
 
     def _find(self, words: tuple[Word, ...], text: str) -> Unit:
@@ -281,10 +318,9 @@ class _Analysis:
             if words[i].text in ("-exec", "-execdir", "-ok", "-okdir"):
                 end = next((k for k in range(i + 1, len(words)) if words[k].text in (";", "+")), len(words))
                 run = tuple(_holed(w, "{}") for w in words[i + 1 : end])
-                if not run or self.depth >= MAX_DEPTH:
-                    unsure = True
-                else:
-                    inner.append(self.deeper().unit_into(self, run))
+                if run:
+                    inner.append(self.run_by(run))
+                unsure = unsure or not run
                 i = end
             i += 1
         needs: Needs = "both" if inner else "self"
@@ -299,7 +335,11 @@ class _Analysis:
         start, _ = _inner_start(words, spec)
         if start is None or start >= len(words):
             return Unit(words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True)
-        return self._evaluates(words, words[start:], text)
+        code = words[start:]
+        if not all(map(_is_code, code)):
+            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True)
+        inner = self.nested(" ".join(w.text for w in code))
+        return Unit(words=words, text=text, fixed=len(words), needs="inner", inner=inner)
 
     def _subcommand(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         second = words[1] if len(words) > 1 else Word("", "")
@@ -314,20 +354,15 @@ class _Analysis:
                 return Unit(words=words, text=text, fixed=len(words), scan=True)
             return None
         start = 3 if len(words) > 2 and words[2].text == "--" else 2
-        if (
-            start >= len(words)
-            or not words[start].literal
-            or words[start].text.startswith("-")
-            or self.depth >= MAX_DEPTH
-        ):
+        if start >= len(words) or not words[start].literal or words[start].text.startswith("-"):
             return Unit(words=words, text=text, fixed=len(words), scan=True)
-        inner = self.deeper().unit_into(self, words[start:])
+        inner = self.run_by(words[start:])
         return Unit(words=words, text=text, fixed=start + inner.fixed, inner=(inner,), unknown=inner.unknown, scan=True)
 
     def _interpreter(self, name: str, words: tuple[Word, ...], text: str, fed: str | None) -> Unit | None:
         family = re.sub(r"[\d.]+$", "", name)
         safe = programs.INTERPRETERS.get(name, programs.INTERPRETERS.get(family))
-        if safe is None or (name == "." and words[0].text != "."):
+        if safe is None or name in (".", "source"):
             return None
         i = 1
         while i < len(words) and words[i].literal and words[i].text in safe:
@@ -336,40 +371,19 @@ class _Analysis:
             return Unit(words=words, text=text, fixed=i + 2, code=True)
         given = self.piped and family in programs.PROMPTS
         if given or i >= len(words) or words[i].text == "-" or _is_stream(words[i]):
-            sourced = name in (".", "source")
-            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=sourced)
+            return Unit(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
         return Unit(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
 
 
 def _is_code(word: Word) -> bool:
-    """Whether a word is known to be this code in every shell; some do not know ``$'...'``."""
-    return word.literal and not word.splits and "$'" not in word.source
+    """Whether a word is known to be this code in every shell."""
+    return word.literal and not word.splits and not set(word.text) & {wildcards.HOME, wildcards.HERE}
 
 
 def _is_stream(word: Word) -> bool:
     """Whether a script is no file that lies somewhere, but what another command writes."""
-    return word.text == PIPE or re.match(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/", word.text) is not None
-
-
-def _function(name: str, read: Line) -> Unit:
-    word = Word(name, name)
-    return Unit(words=(word,), text=f"{name}()", fixed=1, unknown="it is defined as a function in the line")
-
-
-def _harmless(assignment: Assignment) -> bool:
-    return programs.HARMLESS_VARIABLES.fullmatch(assignment.name) is not None
-
-
-def _moves(assignment: Assignment, line: str) -> bool:
-    """Whether an assignment changes what paths of the line stand for."""
-    if assignment.name == "HOME":
-        return "~" in line or len(re.findall(r"\$\{?HOME\b", line)) > 0
-    return assignment.name in ("PWD", "OLDPWD")
-
-
-def _harmless_set(words: tuple[Word, ...]) -> bool:
-    return len(words) > 1 and all(re.fullmatch(r"[-+][euxovf]+|pipefail|--", w.text) for w in words[1:])
+    return re.match(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/", word.text) is not None
 
 
 def _system(word: Word) -> bool:
@@ -382,13 +396,16 @@ def _shell_arguments(words: tuple[Word, ...]) -> tuple[Literal["code", "script"]
     i, code = 1, False
     while i < len(words):
         text = words[i].text
-        if not words[i].literal or text in ("--norc", "--noprofile", "--login", "--posix"):
-            if not words[i].literal:
-                break
-        elif re.fullmatch(r"[-+][euxv]*o", text) and i + 1 < len(words):
+        if not words[i].literal:
+            break
+        if text in ("--norc", "--noprofile", "--login"):
+            pass
+        elif re.fullmatch(r"-[eux]*o", text) and i + 1 < len(words):
+            if words[i + 1].text not in ("pipefail", "errexit", "nounset", "xtrace"):
+                return None
             i += 1
-        elif re.fullmatch(r"[-+][abefhkmnpuvxBCEHPTlc]+", text):
-            code = code or (text.startswith("-") and "c" in text)
+        elif re.fullmatch(r"-[euxlc]+", text):
+            code = code or "c" in text
         elif text == "--":
             i += 1
             break

@@ -176,8 +176,7 @@ _OUTPUT_OPTIONS = {
     "tree": ("-o",),
     "diff": ("--output",),
     "patch": ("-o", "--output", "-d", "--directory", "-r", "--reject-file"),
-    "gcc": ("-o",),
-    "cc": ("-o",),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "go"), ("-o",)),
     "unzip": ("-d",),
     "tar": ("-C", "--directory"),
 }

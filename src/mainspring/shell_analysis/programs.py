@@ -119,54 +119,6 @@ PROMPTS = _set("sqlite3 sqlite psql mysql bc dc ed ex vi vim nvim emacs")
 AWK = _set("awk gawk mawk nawk")
 SED = _set("sed gsed")
 
-EXEC_OPTIONS: Mapping[str, frozenset[str]] = {
-    "git": _set(
-        "-c --config-env --exec-path -C --git-dir --work-tree --upload-pack --receive-pack --exec -x --extcmd "
-        "--open-files-in-pager --output --ext-diff --textconv --template"
-    ),
-    "tar": _set("--to-command --checkpoint-action -I --use-compress-program --rsh-command --rmt-command -F --info-script --new-volume-script"),
-    "rsync": _set("-e --rsh --rsync-path"),
-    "scp": _set("-S -o -F"),
-    "sftp": _set("-S -o -F -b"),
-    "sort": _set("--compress-program"),
-    "rg": _set("--pre --hostname-bin"),
-    "fd": _set("-x -X --exec --exec-batch"),
-    "fdfind": _set("-x -X --exec --exec-batch"),
-    "ag": _set("--pager"),
-    "man": _set("-P -H --pager --html"),
-    "zip": _set("-TT --unzip-command"),
-    "split": _set("--filter"),
-    "curl": _set("-K --config"),
-    "wget": _set("--use-askpass --config -e --execute"),
-    "make": _set("--eval SHELL= .SHELLFLAGS="),
-    "gmake": _set("--eval SHELL="),
-    "cmake": _set("-P -E"),
-    "go": _set("-exec -toolexec"),
-    "cargo": _set("--config"),
-    "pip": _set("--global-option --config-settings"),
-    "env": _set("-S --split-string -C --chdir"),
-    "less": _set("-k --lesskey-file -o -O"),
-    "openssl": _set("-engine -provider"),
-}  # fmt: skip
-"""Options that make a harmless program run something, or work elsewhere. With one, only a rule that names every word allows."""
-
-GIT_EXEC_OPTIONS: Mapping[str, frozenset[str]] = {
-    "grep": _set("-O"),
-    "clone": _set("-u -c"),
-    "difftool": _set("-x"),
-    "send-email": _set("--sendmail-cmd --to-cmd --cc-cmd --header-cmd --smtp-server"),
-    "merge": _set("-s --strategy"),
-    "rebase": _set("-x -s --strategy"),
-    "pull": _set("-s --strategy"),
-}
-"""The same, of one subcommand of git."""
-
-GLOB_WARY = _set("tar bsdtar gtar rsync zip scp find")
-"""Programs for which a file's name that begins with a dash is dangerous."""
-
-MESSAGE_OPTIONS = _set("-m -am -sm --message --title --body -t -b -F --file")
-"""Options whose value is text, so that an unknown value cannot be an option."""
-
 FREE = _set(": true false break continue return shift exit")
 """Builtins that do nothing by themselves; they need no rule."""
 

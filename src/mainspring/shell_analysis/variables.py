@@ -1,70 +1,142 @@
-"""What names stand for that a line sets itself, so that ``x=private; cat $x/a`` is seen as what it is."""
+"""The values that variables of a line may have, so that ``for f in a b; do cat "$f"; done`` is seen as the commands it runs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from itertools import islice, product
+from collections.abc import Iterator, Mapping
+from itertools import product
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
+from mainspring.shell_analysis.syntax import Block, Loop, Node, NotUnderstoodError, Spelling, Substitution, Variable
 from mainspring.shell_analysis.words import Word
 
-MOST = 24
-"""How many readings of one command are looked at; one with more is not judged."""
+MAX_FORMS = 40
+"""A command with more combinations of values is not understood."""
 
-_ROUNDS = 3
-_REFERENCE = lazy_re(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|\{([A-Za-z_]\w*)[^}]*\}|.)", re.DOTALL)
+HARMLESS = frozenset(
+    "HOME PWD OLDPWD USER LOGNAME SHELL PATH TMPDIR LANG LC_ALL TERM HOSTNAME EDITOR PAGER VISUAL VIRTUAL_ENV CONDA_PREFIX CI COLUMNS "
+    "LINES NODE_ENV PYTHONPATH GOPATH GOROOT JAVA_HOME CARGO_HOME RUSTUP_HOME NVM_DIR XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME "
+    "XDG_RUNTIME_DIR ?".split()
+)
+"""Variables of the environment that a line may use: they hold no secrets."""
+
+_OWN_NAME = lazy_re(r"(?!.*_proxy$|npm_|zle_|dis_)[a-z][a-z0-9_]*")
+_ZSH_NAMES = frozenset(
+    "aliases argv builtins cdpath commands dirstack epochtime errnos fignore fpath funcfiletrace funcsourcetrace funcstack functions "
+    "functrace galiases histchars history historywords jobdirs jobstates jobtexts keymaps langinfo mailpath manpath mapfile module_path "
+    "modules nameddirs options parameters patchars path pipestatus prompt prompt2 prompt3 prompt4 psvar reswords saliases signals status "
+    "sysparams termcap terminfo userdirs usergroups watch widgets zsh_eval_context zsh_scheduled_events".split()
+)
+_SPECIAL = lazy_re(
+    r"BASH.*|ZSH.*|HIST.*|PS[0-9]|PROMPT.*|RPROMPT.*|RPS[0-9]|SPROMPT|IFS|PATH|HOME|PWD|OLDPWD|CDPATH|FPATH|ENV|SHELLOPTS|POSIX.*|ZDOTDIR|"
+    r"OPT(?:IND|ERR|ARG)|RANDOM|SRANDOM|SECONDS|EPOCH.*|LINENO|COLUMNS|LINES|[EU]*[UG]ID|USERNAME|ERRNO|FUNC.*|FIGNORE|GLOBIGNORE|"
+    r"EXECIGNORE|MODULE_PATH|MAILPATH|MANPATH|PSVAR|WATCH.*|LISTMAX|SAVEHIST|BAUD|DIRSTACKSIZE|LOGCHECK|TMOUT|TMPPREFIX|REPORT.*|MENUSCROLL|"
+    r"TRY_BLOCK.*|SHLVL|KEYTIMEOUT|NULLCMD|READNULLCMD|STTY|TIMEFMT|WORDCHARS|CORRECT_.*|ARGV0|CPUTYPE|DIRSTACK|GROUPS|MAIL.*|CHILD_MAX|"
+    r"COMP.*|COPROC|READLINE.*|MAPFILE|REPLY|TIMEFORMAT|IGNOREEOF|INPUTRC|_"
+)
+_PLAIN = lazy_re(r"[A-Za-z0-9_./][A-Za-z0-9_./,:@%+=-]*")
 
 Values = Mapping[str, tuple[str, ...]]
+"""The possible values of each name, `wildcards.MANY` for one that is not known."""
 
 
-def resolved(assigned: Iterable[tuple[str, Word]]) -> Values:
-    """The values that each name may have, as far as they are known.
+def is_own_name(name: str) -> bool:
+    """Returns True if a line may set this variable for itself: no shell and no program gives the name a meaning."""
+    return _OWN_NAME.fullmatch(name) is not None and name not in _ZSH_NAMES
+
+
+def is_special(name: str) -> bool:
+    """Returns True if some shell gives the variable a meaning, so that not even one command may run with another value."""
+    return name in _ZSH_NAMES or _SPECIAL.fullmatch(name) is not None
+
+
+def find_values(node: Node) -> Values:
+    """All values that the names which a line sets may get anywhere in the line.
+
+    Raises:
+        NotUnderstoodError: If it sets a name that some shell gives a meaning.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for name, value in _assignments(node):
+        if not is_own_name(name):
+            raise NotUnderstoodError(f"it uses an assignment to {name}, which is not a plain name in lower case")
+        text = value.pieces[0] if len(value.pieces) == 1 else "" if not value.pieces else wildcards.MANY
+        found.setdefault(name, {})[text if isinstance(text, str) else wildcards.MANY] = None
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _assignments(node: Node) -> Iterator[tuple[str, Spelling]]:
+    todo: list[Node] = [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Block):
+            todo += one.items
+            continue
+        if isinstance(one, Loop):
+            yield from ((one.name, value) for value in one.values)
+            todo.append(one.body)
+            spellings = one.values
+        else:
+            if not one.words:
+                yield from one.assignments
+            spellings = (*(value for _, value in one.assignments), *one.words)
+        spellings = (*spellings, *(r.target for r in one.redirects if r.target is not None))
+        todo += [p.body for s in spellings for p in s.pieces if isinstance(p, Substitution)]
+
+
+def forms(spellings: tuple[Spelling, ...], values: Values, sure: frozenset[str]) -> Iterator[tuple[Word, ...]]:
+    """The words of a command, for each combination of the values of its variables.
 
     Args:
-        assigned: What the line sets, wherever it stands in it.
+        spellings: The words as the parser reads them.
+        values: The values that the line gives to names.
+        sure: The names that have one of these values for certain.
+
+    Raises:
+        NotUnderstoodError: If a variable is not known to be harmless, or there are too many combinations.
     """
-    given = list(assigned)
-    values: dict[str, tuple[str, ...]] = {}
-    for _ in range(_ROUNDS if given else 0):
-        for name, word in given:
-            found = (
-                [word.text] if word.literal else [text for w in filled((word,), values) or () for text in (w[0].text,)]
-            )
-            known = (*values.get(name, ()), *(t for t in found if wildcards.is_literal(t) and t))
-            values[name] = tuple(dict.fromkeys(known))[: MOST + 1]
-    return {name: texts for name, texts in values.items() if texts}
+    names = dict.fromkeys(p.name for s in spellings for p in s.pieces if isinstance(p, Variable))
+    if not names:
+        yield tuple([_word(s, {}) for s in spellings])
+        return
+    choices: list[tuple[str, ...]] = []
+    count = 1
+    for name in names:
+        if name not in values and name not in HARMLESS:
+            raise NotUnderstoodError(f"it uses the variable {name}, which the line does not set")
+        given = values.get(name, ())
+        choices.append(given if name in sure else tuple(dict.fromkeys((*given, wildcards.MANY))))
+        count *= len(choices[-1])
+    if count > MAX_FORMS:
+        raise NotUnderstoodError("it uses variables with too many values in one command")
+    for combination in product(*choices):
+        binding = dict(zip(names, combination, strict=True))
+        yield tuple([_word(s, binding) for s in spellings])
 
 
-def filled(words: tuple[Word, ...], values: Values) -> list[tuple[Word, ...]] | None:
-    """The words with known values in place of names, for each combination of values.
-
-    Returns:
-        None of them if no name is known; ``None`` if there are too many.
-    """
-    used: dict[str, None] = {}
-    for word in words:
-        if wildcards.MANY in word.text:
-            used.update(dict.fromkeys(n for n in _names(word) if n in values))
-    if not used:
-        return []
-    combinations = list(islice(product(*(values[name] for name in used)), MOST + 1))
-    if len(combinations) > MOST:
-        return None
-    return [tuple([_with(w, dict(zip(used, c, strict=True))) for w in words]) for c in combinations]
+def _word(spelling: Spelling, binding: Mapping[str, str]) -> Word:
+    text, splits = "", spelling.splits
+    for piece in spelling.pieces:
+        if isinstance(piece, str):
+            text += piece
+        elif isinstance(piece, Substitution):
+            text += wildcards.MANY
+            splits = splits or not piece.quoted
+        else:
+            value, may_split = _value(piece, binding)
+            text += value
+            splits = splits or may_split
+    return Word(text, spelling.source, splits)
 
 
-def _names(word: Word) -> list[str]:
-    return ["".join(groups) for groups in _REFERENCE.findall(word.source)]
-
-
-def _with(word: Word, values: Mapping[str, str]) -> Word:
-    names = _names(word)
-    pieces = word.text.split(wildcards.MANY)
-    if len(pieces) == 1 or len(names) != len(pieces) - 1:
-        return word
-    text = pieces[0]
-    for name, piece in zip(names, pieces[1:], strict=True):
-        text += values.get(name, wildcards.MANY) + piece
-    return Word(text, word.source, word.splits)
+def _value(variable: Variable, binding: Mapping[str, str]) -> tuple[str, bool]:
+    if variable.name == "HOME":
+        return wildcards.HOME, False
+    if variable.name == "PWD" and variable.quoted:
+        return wildcards.HERE, False
+    value = binding[variable.name]
+    if variable.quoted:
+        return value, False
+    if variable.name == "?":
+        return value, False
+    return (value, False) if _PLAIN.fullmatch(value) else (wildcards.MANY, True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mainspring.env.variables import program_variables
 from mainspring.lazy import lazy_re
-from mainspring.python import find_program_outside
+from mainspring.programs import find_program
 from mainspring.redaction import redact
 from mainspring.skills.skill import SkillError
 from mainspring.skills.spec import Spec
@@ -99,7 +99,7 @@ class Git:
         Raises:
             SkillError: If there is no git, or it fails, or takes too long.
         """
-        program = find_program_outside("git")
+        program = find_program("git")
         if program is None:
             raise SkillError("git is not installed, and a repository cannot be fetched without it")
         process = await asyncio.create_subprocess_exec(

@@ -350,14 +350,14 @@ async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "allow", "deny", "outcome"),
     [
-        ("$x y", ["shell"], [], "allow"),
-        ("$x y", ["shell"], ["shell(rm *)"], "ask"),
-        ("git $x", ["shell"], ["shell(git push)"], "ask"),
-        ("git $x", ["shell"], ["shell(rm *)"], "allow"),
-        ("git log $x", ["shell"], ["shell(git push)"], "allow"),
+        ("$x y", ["shell"], [], "ask"),
+        ("$USER y", ["shell"], [], "ask"),
+        ("git $USER", ["shell"], ["shell(git push)"], "ask"),
+        ("git $USER", ["shell"], ["shell(rm *)"], "allow"),
+        ("git log $USER", ["shell"], ["shell(git push)"], "allow"),
         ("python -c 'x'", ["shell"], [], "allow"),
-        ("cat $x", ["shell(cat *)"], ["read_file(private/**)"], "allow"),
-        ("cat $x/private/key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
+        ("cat $USER", ["shell(cat *)"], ["read_file(private/**)"], "allow"),
+        ("cat $USER/private/key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
         ("cat priv*/key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
         ("cat */key", ["shell(cat *)"], ["read_file(private/**)"], "ask"),
         ("cat *.md", ["shell(cat *)"], ["read_file(private/**)"], "allow"),
@@ -373,7 +373,7 @@ async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
         ("git push --force", ["shell"], ["shell(git push ** --force)"], "deny"),
         ("git push a b --force", ["shell"], ["shell(git push ** --force)"], "deny"),
         ("git push a b", ["shell"], ["shell(git push ** --force)"], "allow"),
-        ("git push a $x", ["shell"], ["shell(git push ** --force)"], "ask"),
+        ("git push a $USER", ["shell"], ["shell(git push ** --force)"], "ask"),
         ("make x", ["shell"], ["shell(* x)"], "deny"),
         ("ls", ["scope:shell-run"], [], "allow"),
         ("ls", ["*"], [], "allow"),
@@ -416,7 +416,7 @@ async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor
     [
         "git push -u origin main",
         "git grep -n foo && git merge main && git add -u",
-        "git worktree add docs/x && git archive -o out.tar HEAD && git clone x docs/y && git init && git format-patch -1",
+        "git worktree add docs/x && git archive HEAD && git clone x docs/y && git init && git format-patch -1",
     ],
 )
 async def test_a_wide_rule_for_git_covers_the_project(line: str) -> None:
@@ -468,11 +468,14 @@ async def test_an_option_that_is_not_known_may_evaluate_the_next_word(line: str)
     "line",
     [
         "x=5; [ $x -gt 3 ]",
-        "[ -n $x ]",
+        '[ -n "$USER" ]',
         "x=foo; [ $x = foo ]",
         '[ "$(cat f)" = a ]',
-        "printf '%s' \"$x\"",
-        'test "$x" = a',
+        "printf '%s' \"$USER\"",
+        'x=$(cat f); test "$x" = a',
+        "[ $? -eq 0 ]",
+        "[ ! -d src ]",
+        "[ a == b ]",
     ],
 )
 async def test_plain_tests_need_nothing(line: str) -> None:

@@ -212,15 +212,15 @@ async def test_a_grant_does_not_beat_a_denial() -> None:
     assert block.is_error
 
 
-async def test_what_cannot_be_judged_is_never_granted_for_the_session() -> None:
+async def test_a_grant_of_a_line_that_is_not_understood_is_for_the_very_line() -> None:
     person = Person("session")
     permissions = Permissions(on_permission_request=person)
-    call = Call("shell", {"command": "echo ${x@P}"}, id="s")
 
-    for _ in range(2):
+    for command in ("echo ${x@P}", "echo ${x@P}", "echo ${x@P} ", "echo ${y@P}"):
+        call = Call("shell", {"command": command}, id="s")
         await results(permissions, call, env=project(run=lambda command: ""))
 
-    assert len(person.asked) == 2
+    assert len(person.asked) == 3
 
 
 @pytest.mark.parametrize(("on_deny", "status", "calls"), [("continue", "completed", 2), ("stop", "denied", 1)])

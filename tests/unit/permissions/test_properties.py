@@ -81,7 +81,9 @@ def test_what_is_advised_is_enough_and_no_rule_of_it_can_be_left_out(pieces: lis
         ("cp notes.txt q", (("shell(cp notes.txt q)",), ("shell(cp *)",))),
         ("echo x > q", (("scope:fs-write(q)", "shell(echo x)"), ("scope:fs-write(**)", "shell(echo x)"))),
         ("echo x > .git/config", (("scope:fs-write(.git/config)", "shell(echo x)"),)),
-        ("$tool x", ()),
+        ("$tool x", (("shell($tool x)",),)),
+        ("x=(a); ls", (("shell(x=(a); ls)",),)),
+        ("x=(a)\nls", ()),
     ],
 )
 def test_the_advice_is_the_least_that_will_do(line: str, advice: tuple[tuple[str, ...], ...]) -> None:

@@ -1,10 +1,12 @@
 """The grammar of rules."""
 
+import re
+
 import pytest
 
 from mainspring.errors import ConfigError
 from mainspring.permissions import Origin, RuleSet, parse_rule, rules_without_tool
-from mainspring.permissions.rules import OriginKind
+from mainspring.permissions.rules import Effect, OriginKind, names_line
 from tests.unit.permissions.stage import decided, shell
 
 
@@ -47,10 +49,6 @@ def test_a_rule_is_read(text: str, tool: str, scope: str | None, pattern: str | 
         ("write_file(a.txt", "write 'write_file(a.txt)'"),
         ("write_file()", "write 'write_file' for every call"),
         ("shell(git:*)", "write 'shell(git *)'"),
-        ("shell(git status && rm x)", "one rule for each"),
-        ("shell(a | b)", "one rule for each"),
-        ("shell(echo $(x))", "one rule for each"),
-        ("shell(npm test > out)", "scope:fs-write(PATH)"),
         ("shell(echo 'open)", "close it"),
         ("shell(* --force)", "begin the pattern with one"),
         ("read_file(../x)", "write the path from the project's folder"),
@@ -68,6 +66,41 @@ def test_what_is_no_rule_says_what_to_write(text: str, instead: str) -> None:
 
     assert instead in str(caught.value)
     assert ".agent/settings.json: permissions.allow[0]" in str(caught.value)
+
+
+@pytest.mark.parametrize("effect", ["ask", "deny"])
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("shell(git status && rm x)", "one rule for each"),
+        ("shell(a | b)", "one rule for each"),
+        ("shell(echo $(x))", "one rule for each"),
+        ("shell(npm test > out)", "scope:fs-write(PATH)"),
+    ],
+)
+def test_a_rule_that_tightens_is_about_one_simple_command(effect: Effect, text: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(instead)):
+        parse_rule(text, effect)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "whole"),
+    [
+        ("git status && rm x", True),
+        ("echo $((1 + 1))", True),
+        ("x=(a b)", True),
+        ("npm test > out", True),
+        ("git status", False),
+        ("git *", False),
+        ("npm run test:*", False),
+        ("echo '$(x)'", False),
+        ("*", False),
+    ],
+)
+def test_a_rule_that_is_not_about_one_simple_command_names_a_whole_line(pattern: str, whole: bool) -> None:
+    parse_rule(f"shell({pattern})", "allow")
+
+    assert names_line(pattern) == whole
 
 
 def test_a_deny_rule_need_not_name_a_program() -> None:
@@ -130,7 +163,8 @@ async def test_an_untrusted_project_may_only_tighten() -> None:
         ("git * -s", "git status -s", "allow"),
         ("git * -s", "git -s", "ask"),
         ("git ** -s", "git -s", "allow"),
-        ("git ** -s", "git a b -s", "allow"),
+        ("git ** -s", "git status a -s", "allow"),
+        ("git ** -s", "git a b -s", "ask"),
         ("npm run test:*", "npm run test:unit", "allow"),
         ("npm run test:*", "npm run test", "ask"),
         ("npm run test:*", "npm run test:$x", "ask"),

@@ -57,6 +57,7 @@ def planning(*script: Any, mode: PlanMode | None = None, somebody: Somebody | No
         ("shell", {"command": "ls > b.txt"}),
         ("shell", {"command": "git status; rm a.txt"}),
         ("shell", {"command": "python a.py"}),
+        ("shell", {"command": "x='a[$(touch b.txt)]'; z=([x]=1)"}),
         ("lookup", {"word": "x"}),
         ("jobs", {"action": "kill", "id": "1"}),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.frame import place_of
 from mainspring.errors import ConfigError
+from mainspring.programs import find_program
 from mainspring.runtime.commands.editing import checked, put_back, taken_out
 
 _EDITORS = ("nano", "vim", "vi")
@@ -59,7 +59,7 @@ def _editor() -> list[str]:
     for name in ("VISUAL", "EDITOR"):
         if given := os.environ.get(name, "").strip():
             return shlex.split(given)
-    found = next((name for name in _EDITORS if shutil.which(name)), None)
+    found = next((program for name in _EDITORS if (program := find_program(name))), None)
     if found is None:
         raise ConfigError("there is no editor; set EDITOR to one, or use `mainspring config set KEY VALUE`")
     return [found]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import shutil
 from collections.abc import Mapping
+
+from mainspring.programs import find_program
 
 _MOST_TEXT = 74_000
 """Terminals drop longer sequences."""
@@ -29,8 +30,9 @@ def copy_sequence(text: str, environ: Mapping[str, str]) -> str | None:
 async def clipboard_image(environ: Mapping[str, str]) -> bytes | None:
     """The PNG image in the clipboard, if there is one and a tool that hands it out."""
     for command in _commands(environ):
-        if shutil.which(command[0], path=environ.get("PATH")):
-            data = await _output(command, environ)
+        program = find_program(command[0], path=environ.get("PATH"))
+        if program:
+            data = await _output((program, *command[1:]), environ)
             if data and data.startswith(b"\x89PNG"):
                 return data
     return None

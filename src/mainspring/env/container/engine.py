@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
 
 from mainspring.errors import ConfigError
+from mainspring.programs import find_program
 
 ENGINES = ("docker", "podman")
 """Programs that can run containers, in order of preference."""
@@ -40,7 +40,7 @@ def find_engine(wanted: str | None = None) -> str:
 
 @cache
 def _problem(name: str) -> str | None:
-    if shutil.which(name) is None:
+    if find_program(name) is None:
         return "it is not installed"
     kind = "podman" if "podman" in name else "docker"
     try:
@@ -58,7 +58,8 @@ def call(
     command: Sequence[str], *, seconds: float | None = None, data: bytes | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program and take what it says. Blocking."""
-    return subprocess.run(command, input=data or b"", capture_output=True, timeout=seconds, check=False)
+    program = find_program(command[0]) or command[0]
+    return subprocess.run([program, *command[1:]], input=data or b"", capture_output=True, timeout=seconds, check=False)
 
 
 def last_line(said: bytes) -> str:

@@ -66,6 +66,7 @@ class DockerEnv(LocalEnv):
         most = options.pop("max_processes", None)
         super().__init__(cwd, home=home, **options)
         self._network = network
+        self.search_path = ""  # that of the image is not known
         own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
         own += [] if network else ["--network", "none"]
         own += [] if most is None else ["--pids-limit", str(most)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from mainspring.env.sandbox.guarded import HOOKS
 from mainspring.env.sandbox.probe import PROBE_SECONDS, try_out
 from mainspring.env.sandbox.provider import SandboxState
 from mainspring.errors import ConfigError
-from mainspring.python import find_program_outside
+from mainspring.programs import find_program
 
 
 class Bubblewrap:
@@ -29,7 +28,7 @@ class Bubblewrap:
     moves_tmp = True
 
     def __init__(self, program: str | None = None) -> None:
-        self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or find_program_outside("bwrap") or ""
+        self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or find_program("bwrap") or ""
 
     def problem(self) -> str | None:
         """See `SandboxProvider.problem`."""

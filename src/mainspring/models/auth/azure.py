@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -18,6 +17,7 @@ from mainspring.models.auth.command import ask_command
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.credentials import Given
 from mainspring.models.json_values import as_number, as_object
+from mainspring.programs import find_program
 from mainspring.redaction import redact
 
 RESOURCE = "https://cognitiveservices.azure.com"
@@ -30,7 +30,7 @@ CLI_TIMEOUT = 30.0
 
 def has_cli() -> bool:
     """Whether Azure's command line is on PATH."""
-    return shutil.which("az") is not None
+    return find_program("az") is not None
 
 
 def has_identity() -> bool:
@@ -54,7 +54,7 @@ class AzureCli(TokenCredential):
         self._timeout = timeout
 
     async def _ask(self, refused: str | None) -> Token:
-        program = await asyncio.to_thread(shutil.which, "az")
+        program = await asyncio.to_thread(find_program, "az")
         if program is None:
             raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Callable
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.command import ask_command
 from mainspring.models.auth.tokens import Token, TokenCredential
+from mainspring.programs import find_program
 
 CLI_TIMEOUT = 15.0
 """Seconds that ``gh`` may take: it may have to wait for the system's key ring."""
@@ -25,7 +25,7 @@ WAYS = (
 
 def has_cli() -> bool:
     """Whether GitHub's command line is on PATH."""
-    return shutil.which("gh") is not None
+    return find_program("gh") is not None
 
 
 class GitHubCli(TokenCredential):
@@ -41,7 +41,7 @@ class GitHubCli(TokenCredential):
         self._timeout = timeout
 
     async def _ask(self, refused: str | None) -> Token:
-        program = await asyncio.to_thread(shutil.which, "gh")
+        program = await asyncio.to_thread(find_program, "gh")
         if program is None:
             raise no_token("GitHub's command line `gh` is not installed")
         try:

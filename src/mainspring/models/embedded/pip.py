@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import shutil
 import signal
 import site
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.models.embedded.source import SourceError
+from mainspring.programs import find_program
 from mainspring.python import python_script
 
 _POLL = 0.25
@@ -45,9 +45,9 @@ def pip_command() -> list[str]:
         wheels = sorted((Path(carried.origin).parent / "_bundled").glob("pip-*.whl"))
         if wheels:
             return python_script(str(wheels[-1] / "pip"))
-    if uv := shutil.which("uv"):
+    if uv := find_program("uv"):
         return [uv, "tool", "run", "--quiet", "--from", "pip", "pip"]
-    if pip := shutil.which("pip3") or shutil.which("pip"):
+    if pip := find_program("pip3") or find_program("pip"):
         return [pip]
     raise SourceError("neither pip nor uv was found")
 

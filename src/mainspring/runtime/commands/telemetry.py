@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from msgspec import Struct
 from mainspring.env.container.engine import call, find_engine, last_line
 from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError, MainspringError
+from mainspring.programs import find_program
 from mainspring.python import python_module
 from mainspring.runtime.build import load
 from mainspring.runtime.home import Home
@@ -285,7 +285,7 @@ def _engine(choice: Choice, say: Callable[[str], None]) -> str:
     except ConfigError as error:
         if choice == "aspire":
             raise
-        if any(shutil.which(name) for name in ("docker", "podman")):
+        if any(find_program(name) for name in ("docker", "podman")):
             say(f"note: {error}; showing runs with the viewer that needs none")
         return ""
 

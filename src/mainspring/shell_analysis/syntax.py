@@ -1,0 +1,99 @@
+"""The syntax tree of the small language of shell lines that are understood."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mainspring.shell_analysis.words import Word
+
+
+class NotUnderstoodError(Exception):
+    """A line uses something outside the language; the text names the construct."""
+
+
+class Variable(Struct, frozen=True):
+    """``$NAME`` inside a word."""
+
+    name: str
+    quoted: bool
+
+
+class Substitution(Struct, frozen=True):
+    """``$(...)`` inside a word."""
+
+    body: Block
+    quoted: bool
+
+
+class Spelling(Struct, frozen=True):
+    """A word as the parser reads it.
+
+    Attributes:
+        source: The word as it is spelled in the line.
+        pieces: Texts with their quotes removed and their wildcards marked, variables, and substitutions, in order.
+        splits: Whether it holds a wildcard of the shell, so that it may become several words.
+    """
+
+    source: str
+    pieces: tuple[str | Variable | Substitution, ...]
+    splits: bool = False
+
+
+class Redirection(Struct):
+    """A redirection to or from a file, or a here-document.
+
+    Attributes:
+        source: The redirection as it is spelled.
+        writes: Whether it writes the file.
+        target: The file; ``None`` for a here-document.
+        fed: The text of a here-document.
+    """
+
+    source: str
+    writes: bool
+    target: Spelling | None = None
+    fed: str = ""
+
+
+class Simple(Struct, frozen=True):
+    """A simple command: assignments, then a name and arguments."""
+
+    source: str
+    assignments: tuple[tuple[str, Spelling], ...]
+    words: tuple[Spelling, ...]
+    redirects: tuple[Redirection, ...]
+
+
+class Block(Struct, frozen=True):
+    """Commands that run one after the other, or may run.
+
+    Attributes:
+        items: The commands.
+        redirects: The redirections of the whole block.
+        kind: ``list`` if each item runs after the one before it in the same shell, ``pipe`` for a pipeline, ``loose`` if items may
+            be left out or run in a process of their own.
+    """
+
+    items: tuple[Node, ...]
+    redirects: tuple[Redirection, ...] = ()
+    kind: str = "list"
+
+
+class Loop(Struct, frozen=True):
+    """``for NAME in WORDS; do BODY; done``."""
+
+    name: str
+    values: tuple[Spelling, ...]
+    body: Block
+    redirects: tuple[Redirection, ...] = ()
+
+
+Node = Simple | Block | Loop
+
+
+class Redirect(Struct, frozen=True):
+    """A redirection with its file resolved, as rules see it."""
+
+    target: Word
+    writes: bool
+    text: str

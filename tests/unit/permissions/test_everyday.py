@@ -1,0 +1,39 @@
+"""Everyday lines that only read ask nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.permissions import Permissions
+from mainspring.testing import MemoryEnv
+from mainspring.tools.builtin import shell
+
+FILES = {
+    "README.md": "# main\n",
+    "CHANGELOG.md": "one\n",
+    "package.json": '{"version": "1"}\n',
+    "src/app.py": "def main(): ...\n",
+    "src/util.py": "import os\n",
+    "docs/guide.md": "guide\n",
+    "docs/table.csv": "a,1\n",
+}
+LINES = (Path(__file__).parent / "data" / "everyday.txt").read_text().replace("\\\n", "\\\0").splitlines()
+FALSE_QUESTIONS = frozenset(
+    (
+        "cd src && wc -l *.py && cd .. && ls",
+    )  # each command is judged in all folders, and ".." of the project is outside
+)
+"""Lines that ask, although they only read: at most two, each with its reason."""
+
+
+@pytest.mark.parametrize("line", [line.replace("\0", "\n") for line in LINES if line not in FALSE_QUESTIONS])
+@pytest.mark.covers("SEC-01")
+async def test_an_everyday_line_asks_nothing(line: str) -> None:
+    decision = await Permissions().decide("shell", {"command": line}, env=MemoryEnv(FILES), definition=shell)
+
+    assert decision.outcome == "allow", decision.reason
+
+
+def test_there_are_enough_lines() -> None:
+    assert len(LINES) >= 200
+    assert len(FALSE_QUESTIONS) <= 2

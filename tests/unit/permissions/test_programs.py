@@ -1,0 +1,112 @@
+"""A command that only reads asks if its program would be found in the project."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mainspring.env import LocalEnv
+from mainspring.permissions import Permissions
+from mainspring.programs import find_program
+from tests.unit.permissions.stage import TOOLS
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    for name in ("bin/ls", ".venv/bin/python3", "node_modules/.bin/tsc", "sub/bin/cat", "bin/grep"):
+        make_program(folder / name)
+    (folder / "a").write_text("x")
+    (tmp_path / "link").symlink_to(folder / "bin")
+    make_program(tmp_path / "other" / "ls")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "ls").symlink_to(folder / "bin" / "ls")
+    return folder
+
+
+def make_program(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("entry", "line", "outcome"),
+    [
+        ("bin", "ls", "ask"),
+        ("./bin", "ls | cat", "ask"),
+        ("{project}/bin", "ls", "ask"),
+        ("{project}/../project/bin", "ls", "ask"),
+        ("{outside}/link", "ls", "ask"),
+        ("{outside}/linked", "ls", "ask"),
+        ("bin", "timeout 5 ls", "ask"),
+        ("~/project/bin", "ls", "ask"),
+        ("~/other", "ls", "allow"),
+        ("bin", "command ls", "ask"),
+        ("bin", "if ls; then echo a; fi", "ask"),
+        ("bin", "egrep x a", "ask"),
+        ("bin", "cd sub && cat ../a", "ask"),
+        ("{project}/.venv/bin", "python3 --version", "ask"),
+        ("bin", "cat a", "allow"),
+        ("bin", "/bin/ls", "allow"),
+        ("bin", "echo a; pwd; test -f a", "allow"),
+        ("/usr/bin:/bin:bin", "ls", "allow"),
+        ("{outside}/other:bin", "ls", "allow"),
+        ("{project}/.venv/bin", "ls; cat a", "allow"),
+        ("{project}/node_modules/.bin", "ls", "allow"),
+        ("", "ls", "allow"),
+        ("", "cd bin && ls", "ask"),
+    ],
+)
+@pytest.mark.covers("SEC-01")
+async def test_a_program_of_the_project_asks(project: Path, entry: str, line: str, outcome: str) -> None:
+    path = entry.format(project=project, outside=project.parent) + os.pathsep + os.environ["PATH"]
+    env = LocalEnv(project, home=str(project.parent), variables={"PATH": path})
+
+    decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
+
+    assert decision.outcome == outcome, [v.reason for v in decision.verdicts]
+    if outcome == "ask":
+        assert any("PATH entry" in v.reason for v in decision.asked)
+
+
+async def test_the_question_names_the_entry(project: Path) -> None:
+    env = LocalEnv(project, variables={"PATH": f"bin{os.pathsep}{os.environ['PATH']}"})
+
+    decision = await Permissions().decide("shell", {"command": "ls"}, env=env, definition=TOOLS["shell"])
+
+    assert [v.reason for v in decision.asked] == ["the PATH entry 'bin' lies in the project, and its 'ls' would run"]
+
+
+async def test_a_rule_allows_a_program_of_the_project(project: Path) -> None:
+    env = LocalEnv(project, variables={"PATH": f"bin{os.pathsep}{os.environ['PATH']}"})
+
+    decision = await Permissions(allow=["shell(ls *)"]).decide(
+        "shell", {"command": "ls"}, env=env, definition=TOOLS["shell"]
+    )
+
+    assert decision.outcome == "allow"
+
+
+def test_programs_of_this_process_are_not_found_in_the_project(project: Path) -> None:
+    outside = project.parent
+    for path in ("bin", "", f"{project}/bin", f"{outside}/link", f"{outside}/linked"):
+        assert find_program("ls", path=path, project=str(project)) is None
+        both = os.pathsep.join((path, f"{outside}/other"))
+        assert find_program("ls", path=both, project=str(project)) == f"{outside}/other/ls"
+
+
+async def test_a_search_does_not_start_ripgrep_of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_program(project / "bin" / "rg")
+    monkeypatch.setenv("PATH", f"{project}/bin{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(project)
+
+    found = await LocalEnv(project).find_program("rg")
+
+    assert found is None or not found.startswith(str(project))
+
+
+async def test_where_the_project_is_the_whole_system_its_programs_do_not_ask() -> None:
+    decision = await Permissions().decide("shell", {"command": "ls etc"}, env=LocalEnv("/"), definition=TOOLS["shell"])
+
+    assert decision.outcome == "allow"

@@ -1,0 +1,180 @@
+"""Compares what real shells ran for a line with what the analysis says that the line runs."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mainspring.env import local
+from mainspring.shell_analysis import CommandLine, wildcards
+from mainspring.shell_analysis.syntax import Redirect
+from mainspring.shell_analysis.words import Word
+
+HERE = Path(__file__).parent
+NAMES = (
+    "c0",
+    "c1",
+    "c2",
+    "c3",
+    "a",
+    "b",
+    "x",
+    "f",
+    "env",
+    "time",
+    "kill",
+    "which",
+    "test",
+    "printf",
+    "do",
+    "done",
+    "then",
+    "in",
+    "X",
+    "EOF",
+    "!",
+    "=",
+    "{}",
+    "{",
+    "}",
+    "]",
+    "=c1",
+)
+SHELLS = ("/bin/bash", "/usr/bin/dash", "/usr/bin/zsh", "/usr/bin/busybox")
+WRAPPER: str = vars(local)["_READ_SCRIPT"].format("exec </dev/null")  # the way in which the shell tool runs lines
+
+
+def shells() -> list[list[str]]:
+    """The shells of this machine, each as it is started."""
+    found = [path for path in SHELLS if os.path.exists(path)]
+    return [[path, "sh", "-c"] if path.endswith("busybox") else [path, "-c"] for path in found]
+
+
+class Oracle:
+    """Runs lines in all shells of the machine, in a folder of its own.
+
+    Args:
+        folder: A new folder.
+        workers: How many lines run at the same time.
+    """
+
+    def __init__(self, workers: int = 2) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="oracle-"))
+        self.programs = self.folder / "bin"
+        self.programs.mkdir()
+        recorder = self.programs / "c0"
+        compiler = shutil.which("cc") or "cc"
+        subprocess.run([compiler, "-O1", "-o", str(recorder), str(HERE / "recorder.c")], check=True)
+        for name in NAMES[1:]:
+            os.link(recorder, self.programs / name)
+        for name in ("bash", "sh"):
+            (self.programs / name).symlink_to(shutil.which(name) or "/bin/sh")
+        self.folder.chmod(0o755)
+        self.programs.chmod(0o755)
+        self._workers = [self._start(number) for number in range(workers)]
+
+    def _start(self, number: int) -> "subprocess.Popen[str]":
+        scratch = self.folder / str(number)
+        scratch.mkdir()
+        scratch.chmod(0o777)
+        arguments = [str(self.programs), str(scratch), json.dumps(shells()), WRAPPER]
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(HERE / "runner.py"), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the workers and remove the folder."""
+        for worker in self._workers:
+            worker.communicate()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def check(self, lines: list[tuple[str, CommandLine]]) -> list[str]:
+        """Run lines that are understood; the divergences found, each as a text."""
+        count = len(self._workers)
+        with ThreadPoolExecutor(count) as pool:
+            found = pool.map(self._check_some, range(count), [lines[number::count] for number in range(count)])
+            return [problem for problems in found for problem in problems]
+
+    def _check_some(self, number: int, lines: list[tuple[str, CommandLine]]) -> list[str]:
+        worker = self._workers[number]
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        work = str(self.folder / str(number) / "work")
+        problems: list[str] = []
+        for line, analysis in lines:
+            worker.stdin.write(json.dumps(line) + "\n")
+            worker.stdin.flush()
+            for shell, _, log, changed in json.loads(worker.stdout.readline()):
+                problems += [f"{shell}: {line!r}: {p}" for p in divergences(analysis, log, changed, work)]
+        return problems
+
+
+def divergences(analysis: CommandLine, log: str, changed: list[str], work: str) -> Iterator[str]:
+    """What ran or was opened and was not in the analysis."""
+    units = [inner for unit in analysis.units for inner in unit.walk()]
+    files = [part for part in analysis.parts if isinstance(part, Redirect)]
+    moved = any(unit.moves is not None for unit in units)
+    for record in log.split("\2\0")[:-1]:
+        words, _, rest = record.partition("\1\0")
+        argv = words.split("\0")[:-1]
+        folder, *opened = rest.split("\0")[:-1]
+        if not any(matches(unit.words, argv, work) for unit in units):
+            yield f"ran {argv}"
+        if folder != work and not moved:
+            yield f"ran in {folder}"
+        for path in opened:
+            if path.startswith(work + "/") and not any(_is_file(file, path, work) for file in files):
+                yield f"had {path} open"
+    for path in changed:
+        if not any(file.writes and _is_file(file, path, work) for file in files):
+            yield f"changed {path}"
+
+
+def matches(words: tuple[Word, ...], argv: list[str], work: str) -> bool:
+    """Whether a command that ran is one that the analysis knows."""
+    if not words:
+        return not argv
+    word = words[0]
+    if word.splits:
+        pattern = _regex(word, work)
+        for taken in range(len(argv) + 1):
+            if (
+                taken
+                and wildcards.MANY not in word.text
+                and not pattern.fullmatch(argv[taken - 1])
+                and argv[taken - 1] != _plain(word)
+            ):
+                return False
+            if matches(words[1:], argv[taken:], work):
+                return True
+        return False
+    return bool(argv) and (_regex(word, work).fullmatch(argv[0]) is not None) and matches(words[1:], argv[1:], work)
+
+
+def _plain(word: Word) -> str:
+    """A word whose wildcards match nothing, as a shell leaves it."""
+    return re.sub(r"['\"\\]", "", word.source)
+
+
+def _regex(word: Word, work: str) -> re.Pattern[str]:
+    pieces = {wildcards.MANY: ".*", wildcards.ONE: "[^/]*", wildcards.HOME: re.escape(work), wildcards.HERE: ".*"}
+    return re.compile("".join(pieces.get(c, re.escape(c)) for c in word.text), re.DOTALL)
+
+
+def _is_file(file: Redirect, path: str, work: str) -> bool:
+    """Whether a path is the file of a redirection, in whichever folder that was."""
+    text = _regex(replace(file.target, text=file.target.text.rstrip("/")), work)
+    folders = (work, f"{work}/src", f"{work}/sub dir", f"{work}/d", os.path.dirname(work))
+    names = [path, *(os.path.relpath(path, folder) for folder in folders)]
+    return any(text.fullmatch(form) for name in names for form in (name, f"./{name}"))
