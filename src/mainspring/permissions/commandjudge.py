@@ -128,8 +128,9 @@ class CommandJudge:
     async def _named_in(self, unit: Unit) -> None:
         """What rules, ignore files, and sensitive paths say about whatever a line that is not understood seems to name."""
         for text in dict.fromkeys(word.text for word in unit.words[1:]):
-            home = f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text
-            for target in await self._look(home):
+            marked = wildcards.marked(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
+            marked = marked.replace(wildcards.MANY, wildcards.ONE)  # the names that a shell finds for them have no slash
+            for target in [*await self._look(marked), *await self._expanded(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
                 self._add(self.paths.seen(target))
