@@ -129,7 +129,7 @@ class CommandJudge:
         """What rules, ignore files, and sensitive paths say about whatever a line that is not understood seems to name."""
         for text in dict.fromkeys(word.text for word in unit.words[1:]):
             marked = wildcards.marked(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
-            marked = marked.replace(wildcards.MANY, wildcards.ONE)  # the names that a shell finds for them have no slash
+            marked = marked.replace(wildcards.MANY, wildcards.ONE)  # names that a shell finds have no slash
             for target in [*await self._look(marked), *await self._expanded(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))

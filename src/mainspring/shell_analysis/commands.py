@@ -257,6 +257,10 @@ class _Analysis:
             return None
         found = _shell_arguments(words)
         if found is None:
+            if [word.text for word in words[1:]] == ["--version"]:
+                return Unit(
+                    words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+                )
             raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
         if kind == "code":
