@@ -292,7 +292,8 @@ class CommandJudge:
         text = unit.text
         if self.folders != [self.judge.place.cwd]:
             text += "".join(f"\0{folder}" for folder in self.folders)
-        return ("shell-run", f"{text}\0{self._source}" if unit.piped else text)
+        bound = unit.piped or "$" in unit.text  # to the line that feeds it, or sets its variables
+        return ("shell-run", f"{text}\0{self._source}" if bound else text)
 
     def _say(
         self, unit: Unit, outcome: Outcome, reason: str, rule: Rule | None = None, *, allow: tuple[str, ...] = ()
