@@ -1,6 +1,7 @@
 """Known troubles of other programs with edits, files, searches, shells and permissions, where no other test shows them."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -358,9 +359,8 @@ def test_a_dotenv_of_the_project_sets_nothing(project: Path) -> None:
         return subprocess.run(command, cwd=project, capture_output=True, encoding="utf-8", check=True).stdout
 
     assert "evil" not in said("config", "show", "--origin", "--json")
-    assert "none none" in said(
-        "tools", "call", "shell", '{"command": "echo ${PLANTED:-none} ${OPENAI_BASE_URL:-none}"}'
-    )
+    line = "echo ${PLANTED:-none} ${OPENAI_BASE_URL:-none}"
+    assert "none none" in said("tools", "call", "shell", json.dumps({"command": line}), "--allow", f"shell({line})")
 
 
 async def test_what_a_person_is_asked_hides_nothing(env: LocalEnv) -> None:

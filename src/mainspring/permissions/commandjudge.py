@@ -140,8 +140,9 @@ class CommandJudge:
     async def _named_in(self, unit: Unit) -> None:
         """What rules, ignore files, and sensitive paths say about whatever a line that is not understood seems to name."""
         for text in dict.fromkeys(word.text for word in unit.words[1:]):
-            home = f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text
-            for target in await self._look(home):
+            marked = wildcards.marked(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
+            marked = marked.replace(wildcards.MANY, wildcards.ONE)  # names that a shell finds have no slash
+            for target in [*await self._look(marked), *await self._expanded(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
                 self._add(self.paths.seen(target))
@@ -319,7 +320,8 @@ class CommandJudge:
         text = unit.text
         if self.folders != [self.judge.place.cwd]:
             text += "".join(f"\0{folder}" for folder in self.folders)
-        return ("shell-run", f"{text}\0{self._source}" if unit.piped else text)
+        bound = unit.piped or "$" in unit.text  # to the line that feeds it, or sets its variables
+        return ("shell-run", f"{text}\0{self._source}" if bound else text)
 
     def _say(
         self, unit: Unit, outcome: Outcome, reason: str, rule: Rule | None = None, *, allow: tuple[str, ...] = ()

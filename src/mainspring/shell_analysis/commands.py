@@ -118,6 +118,7 @@ class _Analysis:
         self.piped = piped
         self.parts: list[Unit | Redirect] = []
         self.values: Values = {}
+        self.looping = False
 
     def line(self, text: str) -> list[Unit | Redirect]:
         tree = parse(text)
@@ -142,23 +143,29 @@ class _Analysis:
             return
         self.redirections(node.redirects, piped, sure)
         given = piped or any(not r.writes for r in node.redirects)
+        looping = self.looping
         if isinstance(node, Loop):
             for value in node.values:
                 self.inside(value, given, sure)
                 for [word] in forms((value,), self.values, sure) if value.splits else ():
                     self.parts.append(Redirect(word, False, value.source))  # a list of names, as reading a folder is
+            self.looping = True
             self.node(node.body, given, sure | {node.name})
         else:
+            self.looping = node.kind == "loop" or (looping and node.kind != "subshell")
             for number, item in enumerate(node.items):
                 self.node(item, given or (node.kind == "pipe" and number > 0), sure)
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     sure = sure.union(name for name, _ in item.assignments)
+        self.looping = looping
 
     def inside(self, spelling: Spelling, piped: bool, sure: frozenset[str]) -> None:
         """The commands of the substitutions in a word."""
+        looping, self.looping = self.looping, False
         for piece in spelling.pieces:
             if isinstance(piece, Substitution):
                 self.node(piece.body, piped, sure)
+        self.looping = looping
 
     def redirections(self, redirects: tuple[Redirection, ...], piped: bool, sure: frozenset[str]) -> None:
         for redirect in redirects:
@@ -184,6 +191,8 @@ class _Analysis:
             self.piped = given
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
+            if self.looping and any(inner.moves is not None for inner in unit.walk()):
+                raise NotUnderstoodError("it uses 'cd' in a loop, where it moves the commands before it too")
             self.parts.append(replace(unit, piped=True) if given else unit)
 
     def command(
@@ -259,6 +268,10 @@ class _Analysis:
             return None
         found = _shell_arguments(words)
         if found is None:
+            if [word.text for word in words[1:]] == ["--version"]:
+                return Unit(
+                    words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+                )
             raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
         if kind == "code":

@@ -72,8 +72,8 @@ def reading(unit: Unit) -> Reading | None:
     A command that runs others is judged by those; this is for one that runs none.
     """
     words = unit.words
-    if not words or any("$'" in w.source or '$"' in w.source for w in words):
-        return None  # shells read such quotes in different ways
+    if not words:
+        return None
     if words[0].text == "command" and len(words) == 3 and words[1].text in ("-v", "-V"):
         return Reading() if words[2].literal and not words[2].splits else None
     name = _name(words[0]) or ""

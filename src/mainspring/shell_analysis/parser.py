@@ -140,7 +140,7 @@ class _Parser(Lexer):
             self.at += 1
             body = self.read_list(frozenset())
             self._take(")")
-            return Block((body,), self._redirects(), "loose")
+            return Block((body,), self._redirects(), "subshell")
         keyword = self._keyword()
         if keyword in _CONTROL:
             return self._compound(keyword)
@@ -175,7 +175,7 @@ class _Parser(Lexer):
             self._expect("do")
             items.append(self.read_list(frozenset(("done",))))
             self._expect("done")
-        return Block(tuple(items), self._redirects(), "loose")
+        return Block(tuple(items), self._redirects(), "loose" if keyword == "if" else "loop")
 
     def _for(self) -> Node:
         self._blanks()

@@ -70,8 +70,8 @@ class Block(Struct, frozen=True):
     Attributes:
         items: The commands.
         redirects: The redirections of the whole block.
-        kind: ``list`` if each item runs after the one before it in the same shell, ``pipe`` for a pipeline, ``loose`` if items may
-            be left out or run in a process of their own.
+        kind: ``list`` if each item runs after the one before it in the same shell, ``pipe`` for a pipeline, ``subshell``, ``loop`` for
+            ``while`` and ``until``, ``loose`` if items may be left out or run in a process of their own.
     """
 
     items: tuple[Node, ...]

@@ -223,6 +223,17 @@ async def test_a_grant_of_a_line_that_is_not_understood_is_for_the_very_line() -
     assert len(person.asked) == 3
 
 
+async def test_a_grant_of_a_command_with_a_variable_is_for_the_very_line() -> None:
+    person = Person("session")
+    permissions = Permissions(on_permission_request=person)
+
+    for value in ("a", "a", "b"):
+        call = Call("shell", {"command": f"for f in {value}; do rmdir $f; done"}, id="s")
+        await results(permissions, call, env=project(run=lambda command: ""))
+
+    assert len(person.asked) == 2
+
+
 @pytest.mark.parametrize(("on_deny", "status", "calls"), [("continue", "completed", 2), ("stop", "denied", 1)])
 async def test_a_denial_stops_the_run_where_that_is_wanted(on_deny: Any, status: str, calls: int) -> None:
     result = await agent(Permissions(on_deny=on_deny), Reply(calls=[write("a")]), "done").run("go", raise_errors=False)
