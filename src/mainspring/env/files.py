@@ -50,6 +50,14 @@ class LocalFiles:
         except OSError:
             return False
 
+    def exists(self, path: str) -> bool:
+        """Returns True if there is anything at a real path, even if it cannot be opened."""
+        try:
+            self.stat(path)
+        except OSError:
+            return False
+        return True
+
     def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`."""
         return disk.stat_file(path)

@@ -7,9 +7,9 @@ import re
 
 from msgspec import Struct
 
-from mainspring.env import OutputLimits, RealPath
+from mainspring.env import OutputLimits, ProcessResult, RealPath
 from mainspring.lazy import lazy_re
-from mainspring.tools.builtin.search.proof import proved
+from mainspring.tools.builtin.search.proof import existing, proved
 from mainspring.tools.tool import ToolContext
 
 TIME_LIMIT = 30.0
@@ -63,7 +63,7 @@ async def list_all(ctx: ToolContext, root: RealPath, *, include_ignored: bool, d
         signal=ctx.signal,
         limits=_LIMITS,
     )
-    problems = list(unreadable(result.stderr.text))
+    problems = await unreadable(ctx, root, result.stderr.text)
     if result.timed_out:
         problems.append(f"stopped after {TIME_LIMIT:g}s")
     elif result.overflowed:
@@ -71,7 +71,7 @@ async def list_all(ctx: ToolContext, root: RealPath, *, include_ignored: bool, d
     elif result.cancelled or ctx.aborted:
         problems.append("cancelled")
     elif result.exit_code > 1 and not problems:
-        problems.append(result.stderr.text.strip()[:300] or f"ripgrep ended with status {result.exit_code}")
+        problems += complaints(result)
     names = await asyncio.to_thread(_names, result.stdout.data)
     return Listing(await proved(ctx, root, names), tuple(problems))
 
@@ -94,9 +94,17 @@ async def _walked(ctx: ToolContext, root: RealPath, include_ignored: bool, depth
     return Listing(tuple([e.path for e in walk.entries if e.kind == "file"]), tuple(problems))
 
 
-def unreadable(messages: str) -> list[str]:
+async def unreadable(ctx: ToolContext, root: RealPath, messages: str) -> list[str]:
     """What ripgrep could not open, with the reason."""
     found = [(m[1].removeprefix("./"), m[2].lower()) for m in _UNREADABLE.finditer(messages)]
-    return [
-        f"{path}: {reason}" for path, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason
-    ]
+    told = {p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason}
+    return [f"{path}: {told[path]}" for path in await existing(ctx, root, list(told))]
+
+
+def complaints(result: ProcessResult) -> list[str]:
+    """What ripgrep says that is not about a single file; files that are gone again are no problem."""
+    messages = result.stderr.text
+    text = _UNREADABLE.sub("", messages).strip()
+    if not text and _UNREADABLE.search(messages):
+        return []
+    return [text[:300] or f"ripgrep ended with status {result.exit_code}"]

@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import BinaryIO
 
-from mainspring.env import RealPath, explain
+from mainspring.env import RealPath
 from mainspring.env.files import LocalFiles
 from mainspring.env.protocol import OnFiles
 from mainspring.env.text import mark_of
@@ -21,27 +21,25 @@ from mainspring.tools.tool import ToolContext
 Row = tuple[int, int, bytes]
 """Number of a line, column of its match (0 if there is none), and its text."""
 
-CHANGED = "it changed while it was searched"
 
-
-async def disproved(ctx: ToolContext, root: RealPath, found: Mapping[str, Sequence[Row]]) -> dict[str, str]:
-    """Return the files below a folder whose lines are not what was found, with the reason."""
+async def disproved(ctx: ToolContext, root: RealPath, found: Mapping[str, Sequence[Row]]) -> set[str]:
+    """Return the files below a folder whose lines are not what was found."""
     if not isinstance(ctx.env, OnFiles):
-        return {}
-    return await ctx.env.on_files(lambda files: _disproved(files, root, found)) or {}
+        return set()
+    return await ctx.env.on_files(lambda files: _disproved(files, root, found)) or set()
 
 
-def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[Row]]) -> dict[str, str]:
-    wrong: dict[str, str] = {}
+def _disproved(files: LocalFiles, root: RealPath, found: Mapping[str, Sequence[Row]]) -> set[str]:
+    wrong: set[str] = set()
     if not files.is_local(root):
         return wrong
     for name, rows in found.items():
         try:
             with files.open(root / name) as file:
                 if not _has_lines(file, rows):
-                    wrong[name] = CHANGED
-        except OSError as e:
-            wrong[name] = explain(e)
+                    wrong.add(name)
+        except OSError:
+            wrong.add(name)
     return wrong
 
 
@@ -65,6 +63,14 @@ def _has_lines(file: BinaryIO, rows: Sequence[Row]) -> bool:
             return True
         number, _, text = following
     return False
+
+
+async def existing(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> Sequence[str]:
+    """Return those of some paths below a folder under which there is anything."""
+    if not isinstance(ctx.env, OnFiles):
+        return paths
+    checked = await ctx.env.on_files(lambda files: [path for path in paths if files.exists(root / path)])
+    return paths if checked is None else checked
 
 
 async def proved(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> tuple[str, ...]:

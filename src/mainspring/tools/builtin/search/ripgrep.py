@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath
-from mainspring.env.text import displayable
 from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.search.dialect import PatternError
 from mainspring.tools.builtin.search.globs import expand_braces
 from mainspring.tools.builtin.search.hits import Hits, Line, Query
-from mainspring.tools.builtin.search.listing import TIME_LIMIT, rules_for, unreadable
+from mainspring.tools.builtin.search.listing import TIME_LIMIT, complaints, rules_for, unreadable
 from mainspring.tools.builtin.search.proof import Row, disproved
 from mainspring.tools.tool import ToolContext
 
@@ -72,29 +71,29 @@ def _names_for(glob: str) -> list[str]:
 
 async def _search(ctx: ToolContext, arguments: list[str], cwd: RealPath, query: Query) -> Hits:
     result = await ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
-    problems = ["cancelled"] if ctx.aborted else _problems(result)
+    problems = await unreadable(ctx, cwd, result.stderr.text)
+    problems += ["cancelled"] if ctx.aborted else _problems(result, bool(problems))
     found = await asyncio.to_thread(_parsed, result.stdout.data)
-    for name, reason in (await disproved(ctx, cwd, found)).items():
-        del found[name]
-        problems.append(f"{displayable(name)}: {reason}")
+    wrong = await disproved(ctx, cwd, found)
+    if wrong:  # their names may be those of files elsewhere
+        problems.append(f"{len(wrong)} file{'' if len(wrong) == 1 else 's'} changed during the search")
+        found = {name: rows for name, rows in found.items() if name not in wrong}
     return await asyncio.to_thread(_hits, found, query.with_lines, tuple(problems))
 
 
-def _problems(result: ProcessResult) -> list[str]:
-    messages = result.stderr.text
-    problems = unreadable(messages)
+def _problems(result: ProcessResult, is_explained: bool) -> list[str]:
     if result.timed_out:
-        problems.append(f"stopped after {TIME_LIMIT:g}s")
-    elif result.overflowed:
-        problems.append("stopped because too much matches")
-    elif result.cancelled:
-        problems.append("cancelled")
-    elif result.exit_code > 1 and not problems:
-        text = messages.strip().removeprefix("rg: ")
-        if not result.stdout.total and ("regex" in text or "PCRE2" in text or "parse error" in text):
-            raise PatternError(_told(text))
-        problems.append(text[:300] or f"ripgrep ended with status {result.exit_code}")
-    return problems
+        return [f"stopped after {TIME_LIMIT:g}s"]
+    if result.overflowed:
+        return ["stopped because too much matches"]
+    if result.cancelled:
+        return ["cancelled"]
+    if result.exit_code <= 1 or is_explained:
+        return []
+    text = result.stderr.text.strip().removeprefix("rg: ")
+    if not result.stdout.total and ("regex" in text or "PCRE2" in text or "parse error" in text):
+        raise PatternError(_told(text))
+    return complaints(result)
 
 
 def _told(text: str) -> str:
