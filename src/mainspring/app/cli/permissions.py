@@ -35,7 +35,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return DONE
-    console.answer("".join(f"{_rule(rule)}\n" for rule in found))
+    for rule in found:
+        console.row(_rule(rule))
     if not found:
         console.say("there are no rules: reading in the folder is allowed, all else asks")
     return DONE
@@ -47,11 +48,12 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
     else:
-        console.answer(_told(found))
+        for line in _told(found):
+            console.row(line)
     return DONE
 
 
-def _told(found: Explanation) -> str:
+def _told(found: Explanation) -> list[str]:
     lines = [f"{found.outcome}: {found.reason}"]
     if found.rule is not None:
         lines.append(f"decided by: {_rule(found.rule)}")
@@ -61,7 +63,7 @@ def _told(found: Explanation) -> str:
     lines += [
         f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}" for each in found.advice
     ]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _rule(rule: RuleView) -> str:
