@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from functools import lru_cache
-
-from mainspring.lazy import lazy_re
+from functools import cache, lru_cache
 
 MAX_MARKS = 4
 """Combining marks that a character may carry; more of them cover the lines around it."""
@@ -35,7 +34,7 @@ _JOINED_SCRIPTS = (
 """First and last code points of the scripts whose words are spelled with joiners: Arabic, those of India, and others."""
 _EMOJI_AMONG_LETTERS = "\u203c\u2049\u2139\u3030\u303d"
 _KEYCAP = "\u20e3"
-_SUSPECT = lazy_re(
+_SUSPECT = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u0300-\u036f\u0483-\u0489\u0590-\u1dff\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u20d0-\u20ff\u2800\u2ce0-\u2dff\u302a-\u302f\u3099\u309a\u3164\ua66f-\uabff\ud800-\udfff\ufb1e\ufe00-\ufe2f\ufeff"
     "\uffa0\ufff0-\ufffb\U00010000-\U0001efff\U0001fb00-\U0010ffff]"
@@ -80,7 +79,7 @@ def visible(text: str, *, limit: int | None = None, prose: bool = False, before:
     if not text.isascii() or not text.isprintable():
         if not prose:
             shown = _name(text)
-        elif _SUSPECT.search(text):
+        elif _suspects().search(text):
             shown = _prose(text, before[-1 - MAX_MARKS :])
     if limit is not None and len(shown) > limit:
         return f"{shown[:limit]}… ({len(shown) - limit} more characters)"
@@ -92,6 +91,11 @@ def visible_json(text: str) -> str:
     if text.isascii():
         return text
     return "".join([_json_escape(c) if c > "\x7e" and _is_hidden(c) else c for c in text])
+
+
+@cache
+def _suspects() -> re.Pattern[str]:
+    return re.compile(_SUSPECT)
 
 
 def _name(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mainspring.app.cli.args import UsageError
-from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.exit_codes import DONE, ERROR
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.counting import counted
@@ -231,7 +231,7 @@ def _yes(question: str, console: Console) -> bool:
     if not sys.stdin.isatty():
         console.say(f"{question} There is nobody to ask, so it is not done; --yes says yes")
         return False
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    print(f"{visible_row(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
