@@ -14,8 +14,9 @@ from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin.files import apply_patch, edit, read_file, write_file
 from mainspring.tools.builtin.search import glob, grep, list_files
+from tests.needs import missing, on_linux
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs renameat2")
+pytestmark = on_linux
 
 _SWAP = """
 import ctypes, sys
@@ -100,7 +101,7 @@ def scene(tmp_path: Path, local_env: LocalEnv) -> Iterator[Scene]:
     try:
         assert swapper.stdout is not None
         if swapper.stdout.readline() != b"0\n":
-            pytest.skip("this file system does not exchange names")
+            missing("a file system that exchanges names")
         yield made
     finally:
         swapper.kill()
