@@ -1,22 +1,57 @@
-"""Characters that a person cannot see, and how to show them."""
+"""Characters that cannot be seen, and how to show them: the one place that decides what a terminal, a dialog or a list shows raw."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from functools import cache, lru_cache
+
+MAX_MARKS = 4
+"""Combining marks that a character may carry; more of them cover the lines around it."""
 
 _PLAIN = frozenset(" \n\t")
+_JOINERS = "\u200c\u200d"
+_SELECTORS = "\ufe0e\ufe0f"
+_IGNORABLE = (
+    *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFEFF, 0xFFA0),
+    *(*range(0x180B, 0x1810), *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070)),
+    *(*range(0xFE00, 0xFE10), *range(0xFFF0, 0xFFFC), *range(0x1BCA0, 0x1BCA4), *range(0x1D159, 0x1D15A)),
+    *(*range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+)
+"""What Unicode lets programs show as nothing, and what is drawn as a blank though it is no space."""
+_HIDDEN = frozenset([chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), *_IGNORABLE)])
+_DRAWN = frozenset(
+    [
+        *map(chr, (0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD)),
+        *map(chr, (*range(0x600, 0x606), *range(0x13430, 0x13440))),
+    ]
+)
+"""Format characters that are seen: signs around Arabic numbers, and those that arrange hieroglyphs."""
+_JOINED_SCRIPTS = (
+    *((0x600, 0xDFF), (0xF00, 0x109F), (0x1780, 0x18AF), (0x1A20, 0x1BFF), (0xA800, 0xABFF)),
+    *((0xFB50, 0xFDFF), (0xFE70, 0xFEFE), (0x10A00, 0x11FFF)),
+)
+"""First and last code points of the scripts whose words are spelled with joiners: Arabic, those of India, and others."""
+_EMOJI_AMONG_LETTERS = "\u203c\u2049\u2139\u3030\u303d"
+_KEYCAP = "\u20e3"
+_SUSPECT = (
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u0300-\u036f\u0483-\u0489\u0590-\u1dff\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u20d0-\u20ff\u2800\u2ce0-\u2dff\u302a-\u302f\u3099\u309a\u3164\ua66f-\uabff\ud800-\udfff\ufb1e\ufe00-\ufe2f\ufeff"
+    "\uffa0\ufff0-\ufffb\U00010000-\U0001efff\U0001fb00-\U0010ffff]"
+)
+"""Everything that may be invisible or a mark, and whole scripts with such in them: most text has none of it."""
 
 
 def odd_character(text: str) -> str | None:
     """The first character that may hide or reorder text, or that shells and people read differently; ``None`` if none.
 
     Control and format characters (the bidirectional ones among them), separators other than the plain space, lone
-    surrogates, private and unassigned code points.
+    surrogates, private and unassigned code points, and characters that are drawn as nothing or as a blank.
     """
     if text.isascii() and text.isprintable():
         return None
     for char in text:
-        if char not in _PLAIN and unicodedata.category(char)[0] in "CZ":
+        if char not in _PLAIN and char not in _SELECTORS and (char in _HIDDEN or unicodedata.category(char)[0] in "CZ"):
             return char
     return None
 
@@ -26,23 +61,127 @@ def named(char: str) -> str:
     return f"U+{ord(char):04X}"
 
 
-def visible(text: str, *, limit: int | None = None) -> str:
-    """``text`` with everything invisible written as an escape, on one line, so that nothing in it can pose as something else.
+def visible(text: str, *, limit: int | None = None, prose: bool = False, before: str = "") -> str:
+    """``text`` with everything invisible written as an escape, so that nothing in it can pose as something else.
+
+    Names, commands and rules come out on one line, with nothing but printable characters and plain spaces. In prose, lines
+    and tabs stay, and so does what writing needs: spaces of all widths, joiners in the scripts that spell words with them and
+    in emoji, and the variation selectors of emoji. Marks that change the direction of text are escaped in both: a terminal
+    orders mixed text without them.
 
     Args:
-        text: Anything that came from a model or a file.
+        text: Anything that came from a model, a file or a program.
         limit: Cut to so many characters, and say so.
+        prose: Whether it is running text.
+        before: The end of what was shown before it, if it continues that.
     """
-    shown = "".join(_escape(c) for c in text)
+    shown = text
+    if not text.isascii() or not text.isprintable():
+        if not prose:
+            shown = _name(text)
+        elif _suspects().search(text):
+            shown = _prose(text, before[-1 - MAX_MARKS :])
     if limit is not None and len(shown) > limit:
         return f"{shown[:limit]}… ({len(shown) - limit} more characters)"
     return shown
 
 
+def visible_json(text: str) -> str:
+    """JSON text that means the same, with everything invisible in its strings written as an escape."""
+    if text.isascii():
+        return text
+    return "".join([_json_escape(c) if c > "\x7e" and _is_hidden(c) else c for c in text])
+
+
+@cache
+def _suspects() -> re.Pattern[str]:
+    return re.compile(_SUSPECT)
+
+
+def _name(text: str) -> str:
+    out: list[str] = []
+    marks = 0
+    for char in text:
+        kind = _kind(char)
+        marks = _marks_after(kind, char, marks)
+        is_shown = char == " " or (char.isprintable() and kind in ("", "mark") and marks <= MAX_MARKS)
+        out.append(char if is_shown else _escape(char))
+    return "".join(out)
+
+
+def _prose(text: str, before: str) -> str:
+    text = text.replace("\r\n", "\n").removesuffix("\r")  # its line feed may come with the next piece
+    out: list[str] = []
+    marks = 0
+    for char in before:
+        marks = _marks_after(_kind(char), char, marks)
+    previous = before[-1:]
+    for at, char in enumerate(text):
+        kind = _kind(char)
+        if not kind:
+            marks = 0
+            out.append(char)
+            previous = char
+            continue
+        marks = _marks_after(kind, char, marks)
+        if char in "\n\t" or kind == "space" or (kind == "mark" and marks <= MAX_MARKS):
+            out.append(char)
+        elif kind == "hidden" and _is_writing(char, previous, text[at + 1 : at + 2]):
+            out.append(char)
+        else:
+            out.append(_escape(char))
+        previous = char
+    return "".join(out)
+
+
+def _marks_after(kind: str, char: str, marks: int) -> int:
+    return marks + 1 if kind == "mark" else marks if kind == "hidden" and char not in "\n\t" else 0
+
+
+def _is_writing(char: str, previous: str, following: str) -> bool:
+    """Returns True if an invisible character does in this place what it is made for."""
+    if not previous:
+        return False
+    if char in _SELECTORS:
+        return _is_emoji(previous) or (previous in "#*0123456789" and following == _KEYCAP)
+    if char in _JOINERS:
+        if char == "\u200d" and (_is_emoji(previous) or previous == "\ufe0f"):
+            return not following or _is_emoji(following)
+        return _is_joined(previous)
+    return "\u180b" <= char <= "\u180f" and char != "\u180e" and "\u1820" <= previous <= "\u18aa"
+
+
+def _is_emoji(char: str) -> bool:
+    return char > "\x7f" and (unicodedata.category(char)[0] == "S" or char in _EMOJI_AMONG_LETTERS)
+
+
+def _is_joined(char: str) -> bool:
+    code = ord(char)
+    return unicodedata.category(char)[0] in "LM" and any(first <= code <= last for first, last in _JOINED_SCRIPTS)
+
+
+@lru_cache(4096)
+def _kind(char: str) -> str:
+    if char == " ":
+        return ""
+    if _is_hidden(char):
+        return "hidden"
+    category = unicodedata.category(char)
+    return {"Z": "space"}.get(category[0], "mark" if category in ("Mn", "Me") else "")
+
+
+def _is_hidden(char: str) -> bool:
+    category = unicodedata.category(char)
+    return char in _HIDDEN or category == "Cs" or (category == "Cf" and char not in _DRAWN)
+
+
 def _escape(char: str) -> str:
-    if char == " " or (char.isprintable() and unicodedata.category(char)[0] not in "CZ"):
-        return char
     return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join([f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2)])
 
 
 def fold(part: str) -> str:

@@ -1,5 +1,6 @@
 """Files and processes: the port that tools use, and the environments that stand behind it."""
 
+from mainspring.env.beneath import RealPath
 from mainspring.env.confined import ConfinedEnv
 from mainspring.env.editor import Buffers, EditorEnv
 from mainspring.env.explain import explain
@@ -38,6 +39,7 @@ __all__ = [
     "Output",
     "OutputLimits",
     "ProcessResult",
+    "RealPath",
     "Stream",
     "Terminals",
     "Walk",

@@ -6,8 +6,10 @@ import errno
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+from mainspring.env.beneath import RealPath, resolve
+from mainspring.env.files import LocalFiles
 from mainspring.env.jobs import Jobs
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import (
@@ -16,6 +18,7 @@ from mainspring.env.protocol import (
     DirEntry,
     ExecutionEnv,
     FileStat,
+    OnFiles,
     OutputLimits,
     ProcessResult,
     Stream,
@@ -23,6 +26,8 @@ from mainspring.env.protocol import (
     WebAnswer,
 )
 from mainspring.events import CancelToken
+
+T = TypeVar("T")
 
 _SEARCH = ("rg",)
 """Programs that only read, and only below the folder where they are started."""
@@ -107,6 +112,10 @@ class ConfinedEnv:
         old, new = await self._name_inside(source), await self._name_inside(target)
         await self._env.rename(old, new, parents=parents)
 
+    async def on_files(self, work: Callable[[LocalFiles], T]) -> T | None:
+        """See `OnFiles`: the files of the environment within, if it has such."""
+        return await self._env.on_files(work) if isinstance(self._env, OnFiles) else None
+
     async def find_program(self, name: str) -> str | None:
         """See `ExecutionEnv.find_program`."""
         return await self._env.find_program(name)
@@ -158,9 +167,9 @@ class ConfinedEnv:
     async def _is_search(self, program: str) -> bool:
         return any([await self._env.find_program(name) == program for name in _SEARCH])
 
-    async def _inside(self, path: str) -> str:
+    async def _inside(self, path: str) -> RealPath:
         """The real path, if it lies in the workspace."""
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         if self._real_roots is None:
             self._real_roots = tuple([await self._env.realpath(root) for root in self._roots])
         if not any(is_inside(real, root) for root in self._real_roots):
@@ -169,10 +178,10 @@ class ConfinedEnv:
             )
         return real
 
-    async def _name_inside(self, path: str) -> str:
+    async def _name_inside(self, path: str) -> RealPath:
         """The path of a name itself, whose folder lies in the workspace."""
         folder, name = posixpath.split(path.rstrip("/"))
-        return posixpath.join(await self._inside(folder or "."), name)
+        return await self._inside(RealPath(folder) if isinstance(path, RealPath) else folder or ".") / name
 
     def _check_writable(self, path: str) -> None:
         if not self.writable:

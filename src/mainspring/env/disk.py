@@ -9,7 +9,10 @@ import secrets
 import shutil
 import stat as modes
 import sys
+from collections.abc import Iterable
+from io import FileIO
 
+from mainspring.env.beneath import Folder, PathChangedError, open_beneath, stat_beneath
 from mainspring.env.protocol import DirEntry, FileKind, FileStat
 from mainspring.lazy import lazy_re
 
@@ -22,6 +25,9 @@ _KINDS: dict[int, FileKind] = {
     modes.S_IFCHR: "device",
     modes.S_IFBLK: "device",
 }
+_ON_WINDOWS = sys.platform == "win32"
+_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
+_BINARY: int = getattr(os, "O_BINARY", 0)
 _CANNOT_RENAME = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ENOTSUP, errno.ENAMETOOLONG}
 
 
@@ -47,9 +53,9 @@ def real_path(path: str, cwd: str, home: str) -> str:
 
 def stat_file(path: str) -> FileStat:
     """See `ExecutionEnv.stat`."""
-    found = os.stat(path)
+    found = stat_beneath(path)
     return FileStat(
-        path,
+        str(path),
         kind_of_mode(found.st_mode),
         found.st_size,
         found.st_mtime_ns,
@@ -65,18 +71,27 @@ _TRAPS = lazy_re(
 """Files of the kernel that look regular but never end, take away what they give, or are somebody's memory."""
 
 
-def read_file(path: str, offset: int, limit: int | None) -> bytes:
-    """See `ExecutionEnv.read_bytes`."""
+def open_file(path: str) -> FileIO:
+    """Open a regular file to read it.
+
+    Args:
+        path: The real path.
+    """
     if _TRAPS.fullmatch(path):
         raise OSError(errno.EINVAL, "it is a window into the kernel or a process, not a file", path)
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(path, flags)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        mode = os.fstat(descriptor).st_mode
-        if modes.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not modes.S_ISREG(mode):
-            raise OSError(errno.EINVAL, f"it is no regular file but a {kind_of_mode(mode)}", path)
+    file = FileIO(open_beneath(path, os.O_RDONLY | _NONBLOCK | _BINARY), "r")
+    mode = os.fstat(file.fileno()).st_mode
+    if modes.S_ISREG(mode):
+        return file
+    file.close()
+    if modes.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, f"it is no regular file but a {kind_of_mode(mode)}", path)
+
+
+def read_file(path: str, offset: int, limit: int | None) -> bytes:
+    """See `ExecutionEnv.read_bytes`."""
+    with open_file(path) as file:
         if offset:
             file.seek(offset)
         if limit is None:
@@ -90,73 +105,97 @@ def read_file(path: str, offset: int, limit: int | None) -> bytes:
 
 def write_file(path: str, data: bytes, parents: bool) -> None:
     """See `ExecutionEnv.write_bytes`; ``path`` is a real path."""
-    folder = os.path.dirname(path)
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        old = None
-        if parents:
-            os.makedirs(folder, exist_ok=True)
-    if old is not None:
-        if modes.S_ISDIR(old.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not modes.S_ISREG(old.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", path)
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, "the file is read-only", path)
-        if old.st_nlink > 1:
-            _rewrite(path, data)
+    above, name = os.path.split(path)
+    if not name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    with Folder(above, parents=parents) as folder:
+        old = _open_old(folder, name, path)
+        if old is None:
+            _replace(folder, name, data, None, path)
             return
+        with old:
+            _write_over(folder, name, data, old, path)
+
+
+def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
+    """Open the file that is going to be replaced, for writing; None if there is none."""
     try:
-        _replace(path, data, old)
+        mode = folder.stat(name).st_mode
+        if modes.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not modes.S_ISREG(mode) and not modes.S_ISLNK(mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return FileIO(folder.open(name, os.O_WRONLY | _NONBLOCK | _BINARY), "w")
+    except FileNotFoundError:
+        return None
+    except PathChangedError:
+        raise
     except OSError as e:
-        if old is None or e.errno not in _CANNOT_RENAME:
-            raise
-        _rewrite(path, data)
+        if e.errno == errno.ETXTBSY:  # a running program can be replaced, but not written to
+            return FileIO(folder.open(name, os.O_RDONLY | _NONBLOCK | _BINARY), "r")
+        if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise PermissionError(errno.EACCES, "the file is read-only", path) from None
+        raise
 
 
-def _replace(path: str, data: bytes, old: os.stat_result | None) -> None:
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(temporary, flags, 0o666 if old is None else 0o600)
+def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) -> None:
+    facts = os.fstat(old.fileno())
+    if not modes.S_ISREG(facts.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    if facts.st_nlink > 1:
+        _rewrite(old.fileno(), data, path)
+        return
     try:
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
+        _replace(folder, name, data, old, path)
+    except OSError as e:
+        if e.errno not in _CANNOT_RENAME:
+            raise
+        with FileIO(folder.open(name, os.O_WRONLY | _BINARY), "w") if old.closed else old as file:
+            _rewrite(file.fileno(), data, path)
+
+
+def _replace(folder: Folder, name: str, data: bytes, old: FileIO | None, path: str) -> None:
+    temporary = f".{name[:100]}.{secrets.token_hex(4)}.tmp"
+    descriptor = folder.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666 if old is None else 0o600)
+    try:
+        with FileIO(descriptor, "w"):
             if old is not None:
-                _take_over(path, descriptor, old)
-            _write_all(file.fileno(), data)
+                _take_over(old.fileno(), descriptor)
+            _write_all(descriptor, data)
             _settle(descriptor, len(data), path)
-        os.replace(temporary, path)
+        if old is not None and _ON_WINDOWS:
+            old.close()  # Windows does not replace a file that is open
+        _rename(folder, temporary, folder, name)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(folder.at(temporary), dir_fd=folder.descriptor)
         raise
-    _sync_folder(folder)
+    folder.sync()
 
 
-def _take_over(path: str, descriptor: int, old: os.stat_result) -> None:
-    """Give the new file the old one's owner, attributes and mode."""
+def _rename(source: Folder, old: str, target: Folder, new: str) -> None:
+    os.replace(source.at(old), target.at(new), src_dir_fd=source.descriptor, dst_dir_fd=target.descriptor)
+
+
+def _take_over(source: int, descriptor: int) -> None:
+    """Give a new file an old one's owner, attributes and mode."""
     if sys.platform == "win32":
         return
-    new = os.fstat(descriptor)
+    old, new = os.fstat(source), os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         os.fchown(descriptor, old.st_uid, old.st_gid)  # Where this is refused, the file is rewritten in place instead.
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            for name in os.listxattr(path):
-                os.setxattr(descriptor, name, os.getxattr(path, name))
+            for name in os.listxattr(source):
+                os.setxattr(descriptor, name, os.getxattr(source, name))
     os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
 
 
-def _rewrite(path: str, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-    try:
-        sizeless = not os.fstat(descriptor).st_size  # as files of the kernel are, whatever is in them
-        _write_all(descriptor, data)
-        os.ftruncate(descriptor, len(data))
-        _settle(descriptor, len(data), path, sizeless=sizeless)
-    finally:
-        os.close(descriptor)
+def _rewrite(descriptor: int, data: bytes, path: str) -> None:
+    sizeless = not os.fstat(descriptor).st_size  # as files of the kernel are, whatever is in them
+    _write_all(descriptor, data)
+    os.ftruncate(descriptor, len(data))
+    _settle(descriptor, len(data), path, sizeless=sizeless)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -173,21 +212,21 @@ def _settle(descriptor: int, size: int, path: str, *, sizeless: bool = False) ->
         raise OSError(errno.EIO, f"the drive took {found} of {size} bytes", path)
 
 
-def _sync_folder(folder: str) -> None:
-    if sys.platform == "win32":
-        return
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def list_folder(path: str) -> list[DirEntry]:
     """See `ExecutionEnv.list_dir`."""
-    with os.scandir(path) as found:
-        return sorted((DirEntry(entry.name, kind_of(entry)) for entry in found), key=lambda e: e.name)
+    if _ON_WINDOWS:
+        with os.scandir(path) as found:
+            return _entries(found)
+    descriptor = open_beneath(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as found:
+            return _entries(found)
+    finally:
+        os.close(descriptor)
+
+
+def _entries(found: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
+    return sorted([DirEntry(entry.name, kind_of(entry)) for entry in found], key=lambda e: e.name)
 
 
 def kind_of_mode(mode: int) -> FileKind:
@@ -211,23 +250,56 @@ def kind_of(entry: os.DirEntry[str]) -> FileKind:
 
 def rename_file(source: str, target: str, parents: bool) -> None:
     """See `ExecutionEnv.rename`; the last parts of both paths are not resolved."""
-    for path in (source, target):
-        if os.path.isdir(path) and not os.path.islink(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if parents:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+    (above, old), (beside, new) = os.path.split(source), os.path.split(target)
+    with Folder(above) as here:
+        if here.is_folder(old):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), source)
+        with Folder(beside, parents=parents) as there:
+            if there.is_folder(new):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+            try:
+                _rename(here, old, there, new)
+            except OSError as e:
+                if e.errno != errno.EXDEV:
+                    raise OSError(e.errno, e.strerror, source) from None
+                _copy(here, old, there, new)
+                os.unlink(here.at(old), dir_fd=here.descriptor)
+            there.sync()
+
+
+def _copy(here: Folder, old: str, there: Folder, new: str) -> None:
+    """Copy a file or link to another file system, with mode, attributes and times."""
+    temporary = f".{new[:100]}.{secrets.token_hex(4)}.tmp"
     try:
-        os.replace(source, target)
-    except OSError as e:
-        if e.errno != errno.EXDEV:
-            raise
-        shutil.move(source, target)  # to another file system: copied with mode and times, then removed
-    _sync_folder(os.path.dirname(target))
+        if modes.S_ISLNK(here.stat(old).st_mode):
+            link = os.readlink(here.at(old), dir_fd=here.descriptor)
+            os.symlink(link, there.at(temporary), dir_fd=there.descriptor)
+        else:
+            _copy_content(here.open(old, os.O_RDONLY | _NONBLOCK | _BINARY), there, temporary)
+        _rename(there, temporary, there, new)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(there.at(temporary), dir_fd=there.descriptor)
+        raise
+
+
+def _copy_content(descriptor: int, folder: Folder, name: str) -> None:
+    with FileIO(descriptor, "r") as source:
+        facts = os.fstat(descriptor)
+        made = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
+        with FileIO(made, "w") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            with contextlib.suppress(PermissionError):  # the owner cannot be kept by everyone
+                _take_over(descriptor, made)
+            if sys.platform != "win32":
+                os.fchmod(made, modes.S_IMODE(facts.st_mode))
+                os.utime(made, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+            os.fsync(made)
 
 
 def remove_file(path: str) -> None:
     """See `ExecutionEnv.remove`; the last part of ``path`` is not resolved."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.rmdir(path)
-    else:
-        os.unlink(path)
+    above, name = os.path.split(path)
+    with Folder(above) as folder:
+        remove = os.rmdir if folder.is_folder(name) else os.unlink
+        remove(folder.at(name), dir_fd=folder.descriptor)

@@ -6,10 +6,12 @@ import codecs
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from mainspring.env.beneath import resolve
+from mainspring.env.files import LocalFiles
 from mainspring.env.jobs import Jobs
 from mainspring.env.local import LocalEnv, find_shell
 from mainspring.env.paths import is_inside
@@ -27,6 +29,8 @@ from mainspring.env.protocol import (
 )
 from mainspring.env.terminals import KEPT, Terminals, see_through
 from mainspring.events import CancelToken
+
+T = TypeVar("T")
 
 MOST = 1 << 20
 """Bytes of a file above which the editor is not asked: nobody types in such a file while an agent works on it."""
@@ -64,6 +68,7 @@ class EditorEnv:
         self._buffers = buffers
         self._terminals = terminals
         self._unsaved: dict[str, int] = {}
+        self.jobs: Jobs = env.jobs
         self.guard: Any = env.guard
         self.search_path = env.search_path
         self.scratch: dict[str, Any] = env.scratch
@@ -73,11 +78,6 @@ class EditorEnv:
     def cwd(self) -> str:
         """The project folder."""
         return self._env.cwd
-
-    @property
-    def jobs(self) -> Jobs:
-        """See `ExecutionEnv`."""
-        return self._env.jobs
 
     async def realpath(self, path: str) -> str:
         """See `ExecutionEnv.realpath`."""
@@ -91,9 +91,9 @@ class EditorEnv:
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         if not is_inside(real, self.cwd) or (await self._env.stat(real)).size > MOST:
-            return await self._env.read_bytes(path, offset=offset, limit=limit)
+            return await self._env.read_bytes(real, offset=offset, limit=limit)
         data = await self._seen(real, await self._env.read_bytes(real))
         return data[offset:] if limit is None else data[offset : offset + limit]
 
@@ -101,7 +101,7 @@ class EditorEnv:
         """The content of a file, by what is on disk and what the editor says."""
         self._unsaved.pop(real, None)
         text = _text(disk)
-        told = None if text is None else await self._buffers.read(real)
+        told = None if text is None else await self._buffers.read(str(real))
         if text is None or told is None or _same(text, told):
             return disk
         if "\r\n" in text and "\r" not in told:  # editors tell lines, not how they end
@@ -113,14 +113,14 @@ class EditorEnv:
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """See `ExecutionEnv.write_bytes`."""
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         text = None if len(data) > MOST or data.startswith(codecs.BOM_UTF8) else _text(data)
         if text is None or not is_inside(real, self.cwd) or not await self._is_there(real):
-            await self._env.write_bytes(path, data, parents=parents)
+            await self._env.write_bytes(real, data, parents=parents)
             return
         self._unsaved.pop(real, None)
-        if not await self._buffers.write(real, text) or not await self._is_there(real):
-            await self._env.write_bytes(path, data, parents=parents)
+        if not await self._buffers.write(str(real), text) or not await self._is_there(real):
+            await self._env.write_bytes(real, data, parents=parents)
 
     async def _is_there(self, real: str) -> bool:
         """Whether a file can be read on disk; whoever may not do that gets the error of the disk."""
@@ -163,6 +163,10 @@ class EditorEnv:
             await self._env.write_bytes(real, await self.read_bytes(real))
         await self._env.rename(source, target, parents=parents)
         self._unsaved.clear()
+
+    async def on_files(self, work: Callable[[LocalFiles], T]) -> T:
+        """See `LocalEnv.on_files`: the files on disk, which are what programs see."""
+        return await self._env.on_files(work)
 
     async def find_program(self, name: str) -> str | None:
         """See `ExecutionEnv.find_program`."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from io import BufferedReader
+from typing import BinaryIO
 
 from mainspring.env import disk
+from mainspring.env.beneath import PathChangedError, RealPath
 from mainspring.env.protocol import DirEntry, FileStat
 
 _MOST_RULES = 1 << 20
@@ -27,8 +30,14 @@ class LocalFiles:
         """See `ExecutionEnv.realpath`."""
         return disk.real_path(path, self.cwd, self.home)
 
+    def resolve(self, path: str) -> str:
+        """The real path of what a caller asks for; a real path is taken as it is, whatever it leads to now."""
+        return path if isinstance(path, RealPath) else self.real(path)
+
     def named(self, path: str) -> str:
         """The path of a name itself: the links on the way to it resolved, the last part as it is."""
+        if isinstance(path, RealPath):
+            return path
         folder, name = os.path.split(path.rstrip("/"))
         if name in ("", ".", "..", "~"):
             raise OSError(errno.EINVAL, "it is not the name of a file", path)
@@ -41,6 +50,14 @@ class LocalFiles:
         except OSError:
             return False
 
+    def exists(self, path: str) -> bool:
+        """Returns True if there is anything at a real path, even if it cannot be opened."""
+        try:
+            self.stat(path)
+        except OSError:
+            return False
+        return True
+
     def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`."""
         return disk.stat_file(path)
@@ -48,6 +65,14 @@ class LocalFiles:
     def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         return disk.read_file(path, offset, limit)
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file to read it."""
+        return BufferedReader(disk.open_file(path))
+
+    def is_local(self, path: str) -> bool:
+        """Returns True if a file is opened on this machine, where other programs can change its path."""
+        return True
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
         """See `ExecutionEnv.write_bytes`."""
@@ -77,8 +102,13 @@ class WalkedFiles:
         return self._files.list(path)
 
     def read(self, path: str) -> bytes | None:
-        """A small file's bytes; ``None`` if it cannot be read."""
+        """A small file's bytes; ``None`` if it cannot be read. Ignore files may be links."""
         try:
             return self._files.read(path, 0, _MOST_RULES)
+        except PathChangedError:
+            try:
+                return self._files.read(self._files.real(path), 0, _MOST_RULES)
+            except OSError:
+                return None
         except OSError:
             return None

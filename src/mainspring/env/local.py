@@ -66,6 +66,7 @@ class LocalEnv:
     """Files and processes of this machine, in one project folder. An `ExecutionEnv`.
 
     Attributes:
+        cwd: See `ExecutionEnv`.
         variables: Set for every program, over anything else.
         search_path: The search path that programs get; empty if it is not known.
         jobs: See `ExecutionEnv`.
@@ -105,6 +106,7 @@ class LocalEnv:
         # A tool that writes would make it, and nobody would notice the spelling mistake.
         if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
+        self.cwd = self._cwd
         self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell
         self.variables = dict(variables or {})
@@ -121,11 +123,6 @@ class LocalEnv:
         self._running: set[Running | LocalConnection] = set()
         self._spools = _Spools()
         weakref.finalize(self, _abandon, self._running, self._spools, self._watcher)
-
-    @property
-    def cwd(self) -> str:
-        """The project folder."""
-        return self._cwd
 
     async def realpath(self, path: str) -> str:
         """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
@@ -183,6 +180,10 @@ class LocalEnv:
         """Give a file another name. See `ExecutionEnv.rename`."""
         files = self._files
         await self._in_thread(lambda: files.rename(files.named(source), files.named(target), parents))
+
+    async def on_files(self, work: Callable[[LocalFiles], T]) -> T:
+        """Do blocking work with files in a thread; paths are real ones there, and no link is followed."""
+        return await self._in_thread(lambda: work(self._files))
 
     async def find_program(self, name: str) -> str | None:
         """Where a program is: on the user's PATH outside the project, or where packages of the running Python put theirs."""
@@ -310,7 +311,7 @@ class LocalEnv:
 
     async def _at(self, work: Callable[..., T], path: str, *args: object) -> T:
         """Do blocking work on the real path, in a thread."""
-        return await self._in_thread(lambda: work(self._files.real(path), *args))
+        return await self._in_thread(lambda: work(self._files.resolve(path), *args))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Do blocking work with files."""

@@ -92,7 +92,7 @@ class MemoryEnv:
 
     async def realpath(self, path: str) -> str:
         """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
-        return self._tree.resolve(path)
+        return self._tree.resolve(str(path))
 
     async def stat(self, path: str) -> FileStat:
         """Facts about a file. See `ExecutionEnv.stat`."""

@@ -8,6 +8,7 @@ import posixpath
 
 from msgspec import Struct
 
+from mainspring.env.beneath import PathChangedError, RealPath
 from mainspring.env.protocol import DirEntry, FileKind, FileStat
 
 _MOST_LINKS = 40
@@ -70,6 +71,8 @@ class MemoryTree:
                 real = "/" if node.target.startswith("/") else real
             else:
                 real = step
+        if links and isinstance(path, RealPath):
+            raise PathChangedError(path)
         return real
 
     def stat(self, path: str) -> FileStat:
@@ -167,7 +170,7 @@ class MemoryTree:
         folder, name = posixpath.split(self.absolute(path).rstrip("/"))
         if name in ("", ".", ".."):
             raise os_error(errno.EINVAL, path)
-        return posixpath.join(self.resolve(folder), name)
+        return posixpath.join(self.resolve(RealPath(folder) if isinstance(path, RealPath) else folder), name)
 
     def _kind(self, path: str) -> FileKind:
         node = self._nodes[path]

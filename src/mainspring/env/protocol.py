@@ -5,22 +5,26 @@ dictionary (`MemoryEnv`).
 
 Paths are POSIX strings as a model writes them: relative ones start at ``cwd``, a leading ``~/`` is the home folder (write
 ``./~`` for a file of that name), separators are forward slashes on every system. A name that is not UTF-8 carries its
-bytes as surrogate escapes. Failures are plain `OSError` subclasses (`FileNotFoundError`, `PermissionError`,
-`IsADirectoryError`, ...); `mainspring.env.explain` words them.
+bytes as surrogate escapes. A `RealPath` is used as it is: if a part of it is a symbolic link by then, the call fails.
+Failures are plain `OSError` subclasses (`FileNotFoundError`, `PermissionError`, `IsADirectoryError`, ...);
+`mainspring.env.explain` words them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
 from mainspring.events import CancelToken
 
 if TYPE_CHECKING:
+    from mainspring.env.files import LocalFiles
     from mainspring.env.jobs import Jobs
+
+T = TypeVar("T")
 
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "other"]
 """What a name in a folder stands for."""
@@ -202,6 +206,19 @@ class NamesPaths(Protocol):
 
     def name_of(self, path: str) -> str:
         """The name of a real path; the path itself where it has no other."""
+        ...
+
+
+@runtime_checkable
+class OnFiles(Protocol):
+    """An environment whose files can be used directly, to check what a program has found in them."""
+
+    async def on_files(self, work: Callable[[LocalFiles], T]) -> T | None:
+        """Do blocking work with files in a thread; paths are real ones there, and no link is followed.
+
+        Returns:
+            The result of the work; None if it was not done, since the environment has no such files.
+        """
         ...
 
 

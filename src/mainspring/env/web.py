@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from mainspring.env.addresses import is_public
 from mainspring.env.protocol import WebAnswer
+from mainspring.lazy import lazy_re
 
 if TYPE_CHECKING:  # 20 ms: only where something is fetched
     import http.client
@@ -22,6 +23,9 @@ _PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 16
 _AGENT = "mainspring"
 _LOCAL_NAMES = ("localhost", ".local", ".internal", ".lan", ".home.arpa")
+
+_NUMBER = lazy_re(r"[0-9]+|0[xX][0-9a-fA-F]*")
+"""Ends a host that some systems read as an IPv4 address."""
 
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a host, looked up; blocking."""
@@ -208,7 +212,7 @@ class _Exchange:
         except PrivateAddressError:
             raise
         except WebError:
-            if host.endswith(_LOCAL_NAMES):
+            if ":" in host or host.endswith(_LOCAL_NAMES) or _NUMBER.fullmatch(host.rpartition(".")[2]):
                 raise
         at = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         login: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import inspect
+import secrets
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from mainspring.mcp.explain import Endpoint, failure_of
 from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, provider
 from mainspring.mcp.port import McpFailure
 from mainspring.mcp.sdk import import_sdk
+from mainspring.text import visible
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
@@ -72,7 +74,9 @@ async def login_mcp(
             except TimeoutError:
                 raise McpFailure(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
 
-        login = provider(config, file, callback.port, redirect_handler=_shower(show, browser), callback_handler=wait)
+        login = provider(
+            config, file, callback.port, redirect_handler=_shower(show, browser, callback), callback_handler=wait
+        )
         end = Endpoint(config)
         try:
             await _knock(config, login)
@@ -99,8 +103,9 @@ def _refuse(config: McpServerConfig) -> None:
         raise ConfigError(f"MCP server {config.name!r} has an Authorization header; remove that to log in")
 
 
-def _shower(show: Show, browser: bool) -> Callable[[str], Awaitable[None]]:
+def _shower(show: Show, browser: bool, callback: _Callback) -> Callable[[str], Awaitable[None]]:
     async def redirect(url: str) -> None:
+        callback.state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         shown = show(url)
         if inspect.isawaitable(shown):
             await shown
@@ -139,11 +144,13 @@ class _Callback:
 
     Attributes:
         port: Where.
+        state: What shows that an answer belongs to the login that was begun last; empty before that.
         result: What it brought.
     """
 
     def __init__(self) -> None:
         self.port = 0
+        self.state = ""
         self.result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -197,11 +204,13 @@ class _Callback:
         if method != "GET" or target.path != urlsplit(callback_url(self.port)).path:
             return "404 Not Found", "There is nothing here."
         found = {name: values[0] for name, values in parse_qs(target.query).items()}
+        if not self.state or not secrets.compare_digest(found.get("state", "").encode(), self.state.encode()):
+            return "400 Bad Request", "This answer belongs to another login."
         if self.result.done():
             return "410 Gone", "This login is over already."
         if "error" in found:
             why = f"{found['error']}: {found.get('error_description', 'no reason given')}"
-            self.result.set_exception(McpFailure("", f"the login was refused: {why}", "login"))
+            self.result.set_exception(McpFailure("", f"the login was refused: {visible(why, limit=300)}", "login"))
             return "200 OK", "The login was refused. You can close this page."
         if "code" not in found:
             return "400 Bad Request", "This is not the answer of a login."

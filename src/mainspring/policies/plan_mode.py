@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mainspring.env import RealPath
+from mainspring.env.paths import is_inside
 from mainspring.errors import AgentError
 from mainspring.events import SystemTransform, ToolAfter, ToolPermit
 from mainspring.permissions.engine import Call, Engine, accesses
@@ -162,8 +164,9 @@ class PlanMode:
         slug = re.sub(r"[^a-z0-9]+", "-", first.lower()).strip("-")[:40].rstrip("-") or "plan"
         path = f"{self._folder}/{self._now():%Y%m%d-%H%M%S}-{slug}.md"
         env = self._agent.env
-        if not (await env.realpath(self._folder)).startswith(env.cwd.rstrip("/") + "/"):
+        real = RealPath(await env.realpath(path))
+        if not is_inside(real, env.cwd) or real == env.cwd:
             raise PermissionError(1, "it is a link out of the project", self._folder)
-        await self._agent.env.write_bytes(path, (plan.rstrip() + "\n").encode("utf-8", "replace"))
+        await env.write_bytes(real, (plan.rstrip() + "\n").encode("utf-8", "replace"))
         self.state.file = path
         return path

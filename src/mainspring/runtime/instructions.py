@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.attachments import delimited
+from mainspring.env.disk import read_file
 from mainspring.lazy import lazy_re
 from mainspring.runtime.home import Home, repository_of
 from mainspring.runtime.settings import InstructionSettings
@@ -193,8 +194,7 @@ class _Found(Struct, frozen=True):
 
 def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _Found | None]:
     try:
-        with real.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = read_file(str(real), 0, _LARGEST + 1)
     except OSError as error:
         return error.strerror or str(error), None
     if b"\0" in data:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mainspring.attachments import delimited
-from mainspring.env import ExecutionEnv, explain
+from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
 from mainspring.permissions import Decision
@@ -77,7 +77,8 @@ async def attached(paths: Sequence[str], env: ExecutionEnv, permissions: Reads, 
                 f"@{path}: reading it {asked}: {decision.reason}; --allow 'read_file({path})' allows it unless a rule denies it"
             )
         try:
-            blocks.append(await _block(path, decision.paths.get(path, path), env))
+            real = RealPath(decision.paths.get(path) or await env.realpath(path))
+            blocks.append(await _block(path, real, env))
         except OSError as error:
             raise ConfigError(_missing(path, error)) from error
     if sum(map(len, blocks)) > MOST_TOGETHER:
@@ -91,7 +92,7 @@ def _missing(path: str, error: OSError) -> str:
     return f"@{path}: {explain(error)}"
 
 
-async def _block(path: str, real: str, env: ExecutionEnv) -> str:
+async def _block(path: str, real: RealPath, env: ExecutionEnv) -> str:
     found = await env.stat(real)
     if found.kind == "directory":
         names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real)]

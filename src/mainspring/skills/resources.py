@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mainspring.env import ExecutionEnv
+from mainspring.env import ExecutionEnv, RealPath
 from mainspring.permissions.sensitive import SensitivePaths
 
 MOST_LISTED = 60
@@ -26,7 +26,7 @@ def within(folder: str, root: str) -> bool:
     return folder == root or folder.startswith(root.rstrip("/") + "/")
 
 
-async def locate(env: ExecutionEnv, folder: str, path: str) -> str:
+async def locate(env: ExecutionEnv, folder: str, path: str) -> RealPath:
     """The real path of a file of a skill.
 
     Args:
@@ -48,7 +48,7 @@ async def locate(env: ExecutionEnv, folder: str, path: str) -> str:
     inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
     if _is_secret(inner):
         raise OutsideError(f"{path!r} may hold keys or passwords, so it is not read as part of a skill")
-    return real
+    return RealPath(real)
 
 
 async def listed(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:

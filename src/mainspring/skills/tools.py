@@ -179,7 +179,7 @@ def _run_tool(skills: Skills) -> Tool:
             real = await locate(ctx.env, skill.directory or "", script.path)
             await ctx.env.stat(real)
             run_in = arguments.get("run_in", "project")
-            made = await run_script(ctx.env, skill, script, real, given, run_in=run_in, signal=ctx.signal)
+            made = await run_script(ctx.env, skill, script, str(real), given, run_in=run_in, signal=ctx.signal)
         except OutsideError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
         except PermissionError as error:

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from mainspring.app.cli.console import Console, inert_json, one_line, visible
+from mainspring.app.cli.console import Console, one_line, visible_row
+from mainspring.text import visible, visible_json
 
 
 class Terminal(io.StringIO):
@@ -19,7 +20,7 @@ class Terminal(io.StringIO):
         ("plain\n\ttext", "plain\n\ttext"),
         ("\x1b]52;c;ZXZpbA==\x07", "\\x1b]52;c;ZXZpbA==\\x07"),
         ("\x1b[2J\x9b31m", "\\x1b[2J\\x9b31m"),
-        ("a\rb\r\n", "ab\n"),
+        ("a\rb\r\n", "a\\rb\n"),
         ("abc\u202edef\u200b", "abc\\u202edef\\u200b"),
         ("\x08\x7f\x00", "\\x08\\x7f\\x00"),
         ("日本 é 👩\u200d💻", "日本 é 👩\u200d💻"),
@@ -27,7 +28,7 @@ class Terminal(io.StringIO):
     ],
 )
 def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert visible(text, prose=True) == shown
 
 
 def test_an_escape_that_comes_in_pieces_stays_harmless() -> None:
@@ -103,7 +104,7 @@ def test_a_closed_stderr_is_no_matter() -> None:
 
 
 def test_json_for_a_terminal_means_the_same() -> None:
-    assert inert_json('"\x9b31m\u202e é"') == '"\\u009b31m\\u202e é"'
+    assert visible_json('"\x9b31m\u202e é"') == '"\\u009b31m\\u202e é"'
 
 
 def test_one_line() -> None:
@@ -119,3 +120,28 @@ def test_a_reader_that_left_makes_no_noise_at_the_end() -> None:
         with pytest.raises(BrokenPipeError):
             console.answer("x")
         console.close()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\tb", "a\r\nb", "a\u2028b", "a\u202eb", "a\u3164b"])
+def test_a_row_stays_one_row_in_a_pipe_too(name: str) -> None:
+    out = io.StringIO()
+    Console(out, io.StringIO(), {}).row(f"* {name} model")
+
+    row = out.getvalue()
+    assert row.endswith(" model\n")
+    assert row.count("\n") == 1
+    assert row.removesuffix("\n").isprintable()
+    assert "\u3164" not in row
+    assert row == visible_row(f"* {name} model") + "\n"
+
+
+def test_marks_are_counted_over_pieces_of_an_answer() -> None:
+    out = Terminal()
+    console = Console(out, io.StringIO(), {})
+    for _ in range(20):
+        console.answer("\u0301")
+    console.answer("❤")
+    console.answer("\ufe0f")
+
+    assert out.getvalue().count("\u0301") == 4
+    assert out.getvalue().endswith("❤\ufe0f")

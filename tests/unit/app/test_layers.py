@@ -16,6 +16,7 @@ ALLOWED = (
     "mainspring.lazy",
     "mainspring.counting",
     "mainspring.extras",
+    "mainspring.text",
 )
 """The layers below the command that it sees, how imports are put off, and words that all share."""
 

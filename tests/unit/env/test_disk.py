@@ -108,7 +108,7 @@ async def test_where_renaming_is_impossible_the_file_is_rewritten(
     (tmp_path / "x").write_bytes(b"a longer old text")
     inode = (tmp_path / "x").stat().st_ino
 
-    def busy(source: str, target: str) -> None:
+    def busy(source: str, target: str, **_: int | None) -> None:
         raise OSError(16, "Device or resource busy", target)
 
     monkeypatch.setattr(os, "replace", busy)
@@ -152,7 +152,14 @@ async def test_extended_attributes_stay(env: LocalEnv, tmp_path: Path) -> None:
 async def test_a_read_only_file_is_not_replaced(env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").write_bytes(b"old")
     (tmp_path / "x").chmod(0o444)
-    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # As for anybody but root.
+    make = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "x" and flags & os.O_WRONLY:
+            raise PermissionError(13, "Permission denied", path)  # as for any user but root
+        return make(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError, match="read-only"):
         await env.write_bytes("x", b"new")
     assert (tmp_path / "x").read_bytes() == b"old"
@@ -164,10 +171,10 @@ async def test_a_file_in_a_closed_folder_is_rewritten(
     (tmp_path / "x").write_bytes(b"old")
     make = os.open
 
-    def closed(path: str, flags: int, mode: int = 0o777) -> int:
+    def closed(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & os.O_CREAT:
             raise PermissionError(13, "Permission denied", path)
-        return make(path, flags, mode)
+        return make(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", closed)
     await env.write_bytes("x", b"new")
@@ -217,10 +224,12 @@ async def test_a_walk_notes_what_it_cannot_open(env: LocalEnv, tmp_path: Path, m
     (tmp_path / "dangling").symlink_to("nowhere")
     scandir = os.scandir
 
-    def refuse(path: str) -> object:
-        if path.endswith("closed"):
-            raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
+    closed = (tmp_path / "closed").stat().st_ino
+
+    def refuse(folder: int) -> object:
+        if os.fstat(folder).st_ino == closed:
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", refuse)
     walk = await env.walk(".")

@@ -6,11 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mainspring.env import LocalEnv
-from mainspring.env.addresses import is_public
 from mainspring.env.web import PrivateAddressError, Web, WebError
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
@@ -110,15 +107,6 @@ async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server:
     assert f"Host: rebinding.test:{server.port}" in server.asked[0]
     with pytest.raises(PrivateAddressError):
         await get(Web(resolve=lambda host, port: ["93.184.216.34", "10.0.0.1"]), "http://half-private.test/")
-
-
-@given(st.ip_addresses())
-def test_public_means_what_the_registries_say(address: Any) -> None:
-    if is_public(str(address)):
-        assert not (address.is_private)
-        assert not (address.is_loopback)
-        assert not (address.is_link_local)
-        assert not (address.is_multicast)
 
 
 async def test_a_server_that_hangs_does_not_hold_the_call(server: Server) -> None:

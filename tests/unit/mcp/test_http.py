@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -172,6 +172,15 @@ async def test_a_list_that_changes_is_heard_of_in_the_newer_era_too() -> None:
 # --- logins ----------------------------------------------------------------------------------------------------------
 
 
+async def get(url: str) -> str:
+    back = urlsplit(url)
+    reader, writer = await asyncio.open_connection(back.hostname, back.port)
+    writer.write(f"GET {back.path}?{back.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    page = (await reader.read()).decode()
+    writer.close()
+    return page
+
+
 class Browser:
     """The user's browser: it goes where it is sent, and back."""
 
@@ -182,11 +191,7 @@ class Browser:
 
     async def show(self, url: str) -> None:
         self.visits.append(url)
-        back = urlsplit(self.server.visit(url))
-        reader, writer = await asyncio.open_connection(back.hostname, back.port)
-        writer.write(f"GET {back.path}?{back.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        self.pages.append((await reader.read()).decode())
-        writer.close()
+        self.pages.append(await get(self.server.visit(url)))
 
 
 @pytest.mark.covers("BYD-10")
@@ -231,15 +236,39 @@ async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.covers("BYD-10")
-@pytest.mark.parametrize("wrong", ["wrong_state", "wrong_issuer"])
-async def test_a_forged_answer_is_no_login(tmp_path: Path, wrong: str) -> None:
+@pytest.mark.parametrize(("wrong", "why"), [("wrong_state", "nobody logged in"), ("wrong_issuer", "wants a login")])
+async def test_a_forged_answer_is_no_login(tmp_path: Path, wrong: str, why: str) -> None:
     async with HttpServer(login=True).running() as server:
         setattr(server, wrong, True)
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpFailure, match="wants a login"):
-            await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+        with pytest.raises(McpFailure, match=why):
+            await login_mcp(config, tmp_path, show=Browser(server).show, browser=False, seconds=2)
         assert LoginFile(tmp_path, config).read().tokens == {}
         assert not server.tokens
+
+
+async def test_an_answer_with_another_state_does_not_end_the_login(tmp_path: Path) -> None:
+    """Any page and any program on this machine can reach the callback."""
+    async with HttpServer(login=True).running() as server:
+        config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
+        browser = Browser(server)
+        forged: list[str] = []
+
+        async def show(url: str) -> None:
+            back = parse_qs(urlsplit(url).query)["redirect_uri"][0]
+            for query in (
+                "error=access_denied&error_description=%1b[2J",
+                "error=x&state=",
+                "code=stolen",
+                "code=stolen&state=other",
+                "",
+            ):
+                forged.append(await get(f"{back}?{query}"))
+            await browser.show(url)
+
+        assert await login_mcp(config, tmp_path, show=show, browser=False)
+        assert all("belongs to another login" in page for page in forged)
+        assert "You are logged in" in browser.pages[0]
 
 
 async def test_a_login_that_is_not_needed_or_possible(tmp_path: Path) -> None:

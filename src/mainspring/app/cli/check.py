@@ -27,13 +27,14 @@ def run(options: argparse.Namespace) -> int:
             error = {"error": in_words(report.error) if report.error else None}
             console.data(redact(msgspec.json.encode({**model, **error, "items": report.items}).decode()))
         else:
-            console.answer(redact(_shown(report, every=console.verbose)))
+            for line in _shown(report, every=console.verbose):
+                console.row(redact(line))
         return code_of_error(report.error) if report.error else DONE
 
     return framed(options, work)
 
 
-def _shown(report: Report, *, every: bool) -> str:
+def _shown(report: Report, *, every: bool) -> list[str]:
     """What was found; the providers that nobody set up in one line, unless everything is asked for."""
     lines: list[str] = []
     unused: list[str] = []
@@ -41,12 +42,12 @@ def _shown(report: Report, *, every: bool) -> str:
         if not every and item.state == "note" and item.name.startswith("provider "):
             unused.append(item.name.removeprefix("provider "))
             continue
-        lines.append(f"{_MARKS[item.state]}  {item.name}: {item.text}\n")
-        lines += [f"        {line.strip()}\n" for line in item.advice.splitlines()]
+        lines.append(f"{_MARKS[item.state]}  {item.name}: {item.text}")
+        lines += [f"        {line.strip()}" for line in item.advice.splitlines()]
     if unused:
         at = next((i for i, line in enumerate(lines) if line[6:].startswith("model: ")), len(lines))
         lines[at:at] = [
-            f"{_MARKS['note']}  not set up: {', '.join(unused)}\n",
-            "        to set one up: mainspring config init NAME; what each lacks: mainspring check -v\n",
+            f"{_MARKS['note']}  not set up: {', '.join(unused)}",
+            "        to set one up: mainspring config init NAME; what each lacks: mainspring check -v",
         ]
-    return "".join(lines)
+    return lines

@@ -39,7 +39,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         return 0
     width = max((len(c.usage) for c in found.commands), default=0)
     for command in found.commands:
-        console.answer(f"{command.usage:{width}}  {one_line(command.description, 100)} ({command.scope})\n")
+        console.row(f"{command.usage:{width}}  {one_line(command.description, 100)} ({command.scope})")
     for skipped in found.skipped:
         console.say(f"{skipped.path}: {skipped.reason}")
     if not found.commands:

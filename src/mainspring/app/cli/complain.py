@@ -9,14 +9,15 @@ from mainspring.app.cli.args import UsageError
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.wire import VERSION, Failure, ResultLine, encode
 from mainspring.redaction import redact
+from mainspring.text import visible
 
 
 def complain(error: UsageError, given: Sequence[str]) -> int:
     """Say it; the exit code."""
     text = redact(str(error))
     if error.usage:
-        print(error.usage.rstrip(), file=sys.stderr)
-    print(f"mainspring: error: {text}", file=sys.stderr)
+        print(visible(error.usage.rstrip(), prose=True), file=sys.stderr)
+    print(visible(f"mainspring: error: {text}", prose=True), file=sys.stderr)
     words = {word for text in given for word in text.split("=")}
     if "--output" in words and words & {"json", "stream-json"}:
         failure = Failure(type="UsageError", message=text)

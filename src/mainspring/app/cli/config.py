@@ -64,7 +64,7 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(found).decode())
     else:
         for finding in found:
-            console.answer(f"{finding.level}: {finding.text or finding.file}\n")
+            console.row(f"{finding.level}: {finding.text or finding.file}")
     return USAGE if wrong else 0
 
 
@@ -78,17 +78,19 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     for warning in found.warnings:
         console.say(f"note: {warning}")
     if options.action == "path":
-        console.answer("".join(f"{file}\n" for file in found.files))
+        for file in found.files:
+            console.row(file)
     elif options.json:
         console.data(msgspec.json.encode(found).decode())
     else:
-        console.answer(_table(found))
+        for line in _table(found):
+            console.row(line)
         if not found.settings:
             console.say("nothing is set; the defaults hold. `mainspring config init` sets a provider up")
     return 0
 
 
-def _table(found: Config) -> str:
+def _table(found: Config) -> list[str]:
     shown = [(f"{s.key} = {json.dumps(s.value, ensure_ascii=False)}", s.origin) for s in found.settings]
     width = min(max((len(text) for text, _ in shown), default=0), 60)
-    return "".join(f"{text:{width}}   # {origin}\n" for text, origin in shown)
+    return [f"{text:{width}}   # {origin}" for text, origin in shown]

@@ -7,33 +7,25 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+from mainspring.lazy import lazy_re
+from mainspring.text import visible, visible_json
+
 _DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
-_KEPT = "\n\t"
-_INVISIBLE = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
-_ESCAPES = {
-    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _KEPT},
-    **{code: f"\\u{code:04x}" for code in _INVISIBLE if code not in {0x200C, 0x200D}},  # joiners spell words
-    0x0D: "",
-}
-
-_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_INVISIBLE)}
+_BLANKS = lazy_re(r"[ \t\n]+")
+_KEPT = 8
+"""Characters of the answer that its next piece is read with: a joiner or a mark belongs to what is before it."""
 
 
-def visible(text: str) -> str:
-    """The text with control characters, terminal escapes and invisible characters spelled out; lines and tabs stay."""
-    return text.translate(_ESCAPES)
+def visible_row(text: str) -> str:
+    """The text on one row, with line breaks and tabs in it spelled out."""
+    return visible(text, prose=True).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def one_line(text: str, most: int = 200) -> str:
     """The text on one line, cut where it gets long."""
-    line = visible(" ".join(text.split()))
+    line = _BLANKS.sub(" ", visible(text, prose=True)).strip()
     return line if len(line) <= most else line[: most - 3] + "..."
-
-
-def inert_json(text: str) -> str:
-    """JSON text that means the same and holds no character that could steer a terminal."""
-    return text if text.isascii() else text.translate(_JSON_ESCAPES)
 
 
 def claim_standard_files() -> None:
@@ -89,6 +81,7 @@ class Console:
         self.verbose = verbose
         self._styled = self.watched and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
         self._out_open = False
+        self._tail = ""
         self._progress = False
         self._step = -1
 
@@ -101,8 +94,13 @@ class Console:
         """
         if not text:
             return
-        self._put(visible(text) if self.live else text)
+        self._put(visible(text, prose=True, before=self._tail) if self.live else text)
+        self._tail = (self._tail + text)[-_KEPT:]
         self._out_open = not text.endswith("\n")
+
+    def row(self, text: str) -> None:
+        """Write a row of a list. A name in it adds no line and steers nothing, in a file and a pipe neither."""
+        self.answer(f"{visible_row(text)}\n")
 
     def end_answer(self) -> None:
         """Close the line that the answer left open."""
@@ -121,7 +119,7 @@ class Console:
             BrokenPipeError: If nobody reads any more.
             OutputError: If it cannot be written.
         """
-        self._put((inert_json(text) if self.live else text) + "\n")
+        self._put((visible_json(text) if self.live else text) + "\n")
 
     def _put(self, text: str) -> None:
         try:
@@ -164,7 +162,7 @@ class Console:
             self._progress = False
             self._write("\n")
         self.end_answer_line()
-        shown = visible(text)
+        shown = visible(text, prose=True)
         self._write(f"{style}{shown}{_PLAIN}\n" if self._styled else f"{shown}\n")
 
     def _write(self, text: str) -> None:

@@ -8,7 +8,7 @@ import io
 
 import msgspec
 
-from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.counting import counted
 from mainspring.runtime.commands.cost import CostReport, CostRow, cost_report
@@ -78,6 +78,7 @@ def _csv(report: CostReport) -> str:
     names = [n for n in CostRow.__struct_fields__ if n != "key"]
     writer.writerow([report.by, *names])
     for row in report.rows:
-        key = f"'{row.key}" if row.key[:1] in "=+-@" else row.key  # a sheet takes these for formulas
+        name = visible_row(row.key)
+        key = f"'{name}" if name[:1] in "=+-@" else name  # a sheet takes these for formulas
         writer.writerow([key, *[getattr(row, name) for name in names]])
     return out.getvalue()

@@ -22,7 +22,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return DONE
-    console.answer("".join(f"{_line(each)}\n" for each in found))
+    for each in found:
+        console.row(_line(each))
     if not found:
         console.say(
             "there are no extensions: Python files in ~/.agent/extensions, or in that folder of a project that you trust"

@@ -35,9 +35,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return DONE
-    console.answer(
-        "".join(f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})\n" for h in found)
-    )
+    for h in found:
+        console.row(f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})")
     if not found:
         console.say("no command is asked; they belong into the settings, under hooks")
     return DONE
@@ -49,7 +48,8 @@ def _try(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(tried).decode())
     else:
-        console.answer("".join(f"{line}\n" for line in _told(tried)))
+        for line in _told(tried):
+            console.row(line)
         if not tried.verdicts:
             console.say("no command is asked about this")
     return DENIED if tried.refused else DONE

@@ -64,7 +64,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         return DONE
     width = max((len(s.name) for s in found.servers), default=0)
     for server in found.servers:
-        console.answer(f"{_MARKS[server.state]}  {server.name:{width}}  {_about(server)}\n")
+        console.row(f"{_MARKS[server.state]}  {server.name:{width}}  {_about(server)}")
     if not found.servers:
         console.say(
             "there are no MCP servers; add one: mainspring mcp add NAME -- COMMAND, or: mainspring mcp add NAME URL"
@@ -99,9 +99,9 @@ def _test(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(server).decode())
     elif server.state == "ready":
-        console.answer(f"{server.name} is ready after {server.seconds:.2f} s: {one_line(server.about, 200)}\n")
-        console.answer(f"it offers {', '.join(server.offers) or 'nothing'}\n")
-        console.answer(f"{_about(server)}\n")
+        console.row(f"{server.name} is ready after {server.seconds:.2f} s: {one_line(server.about, 200)}")
+        console.row(f"it offers {', '.join(server.offers) or 'nothing'}")
+        console.row(_about(server))
     else:
         console.fail(_unready(server))
     return DONE if server.state == "ready" else ERROR
@@ -120,7 +120,7 @@ def _tools(options: argparse.Namespace, console: Console) -> int:
         if server.state != "ready":
             console.fail(_unready(server))
         for tool in server.tools if not options.json else ():
-            console.answer(f"{tool.name}  {tool.tokens} tokens  {one_line(tool.description, 100)}\n")
+            console.row(f"{tool.name}  {tool.tokens} tokens  {one_line(tool.description, 100)}")
     return ERROR if options.name and any(s.state != "ready" for s in found.servers) else DONE
 
 
@@ -129,7 +129,8 @@ def _logs(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode({"file": str(file), "lines": lines}).decode())
         return DONE
-    console.answer("".join(f"{line}\n" for line in lines))
+    for line in lines:
+        console.row(line)
     console.say(f"{file}" if lines else f"nothing was written yet; it would be in {file}")
     return DONE
 

@@ -41,7 +41,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         return 0
     for file in found:
         if options.action == "path":
-            console.answer(f"{file.path}\n")
+            console.row(file.path)
         elif file.text:
             note = "" if file.read else "  (not read: the folder is not trusted; mainspring trust)"
             console.say(f"{file.path}{note}")

@@ -31,7 +31,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         return 0
     width = max((len(view.spec) for view in found), default=0)
     for view in found:
-        console.answer(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_about(view)}\n")
+        console.row(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_about(view)}")
     console.say(
         "* answers where --model names none"
         if any(v.chosen for v in found)

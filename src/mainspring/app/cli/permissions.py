@@ -46,7 +46,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
         return DONE
-    console.answer("".join(f"{_rule(rule)}\n" for rule in found))
+    for rule in found:
+        console.row(_rule(rule))
     if not found:
         console.say(
             "No rules yet. Reading in the folder is allowed, everything else asks. "
@@ -74,11 +75,12 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
     else:
-        console.answer(_told(found))
+        for line in _told(found):
+            console.row(line)
     return DONE
 
 
-def _told(found: Explanation) -> str:
+def _told(found: Explanation) -> list[str]:
     lines = [f"{found.outcome}: {found.reason}"]
     if found.rule is not None:
         lines.append(f"decided by: {_rule(found.rule)}")
@@ -88,7 +90,7 @@ def _told(found: Explanation) -> str:
     lines += [
         f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}" for each in found.advice
     ]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _rule(rule: RuleView) -> str:

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
             error = result["error"]
             calls = ", ".join(f"{call['name']}({json.dumps(call['arguments'])})" for call in result["tool_calls"])
             told = f"error {error['code']}: {error['message']}" if error else f"{result['text']} {calls}".strip()
-            console.answer(f"{result['file']}: {one_line(told)}\n")
+            console.row(f"{result['file']}: {one_line(told)}")
         console.say(str(tally))
         return 0
 

@@ -26,7 +26,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(found).decode())
         return 0
     for moment in found:
-        console.answer(f"{moment.number:>4}  before: {one_line(moment.text, 80)}\n")
+        console.row(f"{moment.number:>4}  before: {one_line(moment.text, 80)}")
     return 0
 
 
@@ -44,7 +44,7 @@ def _go(options: argparse.Namespace, console: Console) -> int:
         return 0
     if step.files:
         for restore in plan.restores:
-            console.answer(f"{restore.path}  {_WORDS[restore.action]}\n")
+            console.row(f"{restore.path}  {_WORDS[restore.action]}")
         for conflict in plan.conflicts:
             if done is None:
                 console.say(f"conflict: {conflict.path}: {conflict.reason}")

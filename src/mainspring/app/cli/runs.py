@@ -78,7 +78,7 @@ async def _do(options: argparse.Namespace, url: str, console: Console) -> int:
             case "start":
                 prompt = await asyncio.to_thread(Piped().text) if options.words == [STDIN] else options.words[0]
                 started = await runs.start(options.agent, prompt, run_id=options.id)
-                console.answer(started.id + "\n")
+                console.row(started.id)
                 if why := (await started.info()).error:  # a worker may come later
                     console.say(f"it waits: {why}")
             case "show":
@@ -100,7 +100,7 @@ async def _list(options: argparse.Namespace, runs: DurableRuns, console: Console
         console.data(msgspec.json.encode(found).decode())
         return DONE
     for run in found:
-        console.answer(_line(run) + "\n")
+        console.row(_line(run))
     if not found:
         console.say("there are no runs; mainspring runs start PROMPT")
     return DONE
@@ -112,7 +112,7 @@ async def _prune(options: argparse.Namespace, runs: DurableRuns, console: Consol
         console.data(msgspec.json.encode({"runs": count, "deleted": not options.dry_run}).decode())
         return
     what = "would be deleted" if options.dry_run else "deleted"
-    console.answer(f"{counted(count, 'run')} {what}\n")
+    console.row(f"{counted(count, 'run')} {what}")
 
 
 def _line(run: KnownRun) -> str:
@@ -124,12 +124,12 @@ def _show(report: RunReport, options: argparse.Namespace, console: Console) -> N
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return
-    console.answer(_line(report.run) + "\n")
+    console.row(_line(report.run))
     for call in report.waiting:
         given = msgspec.json.encode(call.input).decode()
-        console.answer(f"  waits for an answer: {call.call_id}  {call.tool} {one_line(given)}\n")
+        console.row(f"  waits for an answer: {call.call_id}  {call.tool} {one_line(given)}")
         if call.reason:
-            console.answer(f"    {one_line(call.reason)}\n")
+            console.row(f"    {one_line(call.reason)}")
 
 
 async def _tell(options: argparse.Namespace, runs: DurableRuns) -> None:

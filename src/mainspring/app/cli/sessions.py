@@ -54,7 +54,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for info in found:
         where = f"  {info.cwd}" if options.all else ""
         text = one_line(info.problem or info.title or info.preview, 80)
-        console.answer(f"{info.id}  {_time(info.updated)}  {text}{where}\n")
+        console.row(f"{info.id}  {_time(info.updated)}  {text}{where}")
     if not found:
         console.say(
             "there are no sessions" + ("" if options.all else " of this folder; --all lists those of all folders")
@@ -79,7 +79,7 @@ def _tree(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(transcript.items).decode())
         return 0
     for line in tree_lines(transcript):
-        console.answer(f"{line}\n")
+        console.row(line)
     return 0
 
 
@@ -89,7 +89,7 @@ def _search(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(hits).decode())
         return 0
     for hit in hits:
-        console.answer(f"{hit.session.id}  {_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}\n")
+        console.row(f"{hit.session.id}  {_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}")
     if not hits:
         console.say("nothing was found" + ("" if options.all else " in this folder; --all looks through all folders"))
     return 0 if hits else 1
@@ -111,7 +111,7 @@ def _remove(options: argparse.Namespace, console: Console) -> int:
 def _purge(options: argparse.Namespace, console: Console) -> int:
     removed = purge_sessions(options.keep, place_of(options))
     for info in removed:
-        console.answer(f"{info.id}\n")
+        console.row(info.id)
     console.say(
         f"{counted(len(removed), 'session was', 'sessions were')} removed; the last {options.keep} of this folder stay"
     )
@@ -123,7 +123,7 @@ def _import(options: argparse.Namespace, console: Console) -> int:
     for problem in problems:
         console.say(f"note: {problem}")
     console.say(f"imported; go on with: mainspring --session {session} -p ...")
-    console.answer(f"{session}\n")
+    console.row(session)
     return 0
 
 

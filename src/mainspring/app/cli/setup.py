@@ -50,7 +50,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for view in views:
         mark = "* " if view.default else "  "
         what = view.model if view.state == "ready" else "-"
-        console.answer(f"{mark}{view.name:{width}}  {view.state:7}  {what}  {view.label}".rstrip() + "\n")
+        console.row(f"{mark}{view.name:{width}}  {view.state:7}  {what}  {view.label}".rstrip())
     console.say("set one up: mainspring config init NAME; what one lacks: mainspring check")
     return 0
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mainspring.app.cli.args import UsageError
-from mainspring.app.cli.console import Console, one_line
+from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.exit_codes import DONE, ERROR
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.counting import counted
@@ -73,7 +73,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     width = max([len(s.name) for s in found.skills], default=0)
     for each in found.skills:
         state = "" if each.state == "on" else f"  ({each.state})"
-        console.answer(f"{each.name:<{width}}  {each.source:<7}  {one_line(each.brief, 100)}{state}\n")
+        console.row(f"{each.name:<{width}}  {each.source:<7}  {one_line(each.brief, 100)}{state}")
     if not found.skills:
         console.say(
             "there are no skills; mainspring skills new NAME begins one, mainspring skills install fetches some"
@@ -126,7 +126,8 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
         console.data(msgspec.json.encode(verdicts).decode())
         return code
     for verdict in verdicts:
-        console.answer("".join(f"{line}\n" for line in _told(verdict)))
+        for line in _told(verdict):
+            console.row(line)
     if len(verdicts) > 1:
         valid, loads = sum(v.valid for v in verdicts), sum(v.loads for v in verdicts)
         console.say(f"{len(verdicts)} skills: valid by the letter {valid}, can be used here {loads}")
@@ -189,7 +190,7 @@ def _report(done: Sequence[Done], options: argparse.Namespace, console: Console)
         elif each.what == "refused":
             console.say(f"{each.name}: left as it is")
         else:
-            console.answer(f"{each.name}: {each.what}{more}  {each.path}\n")
+            console.row(f"{each.name}: {each.what}{more}  {each.path}")
             if each.text:
                 console.say(each.text)
     return ERROR if any(each.what in ("failed", "refused") for each in done) else DONE
@@ -230,7 +231,7 @@ def _yes(question: str, console: Console) -> bool:
     if not sys.stdin.isatty():
         console.say(f"{question} There is nobody to ask, so it is not done; --yes says yes")
         return False
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    print(f"{visible_row(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -264,7 +265,7 @@ def _new(options: argparse.Namespace, console: Console) -> int:
         project=options.project,
         scripts=options.scripts,
     )
-    console.answer(f"{made}\n")
+    console.row(str(made))
     console.say(f"fill it in; mainspring skills validate {options.words[0]} says what is wrong with it")
     return DONE
 

@@ -32,7 +32,7 @@ def _start(options: argparse.Namespace, console: Console) -> int:
         console.say("runs of saved conversations are shown without that")
     if not dashboard.endpoint.endswith(":4318"):
         console.say(f"and: mainspring config set telemetry.endpoint {dashboard.endpoint}")
-    console.answer(f"{dashboard.url}\n")
+    console.row(dashboard.url)
     return 0
 
 
@@ -52,11 +52,11 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(found).decode())
     elif found.running and found.dashboard is not None:
-        console.answer(
-            f"running: {_what(found.dashboard)}\n{found.dashboard.url}\nspans go to {found.dashboard.endpoint}\n"
-        )
+        console.row(f"running: {_what(found.dashboard)}")
+        console.row(found.dashboard.url)
+        console.row(f"spans go to {found.dashboard.endpoint}")
     else:
-        console.answer(f"not running: {found.note}\n")
+        console.row(f"not running: {found.note}")
     return 0 if found.running else 1
 
 
@@ -65,7 +65,7 @@ def _url(options: argparse.Namespace, console: Console) -> int:
     if not found.running or found.dashboard is None:
         console.fail(f"error: {found.note}")
         return 1
-    console.answer(f"{found.dashboard.url}\n")
+    console.row(found.dashboard.url)
     return 0
 
 
@@ -73,7 +73,7 @@ def _serve(options: argparse.Namespace, console: Console) -> int:
     def ready(dashboard: Dashboard) -> None:
         if not options.json:
             console.say(f"spans go to {dashboard.endpoint}; Ctrl-C ends it")
-            console.answer(f"{dashboard.url}\n")
+            console.row(dashboard.url)
             return
         console.data(msgspec.json.encode(dashboard).decode())
         if options.owns_process:  # whoever started us reads one line and goes

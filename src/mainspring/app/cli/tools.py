@@ -39,7 +39,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         return DONE
     width = max(len(tool.name) for tool in found)
     for tool in found:
-        console.answer(f"{tool.name:{width}}  {one_line(tool.summary, 100)}\n")
+        console.row(f"{tool.name:{width}}  {one_line(tool.summary, 100)}")
     return DONE
 
 

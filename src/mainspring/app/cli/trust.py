@@ -24,7 +24,8 @@ def _work(options: argparse.Namespace, console: Console) -> int:
         if options.json:
             console.data(msgspec.json.encode(found).decode())
         else:
-            console.answer("".join(f"{t.folder}  since {t.since:%Y-%m-%d}\n" for t in found))
+            for t in found:
+                console.row(f"{t.folder}  since {t.since:%Y-%m-%d}")
             if not found:
                 console.say("no folder is trusted")
         return 0

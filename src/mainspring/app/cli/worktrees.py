@@ -8,11 +8,12 @@ import sys
 import msgspec
 
 from mainspring.app.cli.args import UsageError
-from mainspring.app.cli.console import Console, visible
+from mainspring.app.cli.console import Console
 from mainspring.app.cli.frame import framed, place_of
 from mainspring.counting import counted
 from mainspring.errors import ConfigError
 from mainspring.runtime.commands.worktrees import enter_worktree, worktrees_of
+from mainspring.text import visible
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +60,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
             )
             if there
         )
-        console.answer(f"{tree.name}  {tree.branch}  {state}  {tree.path}\n")
+        console.row(f"{tree.name}  {tree.branch}  {state}  {tree.path}")
     if not found:
         console.say(f"no worktrees of {trees.root}; mainspring --worktree NAME begins one")
     return 0

@@ -13,6 +13,7 @@ from mainspring.app.export.words import NAMES, arguments, diff_of, headline, mon
 from mainspring.lazy import later
 from mainspring.messages import ImageBlock
 from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
+from mainspring.text import visible
 
 if TYPE_CHECKING:
     from html import escape
@@ -153,7 +154,7 @@ def _image(image: ImageBlock) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(text.replace("\0", "\N{REPLACEMENT CHARACTER}"))
+    return escape(visible(text, prose=True))
 
 
 def _first_words(items: Sequence[Item]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mainspring.app.export.words import NAMES, arguments, diff_of, headline, money, origin, time_of, tokens
 from mainspring.runtime.commands.export import Item, Transcript, TranscriptCall
+from mainspring.text import visible
 
 _FENCES = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 
@@ -19,11 +20,11 @@ def markdown(transcript: Transcript) -> str:
     """
     usage = transcript.usage
     facts = [
-        f"- Session: `{transcript.id}`",
-        f"- Folder: `{transcript.cwd}`",
+        f"- Session: {_code(transcript.id)}",
+        f"- Folder: {_code(transcript.cwd)}",
         f"- Begun: {time_of(transcript.created)}",
         f"- Tokens: {tokens(usage) or 'none'}; cost: {money(usage) or 'none'}",
-        *[f"- Note: {text}" for text in transcript.problems],
+        *[f"- Note: {_line(text)}" for text in transcript.problems],
     ]
     parts = [f"# {_line(transcript.title) or 'Session'}", "\n".join(facts)]
     parts += [_item(item) for item in transcript.items if item.active]
@@ -42,11 +43,11 @@ def _parts(item: Item) -> Iterator[str]:
     about = " · ".join(text for text in facts if text)
     yield f"### {NAMES[item.kind]}" + (f" ({_line(about)})" if about else "")
     if item.thinking:
-        yield "> " + item.thinking.strip().replace("\n", "\n> ")
+        yield "> " + visible(item.thinking, prose=True).strip().replace("\n", "\n> ")
     if item.text:
-        yield _closed(item.text.rstrip())
+        yield _closed(visible(item.text, prose=True).rstrip())
     for image in item.images:
-        yield f"[{image.media_type}, {len(image.data) * 3 // 4:,} bytes]"
+        yield f"[{_line(image.media_type)}, {len(image.data) * 3 // 4:,} bytes]"
     for call in item.calls:
         yield _call(call)
     if item.error:
@@ -61,7 +62,7 @@ def _call(call: TranscriptCall) -> str:
         parts.append(_fenced(difference, "diff"))
     elif call.output:
         parts.append(_fenced(call.output))
-    parts += [f"[{image.media_type}]" for image in call.images]
+    parts += [f"[{_line(image.media_type)}]" for image in call.images]
     return "\n\n".join(parts)
 
 
@@ -79,10 +80,17 @@ def _closed(text: str) -> str:
 
 def _fenced(text: str, language: str = "") -> str:
     """A code block whose fence is longer than any in the text."""
+    text = visible(text, prose=True)
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(visible(text, prose=True).split())
+
+
+def _code(text: str) -> str:
+    """A name as code, on one line and with no backtick that would end it."""
+    shown = visible(text).replace("`", "\\x60")
+    return f"`{shown}`"

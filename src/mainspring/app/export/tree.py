@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mainspring.app.export.words import NAMES, headline
 from mainspring.runtime.commands.export import Item, Transcript
+from mainspring.text import visible
 
 _TEXT = 72
 
@@ -32,7 +33,7 @@ def tree_lines(transcript: Transcript) -> Iterator[str]:
 
 
 def _line(item: Item, depth: int) -> str:
-    text = " ".join(" ".join((item.text or item.error, *map(headline, item.calls))).split())
+    text = visible(" ".join(" ".join((item.text or item.error, *map(headline, item.calls))).split()), prose=True)
     text = text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
-    label = f"  [{item.label}]" if item.label else ""
+    label = f"  [{visible(item.label)}]" if item.label else ""
     return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {NAMES[item.kind].lower()}: {text}{label}"

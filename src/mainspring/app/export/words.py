@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from mainspring.messages import Usage
 from mainspring.runtime.commands.export import Item, TranscriptCall
+from mainspring.text import visible
 
 NAMES = {
     "user": "User",
@@ -59,7 +60,7 @@ def headline(call: TranscriptCall) -> str:
     for name in ("command", "path", "file_path", "pattern", "url", "query", "prompt"):
         value = call.input.get(name)
         if isinstance(value, str) and value.strip():
-            line = " ".join(value.split())
+            line = " ".join(visible(value, prose=True).split())
             return f"{call.name} {line[:100]}{'…' if len(line) > 100 else ''}"
     return call.name
 

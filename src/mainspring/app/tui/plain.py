@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from prompt_toolkit.utils import get_cwidth
 
-from mainspring.app.cli.console import visible
+from mainspring.text import visible
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -18,6 +18,7 @@ _SEQUENCE = re.compile(
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
 _RETURN = re.compile(r"\r(?!\n|$)")
 _JOINED = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
+_BLANKS = re.compile("[ \t\n]+")
 _TAB = 4
 
 _LIKENESS = str.maketrans(
@@ -50,12 +51,12 @@ def plain(text: str) -> str:
         text = _SEQUENCE.sub("", text)
     if "\r" in text:
         text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n"))
-    return visible(text)
+    return visible(text, prose=True)
 
 
 def spelled(text: str) -> str:
     """The text with everything in it to be seen, for what people decide about: nothing is taken out or overwritten."""
-    return visible(_RETURN.sub(r"\\r", text) if "\r" in text else text)
+    return visible(_RETURN.sub(r"\\r", text) if "\r" in text else text, prose=True)
 
 
 def steady(text: str) -> str:
@@ -97,4 +98,4 @@ def cut(text: str, columns: int, ellipsis: str = "...") -> str:
 
 def one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = plain) -> str:
     """Foreign text on one row."""
-    return cut(steady(" ".join(make(text).split())), max(columns, 1), ellipsis)
+    return cut(steady(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1), ellipsis)

@@ -95,6 +95,10 @@ class ContainerFiles(LocalFiles):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._call(_READ, path, str(offset + 1), "all" if limit is None else str(limit))
 
+    def is_local(self, path: str) -> bool:
+        """Returns True if a file is one of this machine, mounted into the container."""
+        return self._is_mounted(path)
+
     def write(self, path: str, data: bytes, parents: bool) -> None:
         """See `ExecutionEnv.write_bytes`. A file of the container that is there already is rewritten in place."""
         if self._is_mounted(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from mainspring.env.files import LocalFiles
 from mainspring.env.paths import is_inside
@@ -52,6 +52,11 @@ class BoxedFiles(LocalFiles):
         """See `ExecutionEnv.read_bytes`."""
         self._check_read(path)
         return super().read(path, offset, limit)
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file to read it."""
+        self._check_read(path)
+        return super().open(path)
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
         """See `ExecutionEnv.write_bytes`."""

@@ -16,6 +16,7 @@ from mainspring.models.auth.oauth import OAuthClient, ask, tokens_of
 from mainspring.models.auth.oauth_tokens import OAuthTokens, TokenFile
 from mainspring.models.json_values import as_number
 from mainspring.models.transport import Transport
+from mainspring.text import visible
 
 PATIENCE = 300.0
 """Seconds a person may take to agree."""
@@ -190,7 +191,7 @@ def _arrived(head: str, client: OAuthClient, state: str, code: asyncio.Future[st
         if not code.done():
             code.set_result(told["code"])
         return "200 OK", "You are logged in. You can close this page."
-    reason = told.get("error_description") or told.get("error") or "no reason given"
+    reason = visible(told.get("error_description") or told.get("error") or "no reason given", limit=300)
     if not code.done():
         code.set_exception(
             AuthenticationError(f"{client.provider} refused the login: {reason}", provider=client.provider)

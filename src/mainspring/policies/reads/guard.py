@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mainspring.env import RealPath
 from mainspring.env.paths import shown
 from mainspring.events import ToolPermit, ToolStart, ToolTransform
 from mainspring.messages import AgentMessage
@@ -88,7 +89,7 @@ class ReadBeforeEdit:
 
     async def _refusal(self, path: str) -> str:
         try:
-            real = await self._env.realpath(path)
+            real = RealPath(await self._env.realpath(path))
             stat = await self._env.stat(real)
         except OSError:
             return ""  # a new file, or the tool will say what is wrong
@@ -104,6 +105,6 @@ class ReadBeforeEdit:
             changed = await self._hash(real) != known.hash
         return f"{name} has changed since you last saw it. Read it again, then make the call again." if changed else ""
 
-    async def _hash(self, path: str) -> str:
+    async def _hash(self, path: RealPath) -> str:
         data = await self._env.read_bytes(path)
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())

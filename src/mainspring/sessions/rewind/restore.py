@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from mainspring.env import ExecutionEnv, explain
+from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.sessions.blobs import Blobs
 from mainspring.sessions.rewind.plan import Restore, RewindPlan
@@ -138,9 +138,9 @@ async def _put_all(env: ExecutionEnv, blobs: Blobs, restores: tuple[Restore, ...
 
 async def _put(env: ExecutionEnv, path: str, state: FileState, data: bytes | None) -> None:
     if data is None:
-        await env.remove(path)
+        await env.remove(RealPath(path))
     else:
-        await env.write_bytes(path, data, parents=True)
+        await env.write_bytes(RealPath(path), data, parents=True)
 
 
 async def _take_back(env: ExecutionEnv, blobs: Blobs, done: tuple[Restore, ...]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mainspring.env import ExecutionEnv
+from mainspring.env import ExecutionEnv, RealPath
+from mainspring.env.beneath import PathChangedError
 from mainspring.sessions.blobs import Blobs
 
 BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered", "rewind"
@@ -67,6 +68,9 @@ class RewoundNote(Struct, frozen=True, omit_defaults=True):
     failed: str = ""
 
 
+_MOVED = "a link leads elsewhere from there"
+
+
 async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileState:
     """What a file is like now.
 
@@ -79,16 +83,18 @@ async def state_of(env: ExecutionEnv, path: str, blobs: Blobs | None) -> FileSta
         OSError: If it is there and cannot be read.
     """
     if await env.realpath(path) != path:  # writing there would change another file
-        return FileState(skipped="a link leads elsewhere from there")
+        return FileState(skipped=_MOVED)
     try:
-        status = await env.stat(path)
+        status = await env.stat(RealPath(path))
+    except PathChangedError:
+        return FileState(skipped=_MOVED)
     except (FileNotFoundError, NotADirectoryError):
         return FileState()
     if status.kind != "file":
         return FileState(skipped=f"it is a {status.kind}")
     if status.size > LARGEST:
         return FileState(skipped=TOO_LARGE)
-    data = await env.read_bytes(path)
+    data = await env.read_bytes(RealPath(path))
     if blobs is None:
         return FileState(hashlib.sha256(data).hexdigest())
     return FileState(await asyncio.to_thread(blobs.put, data))

@@ -372,10 +372,10 @@ async def test_what_cannot_be_read_is_told(
     answering.answer = ProcessResult(exit_code=2, stderr=Output(message, b"", len(message)))
     scandir = os.scandir
 
-    def refuse(path: str) -> Any:
-        if path.endswith("/sub"):
-            raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
+    def refuse(folder: int) -> Any:
+        if os.readlink(f"/proc/self/fd/{folder}").endswith("/sub"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", refuse)
     for made in (answering, without):

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.env import ExecutionEnv
+from mainspring.env import ExecutionEnv, RealPath
 from mainspring.env.paths import shown
 from mainspring.env.text import displayable, read_document
 from mainspring.tools.builtin.diagnostics.client import Client, LanguageServer
@@ -82,7 +82,7 @@ async def _watched(
 
 async def _text(ctx: ToolContext, path: str) -> str | None:
     try:
-        data = await ctx.env.read_bytes(path, limit=_MOST_BYTES + 1)
+        data = await ctx.env.read_bytes(RealPath(path), limit=_MOST_BYTES + 1)
     except OSError:
         return None
     document = await asyncio.to_thread(read_document, data) if len(data) <= _MOST_BYTES else None

@@ -110,7 +110,7 @@ def _result(found: Found, edits: Sequence[Edit], outcome: _Outcome, links: int) 
         output="\n".join([head, *notes]),
         title=f"{found.name}: +{added} -{removed} lines",
         metadata={
-            "path": found.path,
+            "path": str(found.path),
             "replacements": count,
             "lines": [list(span) for c in changes for span in c.lines],
             "notes": [c.note for c in changes],

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainspring.env import FileStat, explain
+from mainspring.env import FileStat, RealPath, explain
 from mainspring.env.paths import is_inside, same_name, shown, spellings
 from mainspring.tools.tool import Access, Scope, ToolContext, ToolErrorCode, ToolResult
 
@@ -21,12 +21,12 @@ class Found(Struct, frozen=True):
     """A file that exists.
 
     Attributes:
-        path: Its real path.
+        path: Its real path, as it was judged.
         name: How to show it.
         stat: What is known of it.
     """
 
-    path: str
+    path: RealPath
     name: str
     stat: FileStat
 
@@ -58,7 +58,7 @@ async def find(ctx: ToolContext, path: str, what: str) -> Found | ToolResult:
     The path is tried as it is, then in other spellings, then against names in its folder that look the same.
     """
     try:
-        real = await ctx.resolve(path)
+        real = RealPath(await ctx.resolve(path))
     except OSError as e:
         return cannot(what, shown(path), e)
     try:
@@ -69,23 +69,22 @@ async def find(ctx: ToolContext, path: str, what: str) -> Found | ToolResult:
         return cannot(what, shown(path), e)
     for spelling in spellings(path):
         try:
-            return await _checked(ctx, await ctx.resolve(spelling), what)
+            return await _checked(ctx, RealPath(await ctx.resolve(spelling)), what)
         except OSError:
             continue
-    folder, name = posixpath.split(real)
+    above, name = posixpath.split(real)
+    folder = RealPath(above)
     names = await _names(ctx, folder)
     alike = [n for n in names if same_name(n, name)]
     if len(alike) == 1:
-        return await _checked(ctx, posixpath.join(folder, alike[0]), what)
+        return await _checked(ctx, folder / alike[0], what)
     similar = [posixpath.join(folder, n) for n in get_close_matches(name, names, _MOST_SUGGESTED, 0.6)]
     return await _not_found(ctx, path, real, similar)
 
 
-async def _checked(ctx: ToolContext, real: str, what: str) -> Found | ToolResult:
+async def _checked(ctx: ToolContext, real: RealPath, what: str) -> Found | ToolResult:
     stat = await ctx.env.stat(real)
     name = shown(real, ctx.env.cwd)
-    if stat.path != real:
-        return moved(what, name)
     if stat.kind == "file":
         return Found(real, name, stat)
     if stat.kind == "directory":
@@ -95,15 +94,7 @@ async def _checked(ctx: ToolContext, real: str, what: str) -> Found | ToolResult
     return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {what} {name}: it is no regular file but a {stat.kind}.")
 
 
-def moved(what: str, name: str) -> ToolResult:
-    """The result where a path leads elsewhere than when the call was permitted."""
-    text = (
-        f"Cannot {what} {name}: it has become a symbolic link to another place since the call was allowed. Try again."
-    )
-    return failure(ToolErrorCode.PERMISSION_DENIED, text)
-
-
-async def _names(ctx: ToolContext, folder: str) -> list[str]:
+async def _names(ctx: ToolContext, folder: RealPath) -> list[str]:
     try:
         return [entry.name for entry in await ctx.env.list_dir(folder)]
     except OSError:

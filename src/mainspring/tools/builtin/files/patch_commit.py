@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from mainspring.env import RealPath
 from mainspring.env.paths import is_inside
 from mainspring.tools.tool import ToolContext
 
@@ -21,7 +22,7 @@ class Write(Struct, frozen=True):
         before: What it held; ``None`` if there was none.
     """
 
-    path: str
+    path: RealPath
     data: bytes
     before: bytes | None
 
@@ -29,15 +30,15 @@ class Write(Struct, frozen=True):
 class Move(Struct, frozen=True):
     """A file gets another name, and whatever had that name goes."""
 
-    path: str
-    target: str
+    path: RealPath
+    target: RealPath
     replaces: bool = False
 
 
 class Remove(Struct, frozen=True):
     """A file goes."""
 
-    path: str
+    path: RealPath
 
 
 Step = Write | Move | Remove
@@ -52,7 +53,7 @@ async def commit(ctx: ToolContext, steps: Sequence[Step]) -> None:
         OSError: What the step that failed met.
     """
     undo: list[Callable[[], Awaitable[None]]] = []
-    set_aside: list[str] = []
+    set_aside: list[RealPath] = []
     try:
         for step in steps:
             await _do(ctx, step, undo, set_aside)
@@ -64,7 +65,9 @@ async def commit(ctx: ToolContext, steps: Sequence[Step]) -> None:
         await _quietly(lambda path=path: ctx.env.remove(path))
 
 
-async def _do(ctx: ToolContext, step: Step, undo: list[Callable[[], Awaitable[None]]], set_aside: list[str]) -> None:
+async def _do(
+    ctx: ToolContext, step: Step, undo: list[Callable[[], Awaitable[None]]], set_aside: list[RealPath]
+) -> None:
     env = ctx.env
     match step:
         case Write(path, data, before):
@@ -83,10 +86,10 @@ async def _do(ctx: ToolContext, step: Step, undo: list[Callable[[], Awaitable[No
 
 
 async def _set_aside(
-    ctx: ToolContext, path: str, undo: list[Callable[[], Awaitable[None]]], set_aside: list[str]
+    ctx: ToolContext, path: RealPath, undo: list[Callable[[], Awaitable[None]]], set_aside: list[RealPath]
 ) -> None:
     folder, name = posixpath.split(path)
-    hidden = posixpath.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.removed")
+    hidden = RealPath(folder) / f".{name[:100]}.{secrets.token_hex(4)}.removed"
     await ctx.env.rename(path, hidden)
     undo.append(lambda: ctx.env.rename(hidden, path))
     set_aside.append(hidden)

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mainspring.env import explain
+from mainspring.env import RealPath, explain
 from mainspring.env.paths import shown
 from mainspring.env.text import displayable, read_document
 from mainspring.tools.builtin.files.apply import MOST_BYTES
@@ -190,16 +190,13 @@ def _changed(before: bytes, section: Section, name: str) -> tuple[bytes, Diff, t
     return data, diff(document.text, text, name), notes
 
 
-def _write(plan: _Plan, real: str, data: bytes, before: bytes | None) -> None:
+def _write(plan: _Plan, real: RealPath, data: bytes, before: bytes | None) -> None:
     plan.steps.append(Write(real, data, before))
     plan.held[real] = data
 
 
-async def _settled(ctx: ToolContext, path: str) -> str:
-    real = await ctx.resolve(path)
-    if await ctx.env.realpath(real) != real:
-        raise _RefusedError("it has become a symbolic link to another place since the call was allowed; try again")
-    return real
+async def _settled(ctx: ToolContext, path: str) -> RealPath:
+    return RealPath(await ctx.resolve(path))
 
 
 async def _check_no_link(ctx: ToolContext, path: str, real: str) -> None:
@@ -211,7 +208,7 @@ async def _check_no_link(ctx: ToolContext, path: str, real: str) -> None:
         )
 
 
-async def _content(ctx: ToolContext, plan: _Plan, real: str) -> bytes | None:
+async def _content(ctx: ToolContext, plan: _Plan, real: RealPath) -> bytes | None:
     """What a file holds at this point of the patch; ``None`` if there is none."""
     if real in plan.held:
         return plan.held[real]
@@ -241,7 +238,7 @@ def _result(plan: _Plan) -> ToolResult:
     files = [
         {
             "action": done.letter,
-            "path": done.path,
+            "path": str(done.path),
             "diff": done.diff.text,
             "added": done.diff.added,
             "removed": done.diff.removed,

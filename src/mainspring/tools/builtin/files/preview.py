@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, FileStat
+from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.paths import shown
 from mainspring.env.text import read_document
 from mainspring.lazy import later
@@ -149,32 +150,32 @@ class _Overlay:
         return await self._env.realpath(path)
 
     async def stat(self, path: str) -> FileStat:
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         if real not in self.held:
-            return await self._env.stat(path)
+            return await self._env.stat(real)
         data = self.held[real]
         if data is None:
             raise FileNotFoundError(2, "No such file", path)
-        return FileStat(real, "file", len(data))
+        return FileStat(str(real), "file", len(data))
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         if real not in self.held:
-            return await self._env.read_bytes(path, offset=offset, limit=limit)
+            return await self._env.read_bytes(real, offset=offset, limit=limit)
         data = self.held[real]
         if data is None:
             raise FileNotFoundError(2, "No such file", path)
         return data[offset:] if limit is None else data[offset : offset + limit]
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         await self._remember(real)
         if not parents and self.was[real] is None:
-            await self._env.stat(posixpath.dirname(real))  # outside the project no folder is made
+            await self._env.stat(RealPath(posixpath.dirname(real)))  # outside the project no folder is made
         self.held[real] = data
 
     async def remove(self, path: str) -> None:
-        real = await self._env.realpath(path)
+        real = await resolve(self._env, path)
         await self._remember(real)
         self.held[real] = None
 
@@ -195,7 +196,7 @@ class _Overlay:
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def _remember(self, real: str) -> None:
+    async def _remember(self, real: RealPath) -> None:
         if real in self.was:
             return
         try:

@@ -124,7 +124,7 @@ def _result(found: Found, window: Window, shown: Shown, counted_all: bool) -> To
         output=text,
         title=f"{found.name}: lines {shown.first}-{shown.last}" if window.size else f"{found.name}: empty",
         metadata={
-            "path": found.path,
+            "path": str(found.path),
             "first_line": shown.first,
             "last_line": shown.last,
             "total_lines": window.lines,
@@ -149,7 +149,7 @@ async def _image(ctx: ToolContext, found: Found, head: bytes) -> ToolResult:
         fault = await asyncio.to_thread(fault_of, data)
     if image is not None and fault:
         text = f"{found.name} starts like {image.media_type}, but {fault}; it is not shown ({size} bytes)."
-        return ToolResult(output=text, title=f"{found.name}: damaged image", metadata={"path": found.path})
+        return ToolResult(output=text, title=f"{found.name}: damaged image", metadata={"path": str(found.path)})
     if image is not None and is_fit:
         return _shown_image(found, data, image.media_type, image.width, image.height, "")
     try:
@@ -174,13 +174,13 @@ async def _image(ctx: ToolContext, found: Found, head: bytes) -> ToolResult:
 def _shown_image(found: Found, data: bytes, media_type: str, width: int, height: int, note: str) -> ToolResult:
     caption = f"{found.name}: {media_type}, {width}x{height}, {len(data)} bytes{note}"
     block = ImageBlock(media_type, base64.b64encode(data).decode())
-    metadata = {"path": found.path, "bytes": len(data), "width": width, "height": height, "resized": bool(note)}
+    metadata = {"path": str(found.path), "bytes": len(data), "width": width, "height": height, "resized": bool(note)}
     return ToolResult(output=(TextBlock(caption), block), title=caption, metadata=metadata)
 
 
 def _not_shown(found: Found, head: bytes, why: str, title: str) -> ToolResult:
     text = f"{found.name} ({kind_of(head)}, {found.stat.size} bytes) is not shown: {why}."
-    return ToolResult(output=text, title=f"{found.name}: {title}", metadata={"path": found.path})
+    return ToolResult(output=text, title=f"{found.name}: {title}", metadata={"path": str(found.path)})
 
 
 def _binary(found: Found, head: bytes) -> ToolResult:
@@ -188,7 +188,7 @@ def _binary(found: Found, head: bytes) -> ToolResult:
         f"[binary file: {found.name}, {found.stat.size} bytes, {kind_of(head)}; not shown. "
         "Look at it with a program in the shell, such as xxd.]"
     )
-    metadata = {"path": found.path, "bytes": found.stat.size, "binary": True}
+    metadata = {"path": str(found.path), "bytes": found.stat.size, "binary": True}
     return ToolResult(output=text, title=f"{found.name}: binary", metadata=metadata)
 
 

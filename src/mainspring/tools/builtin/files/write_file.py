@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mainspring.env import RealPath
 from mainspring.env.paths import is_inside, shown
 from mainspring.env.text import Document, read_document
 from mainspring.lazy import later
-from mainspring.tools.builtin.files.names import cannot, failure, moved
+from mainspring.tools.builtin.files.names import cannot, failure
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _MOST_COMPARED = 16 << 20
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     path, content = arguments["path"], arguments["content"]
     try:
-        real = await ctx.resolve(path)
+        real = RealPath(await ctx.resolve(path))
     except OSError as e:
         return cannot("write", shown(path), e)
     name = shown(real, ctx.env.cwd)
@@ -40,7 +41,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return cannot("write", name, e)
 
 
-async def _write(ctx: ToolContext, real: str, name: str, content: str) -> ToolResult:
+async def _write(ctx: ToolContext, real: RealPath, name: str, content: str) -> ToolResult:
     old: bytes | None = None
     document: Document | None = None
     try:
@@ -55,10 +56,8 @@ async def _write(ctx: ToolContext, real: str, name: str, content: str) -> ToolRe
     except UnicodeEncodeError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
     if data == old:
-        metadata = {"path": real, "bytes": len(data), "hash": _digest(data), "changed": False}
+        metadata = {"path": str(real), "bytes": len(data), "hash": _digest(data), "changed": False}
         return ToolResult(output=f"No change needed: {name} already has this content.", title=name, metadata=metadata)
-    if await ctx.env.realpath(real) != real:
-        return moved("write", name)
     await ctx.env.write_bytes(real, data, parents=is_inside(real, ctx.env.cwd))
     before = document.text if document else ""
     difference = await asyncio.to_thread(diff, before, content, name)
@@ -69,7 +68,7 @@ async def _write(ctx: ToolContext, real: str, name: str, content: str) -> ToolRe
         output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_note(stat, document, content)}",
         title=f"{verb} {name}",
         metadata={
-            "path": real,
+            "path": str(real),
             "bytes": len(data),
             "hash": await asyncio.to_thread(_digest, data),
             "changed": True,

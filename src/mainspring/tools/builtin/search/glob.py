@@ -7,11 +7,12 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mainspring.env import explain
+from mainspring.env import RealPath, explain
+from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import shown
 from mainspring.tools.builtin.search.globs import GlobError, depth, matcher, split
 from mainspring.tools.builtin.search.listing import Listing, list_all
-from mainspring.tools.builtin.search.places import failure, joined, settled, shown_of, withheld_note
+from mainspring.tools.builtin.search.places import changed, failure, joined, settled, shown_of, withheld_note
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 LIMIT = 250
@@ -28,6 +29,8 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     try:
         real = await settled(ctx, start)
         stat = await ctx.env.stat(real)
+    except PathChangedError as e:
+        raise changed("search", start, e) from None
     except FileNotFoundError:
         return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {shown(start)}.")
     except OSError as e:
@@ -44,7 +47,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not found:  # folders count where no file matches, and what they hold may lie deeper
         listing = listing if most is None else await list_all(ctx, real, include_ignored=include_ignored)
         found = await asyncio.to_thread(_matching, listing, matches)
-    if not found and await _is_file(ctx, posixpath.join(real, rest)):
+    if not found and await _is_file(ctx, real / rest):
         found = [rest]  # A name with brackets in it, meant as it is.
     found, withheld = await shown_of(ctx, real, found)
     names = [shown(posixpath.join(real, f), ctx.env.cwd) for f in found]
@@ -73,7 +76,7 @@ def _parents(path: str) -> list[str]:
     return found
 
 
-async def _is_file(ctx: ToolContext, path: str) -> bool:
+async def _is_file(ctx: ToolContext, path: RealPath) -> bool:
     try:
         return (await ctx.env.stat(path)).kind == "file"
     except OSError:

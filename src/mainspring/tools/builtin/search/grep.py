@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mainspring.env import RealPath
 from mainspring.env.paths import shown
 from mainspring.env.text import displayable
 from mainspring.tools.builtin.search.dialect import PatternError, spans_lines, with_literal_braces, without_nul
@@ -58,7 +59,8 @@ def _query(arguments: Mapping[str, Any]) -> Query:
 
 async def _search(ctx: ToolContext, found: Place, query: Query, globs: Sequence[str], include_ignored: bool) -> Hits:
     program = await ctx.env.find_program("rg")
-    folder, name = posixpath.split(found.path)
+    above, name = posixpath.split(found.path)
+    folder = RealPath(above)
     if found.stat.kind == "file":
         if program:
             return await search_file(ctx, program, folder, name, query)
@@ -68,7 +70,7 @@ async def _search(ctx: ToolContext, found: Place, query: Query, globs: Sequence[
         return await search_folder(ctx, program, found.path, query, glob=glob, include_ignored=include_ignored)
     listing = await list_all(ctx, found.path, include_ignored=include_ignored)
     filters = [matcher(g) for g in globs]
-    files = [(posixpath.join(found.path, p), p) for p in listing.paths if all(matches(p) for matches in filters)]
+    files = [(found.path / p, p) for p in listing.paths if all(matches(p) for matches in filters)]
     hits = await scan(ctx, files, query, as_text=False)
     return Hits(hits.lines, hits.counts, (*listing.problems, *hits.problems))
 

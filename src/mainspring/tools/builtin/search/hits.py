@@ -35,8 +35,8 @@ class Query(Struct, frozen=True):
 
     @property
     def with_lines(self) -> bool:
-        """Whether lines are to be found, not only counted."""
-        return self.output == "content" or self.multiline
+        """Whether lines are to be shown, not only counted."""
+        return self.output == "content"
 
 
 class Line(Struct, frozen=True):

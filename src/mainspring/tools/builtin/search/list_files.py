@@ -56,7 +56,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         output="\n".join([*lines, f"({'; '.join([head, *notes])})"]),
         title=f"{found.name}: {head}",
         metadata={
-            "path": found.path,
+            "path": str(found.path),
             "entries": len(listed),
             "shown": len(kept),
             "deeper": sum(inside.values()),

@@ -7,8 +7,9 @@ import re
 
 from msgspec import Struct
 
-from mainspring.env import OutputLimits
+from mainspring.env import OutputLimits, ProcessResult, RealPath
 from mainspring.lazy import lazy_re
+from mainspring.tools.builtin.search.proof import existing, proved
 from mainspring.tools.tool import ToolContext
 
 TIME_LIMIT = 30.0
@@ -41,14 +42,14 @@ class Listing(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-async def rules_for(ctx: ToolContext, root: str, include_ignored: bool) -> tuple[str, ...]:
+async def rules_for(ctx: ToolContext, root: RealPath, include_ignored: bool) -> tuple[str, ...]:
     """The options for a folder that was asked for: rules that leave out the folder itself do not apply."""
     if include_ignored:
         return (*RULES, "--no-ignore")
     return (*RULES, "--no-ignore-parent") if await ctx.env.is_ignored(root) else RULES
 
 
-async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool, depth: int | None = None) -> Listing:
+async def list_all(ctx: ToolContext, root: RealPath, *, include_ignored: bool, depth: int | None = None) -> Listing:
     """The files below ``root``; with ``depth`` only those that are not deeper."""
     program = await ctx.env.find_program("rg")
     if program is None:
@@ -62,7 +63,7 @@ async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool, depth:
         signal=ctx.signal,
         limits=_LIMITS,
     )
-    problems = list(unreadable(result.stderr.text))
+    problems = await unreadable(ctx, root, result.stderr.text)
     if result.timed_out:
         problems.append(f"stopped after {TIME_LIMIT:g}s")
     elif result.overflowed:
@@ -70,8 +71,9 @@ async def list_all(ctx: ToolContext, root: str, *, include_ignored: bool, depth:
     elif result.cancelled or ctx.aborted:
         problems.append("cancelled")
     elif result.exit_code > 1 and not problems:
-        problems.append(result.stderr.text.strip()[:300] or f"ripgrep ended with status {result.exit_code}")
-    return Listing(await asyncio.to_thread(_names, result.stdout.data), tuple(problems))
+        problems += complaints(result)
+    names = await asyncio.to_thread(_names, result.stdout.data)
+    return Listing(await proved(ctx, root, names), tuple(problems))
 
 
 def _names(data: bytes) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ def _parts(path: str) -> list[str]:
     return path.split("/")
 
 
-async def _walked(ctx: ToolContext, root: str, include_ignored: bool, depth: int | None) -> Listing:
+async def _walked(ctx: ToolContext, root: RealPath, include_ignored: bool, depth: int | None) -> Listing:
     walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MOST_FILES, signal=ctx.signal)
     problems = [f"{u}" for u in walk.unreadable]
     if walk.truncated:
@@ -92,9 +94,17 @@ async def _walked(ctx: ToolContext, root: str, include_ignored: bool, depth: int
     return Listing(tuple([e.path for e in walk.entries if e.kind == "file"]), tuple(problems))
 
 
-def unreadable(messages: str) -> list[str]:
+async def unreadable(ctx: ToolContext, root: RealPath, messages: str) -> list[str]:
     """What ripgrep could not open, with the reason."""
     found = [(m[1].removeprefix("./"), m[2].lower()) for m in _UNREADABLE.finditer(messages)]
-    return [
-        f"{path}: {reason}" for path, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason
-    ]
+    told = {p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason}
+    return [f"{path}: {told[path]}" for path in await existing(ctx, root, list(told))]
+
+
+def complaints(result: ProcessResult) -> list[str]:
+    """What ripgrep says that is not about a single file; files that are gone again are no problem."""
+    messages = result.stderr.text
+    text = _UNREADABLE.sub("", messages).strip()
+    if not text and _UNREADABLE.search(messages):
+        return []
+    return [text[:300] or f"ripgrep ended with status {result.exit_code}"]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.env import FileStat, explain
+from mainspring.env import FileStat, RealPath, explain
+from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import shown
 from mainspring.errors import PermissionDeniedError
 from mainspring.tools.builtin.search.globs import has_magic, split
@@ -25,7 +26,7 @@ class Place(Struct, frozen=True):
         glob: Pattern for paths below it that the path argument held; empty if none.
     """
 
-    path: str
+    path: RealPath
     name: str
     stat: FileStat
     glob: str = ""
@@ -34,6 +35,11 @@ class Place(Struct, frozen=True):
 def failure(code: ToolErrorCode, text: str) -> ToolResult:
     """An error result."""
     return ToolResult(output=text, is_error=True, code=code)
+
+
+def changed(verb: str, path: str, error: PathChangedError) -> PermissionDeniedError:
+    """Return the error for a place that has become a link since the call was allowed."""
+    return PermissionDeniedError(f"Cannot {verb} {shown(path)}: {explain(error)}.")
 
 
 def start_of(path: str) -> str:
@@ -61,6 +67,8 @@ async def place(ctx: ToolContext, path: str, verb: str = "search") -> Place | To
             start = start_of(path)
             real = await settled(ctx, start)
             stat = await ctx.env.stat(real)
+    except PathChangedError as e:
+        raise changed(verb, start, e) from None
     except OSError as e:
         code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
         return failure(code, f"Cannot {verb} {shown(start)}: {explain(e)}.")
@@ -93,15 +101,6 @@ def withheld_note(count: int) -> str:
     return f"{count} name{'' if count == 1 else 's'} withheld by the permission rules"
 
 
-async def settled(ctx: ToolContext, path: str) -> str:
-    """The real path of where to search.
-
-    Raises:
-        PermissionDeniedError: If what was permitted has become a link to another place since.
-    """
-    real = await ctx.resolve(path)
-    if path in ctx.paths and await ctx.env.realpath(real) != real:
-        raise PermissionDeniedError(
-            f"Cannot search {shown(path)}: it has become a symbolic link to another place since the call was allowed. Try again."
-        )
-    return real
+async def settled(ctx: ToolContext, path: str) -> RealPath:
+    """The real path of where to search, as it was judged."""
+    return RealPath(await ctx.resolve(path))

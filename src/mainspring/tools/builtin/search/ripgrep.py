@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping, Sequence
 
-from mainspring.env import OutputLimits, ProcessResult
+from mainspring.env import OutputLimits, ProcessResult, RealPath
 from mainspring.lazy import lazy_re
 from mainspring.tools.builtin.search.dialect import PatternError
 from mainspring.tools.builtin.search.globs import expand_braces
 from mainspring.tools.builtin.search.hits import Hits, Line, Query
-from mainspring.tools.builtin.search.listing import TIME_LIMIT, rules_for, unreadable
+from mainspring.tools.builtin.search.listing import TIME_LIMIT, complaints, rules_for, unreadable
+from mainspring.tools.builtin.search.proof import Row, disproved
 from mainspring.tools.tool import ToolContext
 
 _LIMITS = OutputLimits(head=32 << 20, tail=0, cap=32 << 20)
-_MATCH = lazy_re(rb"(\d+):(?:(\d+):)?")
-_AROUND = lazy_re(rb"(\d+)-")
+_ROW = lazy_re(rb"(\d+)(?:-|:(?:(\d+)(:))?)")
 _BINARY = lazy_re(
     rb'^(.*?): (?:WARNING: stopped searching binary file after match|binary file matches) \(found ".*" byte around offset \d+\)',
     re.DOTALL,
@@ -25,7 +26,7 @@ _SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
 
 
 async def search_folder(
-    ctx: ToolContext, program: str, root: str, query: Query, *, glob: str, include_ignored: bool
+    ctx: ToolContext, program: str, root: RealPath, query: Query, *, glob: str, include_ignored: bool
 ) -> Hits:
     """Search the files below a folder. ``glob`` may narrow it; it need not be applied in full.
 
@@ -38,7 +39,7 @@ async def search_folder(
     return await _search(ctx, [program, *rules, *kinds, *_options(query), "-e", query.pattern, "--", "."], root, query)
 
 
-async def search_file(ctx: ToolContext, program: str, folder: str, name: str, query: Query) -> Hits:
+async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: str, query: Query) -> Hits:
     """Search one file that was named: whatever it is, it is taken for text.
 
     Raises:
@@ -49,11 +50,9 @@ async def search_file(ctx: ToolContext, program: str, folder: str, name: str, qu
 
 
 def _options(query: Query) -> list[str]:
+    """Lines are wanted even where they are only counted, since lines can be checked against the files."""
     options = ["--color=never", "--no-heading", "--with-filename", "--null", "--crlf", "--engine=auto"]
-    if query.with_lines:
-        options += ["--line-number", "--column", f"--context={query.context}"]
-    else:
-        options.append("--count")
+    options += ["--line-number", "--column", f"--context={query.context if query.with_lines else 0}"]
     if query.literal:
         options.append("--fixed-strings")
     if query.ignore_case:
@@ -70,28 +69,31 @@ def _names_for(glob: str) -> list[str]:
     return list(dict.fromkeys(names)) if simple else []
 
 
-async def _search(ctx: ToolContext, arguments: list[str], cwd: str, query: Query) -> Hits:
+async def _search(ctx: ToolContext, arguments: list[str], cwd: RealPath, query: Query) -> Hits:
     result = await ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
-    problems = ("cancelled",) if ctx.aborted else _problems(result)
-    hits = await asyncio.to_thread(_parsed, result.stdout.data, query.with_lines)
-    return Hits(hits.lines, hits.counts, problems)
+    problems = await unreadable(ctx, cwd, result.stderr.text)
+    problems += ["cancelled"] if ctx.aborted else _problems(result, bool(problems))
+    found = await asyncio.to_thread(_parsed, result.stdout.data)
+    wrong = await disproved(ctx, cwd, found)
+    if wrong:  # their names may be those of files elsewhere
+        problems.append(f"{len(wrong)} file{'' if len(wrong) == 1 else 's'} changed during the search")
+        found = {name: rows for name, rows in found.items() if name not in wrong}
+    return await asyncio.to_thread(_hits, found, query.with_lines, tuple(problems))
 
 
-def _problems(result: ProcessResult) -> tuple[str, ...]:
-    messages = result.stderr.text
-    problems = unreadable(messages)
+def _problems(result: ProcessResult, is_explained: bool) -> list[str]:
     if result.timed_out:
-        problems.append(f"stopped after {TIME_LIMIT:g}s")
-    elif result.overflowed:
-        problems.append("stopped because too much matches")
-    elif result.cancelled:
-        problems.append("cancelled")
-    elif result.exit_code > 1 and not problems:
-        text = messages.strip().removeprefix("rg: ")
-        if not result.stdout.total and ("regex" in text or "PCRE2" in text or "parse error" in text):
-            raise PatternError(_told(text))
-        problems.append(text[:300] or f"ripgrep ended with status {result.exit_code}")
-    return tuple(problems)
+        return [f"stopped after {TIME_LIMIT:g}s"]
+    if result.overflowed:
+        return ["stopped because too much matches"]
+    if result.cancelled:
+        return ["cancelled"]
+    if result.exit_code <= 1 or is_explained:
+        return []
+    text = result.stderr.text.strip().removeprefix("rg: ")
+    if not result.stdout.total and ("regex" in text or "PCRE2" in text or "parse error" in text):
+        raise PatternError(_told(text))
+    return complaints(result)
 
 
 def _told(text: str) -> str:
@@ -101,47 +103,40 @@ def _told(text: str) -> str:
     return _PREFIX.sub("", told)
 
 
-def _parsed(data: bytes, with_lines: bool) -> Hits:
-    lines: dict[str, list[Line]] = {}
-    counts: dict[str, int] = {}
+def _parsed(data: bytes) -> dict[str, list[Row]]:
+    """The lines that matched and those around them, by the name of the file."""
+    found: dict[str, list[Row]] = {}
     binary: set[str] = set()
-    begun = b""  # The start of a name that holds a line feed: rows begin with ./, and a name ends with a NUL.
-    for row in data.split(b"\n"):
-        name, zero, rest = row.partition(b"\0")
+    begun = last = b""  # begun: the start of a name with a line feed; rows begin with ./, and a name ends with a NUL
+    rows: list[Row] = []
+    for line in data.split(b"\n"):
+        name, zero, rest = line.partition(b"\0")
         if not zero:
-            found = _BINARY.match(begun + row)
-            if found:
-                binary.add(_path(found[1]))
+            match = _BINARY.match(begun + line)
+            if match:
+                binary.add(_path(match[1]))
                 begun = b""
-            elif begun or row.startswith(b"./"):
-                begun += row + b"\n"
+            elif begun or line.startswith(b"./"):
+                begun += line + b"\n"
             continue
         name, begun = begun + name, b""
-        path = _path(name)
-        if not with_lines:
-            counts[path] = int(rest)
-            continue
-        line = _line(rest)
-        if line:
-            lines.setdefault(path, []).append(line)
-            counts[path] = counts.get(path, 0) + (line.column > 0)
-    for path in binary:
-        lines.pop(path, None)
-        counts.pop(path, None)
-    return Hits(lines, counts)
+        if name != last:
+            rows, last = found.setdefault(_path(name), []), name
+        match = _ROW.match(rest)
+        if match:
+            rows.append((int(match[1]), int(match[2] or 1) if match[3] else 0, rest[match.end() :].removesuffix(b"\r")))
+    return {name: rows for name, rows in found.items() if rows and name not in binary}
 
 
-def _line(rest: bytes) -> Line | None:
-    match = _MATCH.match(rest)
-    if match:
-        data = rest[match.end() :].removesuffix(b"\r")
-        at = int(match[2] or 1)
-        column = len(data[: at - 1].decode("utf-8", "replace")) + 1
-        return Line(int(match[1]), data.decode("utf-8", "replace"), column)
-    around = _AROUND.match(rest)
-    if around:
-        return Line(int(around[1]), rest[around.end() :].removesuffix(b"\r").decode("utf-8", "replace"), 0)
-    return None
+def _hits(found: Mapping[str, Sequence[Row]], with_lines: bool, problems: tuple[str, ...]) -> Hits:
+    counts = {name: sum(column > 0 for _, column, _ in rows) for name, rows in found.items()}
+    lines = {name: [_line(*row) for row in rows] for name, rows in found.items()} if with_lines else {}
+    return Hits(lines, counts, problems)
+
+
+def _line(number: int, column: int, data: bytes) -> Line:
+    at = len(data[: column - 1].decode("utf-8", "replace")) + 1 if column else 0
+    return Line(number, data.decode("utf-8", "replace"), at)
 
 
 def _path(name: bytes) -> str:

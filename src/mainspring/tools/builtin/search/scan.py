@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from mainspring.env import explain
+from mainspring.env import RealPath, explain
 from mainspring.env.text import mark_of
 from mainspring.tools.builtin.search.dialect import compiled
 from mainspring.tools.builtin.search.hits import Hits, Line, Query
@@ -22,7 +22,7 @@ _SMALL = 1 << 20
 """Bytes up to which files are read together."""
 
 
-async def scan(ctx: ToolContext, files: Sequence[tuple[str, str]], query: Query, *, as_text: bool) -> Hits:
+async def scan(ctx: ToolContext, files: Sequence[tuple[RealPath, str]], query: Query, *, as_text: bool) -> Hits:
     """Search files, given as pairs of real path and name. ``as_text``: also those with a NUL in them.
 
     Raises:
@@ -63,7 +63,7 @@ async def scan(ctx: ToolContext, files: Sequence[tuple[str, str]], query: Query,
 _Found = tuple[str, list[Line], int]
 
 
-async def _read(ctx: ToolContext, path: str, most: int) -> bytes | OSError:
+async def _read(ctx: ToolContext, path: RealPath, most: int) -> bytes | OSError:
     try:
         return await ctx.env.read_bytes(path, limit=most + 1)
     except OSError as e:

@@ -1,0 +1,141 @@
+"""Each hidden character in each place that foreign text goes to."""
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from mainspring.app.cli.console import Console, one_line
+from mainspring.app.export import html_page, markdown, tree_lines
+from mainspring.app.tui.approval import ApprovalDialog
+from mainspring.app.tui.fragments import text_of
+from mainspring.app.tui.look import Look
+from mainspring.app.tui.plain import one_row, plain, spelled
+from mainspring.app.tui.question import PickerDialog
+from mainspring.app.tui.transcript import Transcript as Screen
+from mainspring.env import MemoryEnv
+from mainspring.permissions import Permissions
+from mainspring.permissions.plug import question, request_for
+from mainspring.runtime.chat import events as told
+from mainspring.runtime.chat.shown import Choice, Picker
+from mainspring.sessions.transcript import Item, Transcript, TranscriptCall
+from tests.unit.test_text import HIDDEN
+
+CODES = [code for code in HIDDEN if not 0xD800 <= code <= 0xDFFF]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _answer(text: str) -> str:
+    out = Terminal()
+    Console(out, io.StringIO(), {}).answer(text)
+    return out.getvalue()
+
+
+def _said(text: str) -> str:
+    err = io.StringIO()
+    Console(io.StringIO(), err, {}).say(text)
+    return err.getvalue()
+
+
+def _row(text: str) -> str:
+    out = io.StringIO()
+    Console(out, io.StringIO(), {}).row(text)
+    return out.getvalue()
+
+
+def _approval(text: str) -> str:
+    asked = told.ApprovalAsked("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
+    return text_of(ApprovalDialog(asked, lambda _: None).rows(200, 40))
+
+
+def _picker(text: str) -> str:
+    return text_of(PickerDialog(Picker(text, (Choice(text, "/x", text),)), lambda _: None).rows(200, 20))
+
+
+def _screen(text: str) -> str:
+    screen = Screen(Look(), 200, 40)
+    events = (
+        told.UserText(text),
+        told.ThinkingEnd(text),
+        told.AnswerEnd(text),
+        told.ToolStarted("t", "read_file", "Read", text),
+        told.ToolFinished("t", "read_file", "Read", text, output=text),
+        told.ToolFinished("u", "read_file", "Read", text, is_error=True, output=text),
+    )
+    return text_of([row for event in events for row in screen.show(event, 1.0)])
+
+
+def _transcript(text: str) -> Transcript:
+    when = datetime(2025, 1, 1, tzinfo=UTC)
+    call = TranscriptCall(id="c", name=text, input={"command": text}, output=text, details={"diff": text})
+    item = Item(id="i", parent=None, kind="assistant", when=when, text=text, thinking=text, calls=(call,), model=text,
+                error=text, label=text)  # fmt: skip
+    return Transcript(id="s", title=text, cwd=f"/x/{text}", created=when, items=(item,), problems=(text,))
+
+
+SURFACES: dict[str, Callable[[str], str]] = {
+    "answer on a terminal": _answer,
+    "tool activity of print mode": _said,
+    "row of a list in a pipe": _row,
+    "one line": one_line,
+    "screen text": plain,
+    "screen, to the letter": spelled,
+    "screen row": lambda text: one_row(text, 200),
+    "approval": _approval,
+    "picker": _picker,
+    "chat": _screen,
+    "Markdown export": lambda text: markdown(_transcript(text)),
+    "HTML export": lambda text: html_page(_transcript(text)),
+    "tree": lambda text: "\n".join(tree_lines(_transcript(text))),
+}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_hidden_characters_are_seen_everywhere(surface: str) -> None:
+    show = SURFACES[surface]
+    for code in CODES:
+        text = f"name{chr(code)}rest é"
+        assert chr(code) not in show(text), hex(code)
+    assert show("Z" + "\u0301" * 40).count("\u0301" * 5) == 0
+
+
+async def test_permission_questions_hide_nothing() -> None:
+    env = MemoryEnv({"a": "b"})
+    permissions = Permissions()
+    for code in CODES:
+        for tool, arguments in (
+            ("shell", {"command": f"rm 'a{chr(code)}b'"}),
+            ("write_file", {"path": f"a{chr(code)}b", "content": "x"}),
+            ("fetch", {"url": f"https://example.com/a{chr(code)}b"}),
+        ):
+            if code == 0 and tool == "write_file":
+                continue  # no path
+            decision = await permissions.decide(tool, arguments, env=env)
+            if decision.outcome != "ask":
+                continue
+            assert chr(code) not in question(decision), (tool, hex(code))
+            request = request_for(decision, arguments)
+            assert chr(code) not in request.resource, (tool, hex(code))
+            assert chr(code) not in request.reason, (tool, hex(code))
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\r\nb", "a\u2028b", "a`b", "a\x9bb"])
+def test_a_name_adds_no_line_to_an_export(name: str) -> None:
+    plain_lines = markdown(_transcript("name")).count("\n")
+    transcript = _transcript("name")
+    item = transcript.items[0]
+    call = TranscriptCall(id="c", name=name, input={"command": "name"}, output="name", details={"diff": "name"})
+    named = Transcript(
+        id="s", title=name, cwd=f"/x/{name}", created=transcript.created, problems=(name,),
+        items=(Item(id="i", parent=None, kind="assistant", when=item.when, text="name", thinking="name", calls=(call,),
+                    model=name, error=name, label=name),),
+    )  # fmt: skip
+    text = markdown(named)
+    assert text.count("\n") == plain_lines
+    assert "\x1b" not in text
+    assert all(line.count("`") % 2 == 0 for line in text.splitlines() if line.startswith("- Folder"))

@@ -1,0 +1,103 @@
+"""What is shown is what is: characters that cannot be seen, and writing that needs some of them."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.text import MAX_MARKS, odd_character, visible, visible_json
+
+HIDDEN = (
+    *(0x1B, 0x9B, 0x85, 0x7F, 0x00, 0x07, 0x08, 0x0B, 0x0C, 0x80, 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x180E),
+    *(0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x202A, 0x202D, 0x202E, 0x2060, 0x2064, 0x2066, 0x2069, 0x206A, 0x2800),
+    *(0x3164, 0xFE00, 0xFE0D, 0xFEFF, 0xFFA0, 0xFFF0, 0xFFF9, 0xD800, 0xDC80, 0x1BCA0, 0x1D159, 0x1D173, 0xE0000),
+    *(0xE0001, 0xE0020, 0xE0041, 0xE007F, 0xE0100, 0xE01EF, 0xE0FFF),
+)
+WRITING = (
+    "h\u00e9llo",
+    "e\u0301 a\u0323\u0302 o\u031b\u0301",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian
+    "\u0915\u094d\u200d\u0937 \u0930\u094d\u200c",  # Hindi
+    "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",  # Hebrew with points
+    "\u0600 \u06dd",  # Arabic number signs
+    "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48",  # Thai
+    "\ud55c\uae00 \u65e5\u672c\u3000\u8a9e",
+    "\u1820\u180b\u1828",  # Mongolian
+    "1\u00a0000\u202f\u20ac",
+    "\u2764\ufe0f \u2139\ufe0f \u203c\ufe0f \u2194\ufe0e",
+    "1\ufe0f\u20e3 #\ufe0f\u20e3",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f44d\U0001f3fd \U0001f3f3\ufe0f\u200d\U0001f308",
+    "\U0001f1e9\U0001f1ea",
+    "line\n\tindented",
+)
+
+
+@pytest.mark.parametrize("code", HIDDEN, ids=hex)
+@pytest.mark.parametrize("before", ["", "a", "\u00e9", " ", "\u65e5", "\u0645"])
+def test_no_hidden_character_is_raw(code: int, before: str) -> None:
+    text = f"{before}{chr(code)}b"
+    assert chr(code) not in visible(text)
+    assert chr(code) not in visible(text, prose=True)
+    assert odd_character(text) == chr(code) or 0xFE00 <= code <= 0xFE0F
+
+
+@pytest.mark.parametrize("text", WRITING, ids=ascii)
+def test_writing_stays(text: str) -> None:
+    assert visible(text, prose=True) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pass\u200dword",
+        "p\u200cq",
+        "a\ufe0f",
+        "1\ufe0f2",
+        "\u2764\ufe0f\ufe0f",
+        "\u0645\u200c\u200c",
+        "\u200d",
+        "\U0001f468\u200da",
+    ],
+)
+def test_what_writing_needs_elsewhere_is_seen(text: str) -> None:
+    assert "\\" in visible(text, prose=True)
+
+
+@pytest.mark.parametrize("mark", ["\u0301", "\u20dd", "\u0e48"])
+def test_few_marks_stack_on_a_character(mark: str) -> None:
+    for prose in (True, False):
+        shown = visible("Z" + mark * 30 + "x" + mark, prose=prose)
+        assert shown.count(mark) == MAX_MARKS + 1
+    assert visible(mark * 3, prose=True, before="Z" + mark * 3).count(mark) == 1
+    assert visible(f"{mark}\u200b" * 10, prose=True).count(mark) == MAX_MARKS
+
+
+def test_a_name_stays_on_one_line() -> None:
+    assert visible("a\nb\tc\r\u2028d\u00a0e") == "a\\nb\\tc\\r\\u2028d\\xa0e"
+    assert visible("a\r\nb\rc\r", prose=True) == "a\nb\\rc"
+    assert visible("x" * 9, limit=5) == "xxxxx… (4 more characters)"
+
+
+@given(st.text())
+def test_nothing_in_a_name_is_invisible(text: str) -> None:
+    shown = visible(text)
+    assert shown.isprintable()
+    assert not any(unicodedata.category(c)[0] in "CZ" for c in shown.replace(" ", ""))
+    assert visible(shown) == shown
+
+
+@given(st.text())
+def test_prose_loses_nothing_that_is_seen(text: str) -> None:
+    shown = visible(text, prose=True)
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t" for c in shown)
+    assert visible(shown, prose=True) == shown
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_json_means_the_same(text: str) -> None:
+    encoded = json.dumps(text, ensure_ascii=False)
+    shown = visible_json(encoded)
+    assert json.loads(shown) == text
+    assert "\u202e" not in shown

@@ -1,0 +1,135 @@
+"""File tools while another process puts links in the place of the files and folders that a call was allowed to use."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.env import LocalEnv, beneath
+from mainspring.errors import PermissionDeniedError
+from mainspring.tools import Tool, ToolContext
+from mainspring.tools.builtin.files import apply_patch, edit, read_file, write_file
+from mainspring.tools.builtin.search import glob, grep, list_files
+from tests.needs import missing, on_linux
+
+pytestmark = on_linux
+
+_SWAP = """
+import ctypes, sys
+swap = ctypes.CDLL(None, use_errno=True).renameat2
+print(swap(-100, b"notes.md", -100, b"link", 2), flush=True)
+while True:
+    swap(-100, b"notes.md", -100, b"link", 2)
+    swap(-100, b"d", -100, b"folder-link", 2)
+"""
+"""RENAME_EXCHANGE: each name exists at every moment, as a file or folder or as a link out of the project."""
+
+CANARY = "CANARY-outside"
+
+
+class Scene:
+    """A project whose paths change all the time, and what lies outside of it."""
+
+    def __init__(self, env: LocalEnv, outside: Path) -> None:
+        self.env = env
+        self.project = Path(env.cwd)
+        self.outside = outside
+        (outside / "d").mkdir(parents=True)
+        (self.project / "d").mkdir()
+        for folder, text in ((outside, CANARY), (self.project, "inside")):
+            (folder / "notes.md").write_text(f"{text}\nword\n")
+        for name in ("f", "gone", "old", f"{CANARY}-name"):
+            (outside / "d" / name).write_text(f"{CANARY}\nword\n")
+        (self.project / "link").symlink_to(outside / "notes.md")
+        (self.project / "folder-link").symlink_to(outside / "d")
+        self.folder = os.open(self.project / "d", os.O_RDONLY)  # by any name
+        self.before = self.seen()
+
+    def seen(self) -> dict[str, bytes]:
+        """What lies outside."""
+        return {str(p): p.read_bytes() for p in sorted(self.outside.rglob("*")) if p.is_file()}
+
+    def put(self, *names: str) -> None:
+        """Have files in the folder, wherever it is."""
+        for name in names:
+            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=self.folder)
+            os.write(made, b"inside\nword\n")
+            os.close(made)
+
+    async def call(self, tool: Tool, arguments: dict[str, Any], *spelled: str) -> bool:
+        """Make a call whose paths were judged when there were no links; whether anything outside was used."""
+        ctx = ToolContext(env=self.env, paths={p: os.path.join(self.env.cwd, p) for p in spelled})
+        try:
+            result = await tool(ctx, **arguments)
+            text = result.text
+        except (OSError, PermissionDeniedError) as error:
+            text = str(error)
+        return CANARY in text or self.seen() != self.before
+
+
+CALLS: dict[str, tuple[Tool, dict[str, Any], tuple[str, ...]]] = {
+    "read": (read_file, {"path": "notes.md"}, ("notes.md",)),
+    "read below": (read_file, {"path": "d/f"}, ("d/f",)),
+    "edit": (edit, {"path": "notes.md", "old_string": "word", "new_string": "word"}, ("notes.md",)),
+    "edit below": (edit, {"path": "d/f", "old_string": "word", "new_string": "changed"}, ("d/f",)),
+    "write": (write_file, {"path": "notes.md", "content": "inside\nword\n"}, ("notes.md",)),
+    "write below": (write_file, {"path": "d/f", "content": "new"}, ("d/f",)),
+    "write a new folder": (write_file, {"path": "d/new/f", "content": "new"}, ("d/new/f",)),
+    "grep": (grep, {"pattern": "CANARY|inside", "path": "."}, (".",)),
+    "grep a file": (grep, {"pattern": "CANARY|inside", "path": "notes.md"}, ("notes.md",)),
+    "grep a folder": (grep, {"pattern": ".", "path": "d", "output_mode": "count"}, ("d",)),
+    "glob": (glob, {"pattern": "**"}, (".",)),
+    "list": (list_files, {"path": "."}, (".",)),
+    "list a folder": (list_files, {"path": "d"}, ("d",)),
+    "delete": (apply_patch, {"patch": "*** Begin Patch\n*** Delete File: d/gone\n*** End Patch"}, ("d/gone",)),
+    "move": (
+        apply_patch,
+        {"patch": "*** Begin Patch\n*** Update File: d/old\n*** Move to: d/moved\n@@\n-word\n+words\n*** End Patch"},
+        ("d/old", "d/moved"),
+    ),
+}
+
+
+@pytest.fixture
+def scene(tmp_path: Path, local_env: LocalEnv) -> Iterator[Scene]:
+    made = Scene(local_env, tmp_path / "outside")
+    swapper = subprocess.Popen([sys.executable, "-I", "-c", _SWAP], cwd=local_env.cwd, stdout=subprocess.PIPE)
+    try:
+        assert swapper.stdout is not None
+        if swapper.stdout.readline() != b"0\n":
+            missing("a file system that exchanges names")
+        yield made
+    finally:
+        swapper.kill()
+        swapper.communicate()
+        os.close(made.folder)
+
+
+async def _raced(scene: Scene, kind: str, times: int) -> int:
+    tool, arguments, spelled = CALLS[kind]
+    outside = 0
+    for _ in range(times):
+        scene.put("f", "gone", "old")
+        outside += await scene.call(tool, arguments, *spelled)
+    return outside
+
+
+@pytest.mark.parametrize("kind", CALLS)
+async def test_no_call_leaves_the_judged_path(scene: Scene, kind: str) -> None:
+    assert await _raced(scene, kind, 30) == 0
+
+
+@pytest.mark.parametrize("kind", ["read", "read below", "write below", "write a new folder", "list a folder"])
+async def test_no_call_does_without_openat2(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beneath, "_opener", lambda: beneath.open_by_parts)
+    assert await _raced(scene, kind, 60) == 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", CALLS)
+async def test_ten_thousand_calls_stay_on_their_paths(scene: Scene, kind: str) -> None:
+    assert await _raced(scene, kind, 10_000 // len(CALLS) + 1) == 0
