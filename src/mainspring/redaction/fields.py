@@ -100,7 +100,7 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
         return strength == "password" and place != "bare"
     if any(c.isspace() for c in value):
         return place in {"data", "shell"} and strength == "password" and bool(digits) and value.count(" ") < 4
-    if digits <= 2 and is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
+    if is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
         return False
     if place in {"bare", "shell"} and _is_expression(value, place):
         return False
@@ -144,7 +144,7 @@ def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
 
 def is_stand_in(value: str) -> bool:
     """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
-    if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value):
+    if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value) or len(compiled("[0-9]").findall(value)) > 2:
         return False
     words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
     return all(word in _STAND_INS or len(set(word)) == 1 for word in words)
