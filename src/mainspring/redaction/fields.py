@@ -239,14 +239,15 @@ def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | 
             return _cookies(text, match)
         return _value(match, strength, _place(text, begin, name, match))
     before = text[max(0, begin - 200) : begin]
-    for pattern, place, fits in (
+    contexts: tuple[tuple[str, Place, bool], ...] = (
         (_XML, "data", before[-1:] in {"<", ":"}),
         (_PAIR, "data", compiled("(?i)(?:name|key)[^a-z]{1,6}$").search(before[-12:]) is not None),
         (_NETRC, "data", strength == "password" and "login" in before),
         (_SQL, "data", strength == "password" and name.isupper()),
         (_FLAG, "shell", name.startswith("-")),
         (_LOOSE, "quoted", strength != "weak"),
-    ):
+    )
+    for pattern, place, fits in contexts:
         match = compiled(pattern).match(text, end) if fits else None
         if match is not None:
             return _value(match, "strong" if strength == "weak" else strength, place)
