@@ -16,7 +16,7 @@ from mainspring.errors import ToolError
 from mainspring.loop import Behavior
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.logs import ServerLog
-from mainspring.messages import ImageBlock, TextBlock
+from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, RecordingTransport, create_model
 from mainspring.models.http_model import HttpModel
 from mainspring.policies.audit import AuditLog
@@ -252,7 +252,7 @@ async def test_ordinary_text_and_opaque_blocks_are_stored_as_they_are(tmp_path: 
     session.close()
 
     again = Session.open("s-1", home=home)
-    texts = {block.text for message in again.messages for block in message.tool_results}
+    texts = {block.text for message in again.messages if isinstance(message, Message) for block in message.tool_results}
     assert texts == set(ORDINARY)
     assert key in files_in(home)
     again.close()

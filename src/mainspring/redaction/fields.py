@@ -100,7 +100,7 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
         return strength == "password" and place != "bare"
     if any(c.isspace() for c in value):
         return place in {"data", "shell"} and strength == "password" and bool(digits) and value.count(" ") < 4
-    if digits <= 2 and is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
+    if is_stand_in(value) or not digits and _is_ordinary(value, strength, place):
         return False
     if place in {"bare", "shell"} and _is_expression(value, place):
         return False
@@ -144,7 +144,7 @@ def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
 
 def is_stand_in(value: str) -> bool:
     """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
-    if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value):
+    if compiled(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value) or len(compiled("[0-9]").findall(value)) > 2:
         return False
     words = [w.lower() for w in compiled(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
     return all(word in _STAND_INS or len(set(word)) == 1 for word in words)
@@ -239,14 +239,15 @@ def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | 
             return _cookies(text, match)
         return _value(match, strength, _place(text, begin, name, match))
     before = text[max(0, begin - 200) : begin]
-    for pattern, place, fits in (
+    contexts: tuple[tuple[str, Place, bool], ...] = (
         (_XML, "data", before[-1:] in {"<", ":"}),
         (_PAIR, "data", compiled("(?i)(?:name|key)[^a-z]{1,6}$").search(before[-12:]) is not None),
         (_NETRC, "data", strength == "password" and "login" in before),
         (_SQL, "data", strength == "password" and name.isupper()),
         (_FLAG, "shell", name.startswith("-")),
         (_LOOSE, "quoted", strength != "weak"),
-    ):
+    )
+    for pattern, place, fits in contexts:
         match = compiled(pattern).match(text, end) if fits else None
         if match is not None:
             return _value(match, "strong" if strength == "weak" else strength, place)
