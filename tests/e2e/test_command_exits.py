@@ -179,11 +179,10 @@ def test_a_signal_ends_programs_and_saves_the_pair(command: Command, number: sig
 
 def test_a_second_signal_leaves_at_once(command: Command) -> None:
     marker = f"sleep 98{os.getpid() % 1000:03}"
-    command.server.script.append(call("shell", command=f"trap '' INT TERM; {marker}; {marker}"))
+    line = f"trap '' INT TERM; {marker}; {marker}"
+    command.server.script.append(call("shell", command=line))
 
-    with command.start(
-        "-p", "x", "--allow", "shell", "--allow", "scope:fs-write", "--output", "stream-json"
-    ) as process:
+    with command.start("-p", "x", "--allow", f"shell({line})", "--output", "stream-json") as process:
         assert wait_until(lambda: alive(marker.replace(" ", "\0")))
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)

@@ -345,10 +345,8 @@ def test_malformed_arguments_go_back_to_the_model(command: Command) -> None:
 def test_a_kill_by_the_words_of_the_prompt_does_not_meet_the_agent(command: Command, way: list[str]) -> None:
     """Known problem SH-14: the prompt is in no process's command line."""
     word = f"server-{uuid.uuid4().hex}"
-    command.server.script += [
-        call("shell", command=f"tr '\\0' ' ' < /proc/$PPID/cmdline; pkill -f {word}; echo status $?"),
-        "ok",
-    ]
+    line = f"tr '\\0' ' ' < \"/proc/$PPID/cmdline\"; pkill -f {word}; echo status $?"
+    command.server.script += [call("shell", command=line), "ok"]
 
     done = command.run(*(part.format(f"Stop the {word}.") for part in way), "--allow", "shell")
 

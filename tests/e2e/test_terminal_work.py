@@ -275,7 +275,7 @@ def test_sub_agents_work_nested_under_their_names(chat: Chatting) -> None:
         if request["messages"][-1]["role"] == "tool":
             return Reply(f"It is {child}." if child else "Both have looked.")
         if child:
-            return call("shell", command=f"echo {child}-$((1+1)); while [ ! -e go ]; do sleep 0.05; done")
+            return call("shell", command=f"echo {child}-2; while [ ! -e go ]; do sleep 0.05; done")
         return Reply(calls=[("spawn", {"task": f"look to the {name}"}) for name in ("left", "right")])
 
     steps: list[Step] = [step] * 6
