@@ -169,10 +169,7 @@ async def converse(
             report(
                 Notice(f"a model this small only reads; to let it do more: {' '.join(f'--allow {n}' for n in missing)}")
             )
-    known = [*BUILTIN_NAMES, *NAMES_OF_SKILLS]
-    for rule in rules_without_tool(rules, known):
-        if not (rule.tool or "").startswith("mcp__"):  # what servers have is not known yet
-            report(Notice(f"no tool fits the rule {rule}; it does nothing"))
+    _report_rules_without_tool(rules, report)
     session = await asyncio.to_thread(open_session, options, cwd, settings.home, redactor)
     try:
         env, confined = await asyncio.to_thread(environment, settings, cwd)
@@ -233,6 +230,13 @@ async def converse(
             report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
     layer = await asyncio.to_thread(layer_of, env, settings)
     return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
+
+
+def _report_rules_without_tool(rules: RuleSet, report: Reporter) -> None:
+    """Report rules that name a tool which does not exist; tools of MCP servers are not known yet."""
+    for rule in rules_without_tool(rules, [*BUILTIN_NAMES, *NAMES_OF_SKILLS]):
+        if not (rule.tool or "").startswith("mcp__"):
+            report(Notice(f"no tool fits the rule {rule}; it does nothing"))
 
 
 def plugs_of(
