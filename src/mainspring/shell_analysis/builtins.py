@@ -97,12 +97,14 @@ def _printf(words: Sequence[Word]) -> bool:
     if not words or not words[0].literal or words[0].text.startswith("-"):
         return False
     text = words[0].text
-    letters = {match[1] for match in _CONVERSION.finditer(text) if match[1] is not None}
-    if "%" in _CONVERSION.sub("", text):
+    letters = [match[1] for match in _CONVERSION.finditer(text) if match[1] is not None]
+    if "%" in _CONVERSION.sub("", text) or not set(letters) <= set("sbqdiuxXofFgGeE"):
         return False
-    if letters <= {"s", "b", "q"}:
+    if set(letters) <= {"s", "b", "q"}:
         return True
-    return letters <= set("sbqdiuxXofFgGeE") and all(map(_is_integer, words[1:]))
+    if any(word.splits for word in words[1:]):
+        return all(map(_is_integer, words[1:]))
+    return all(letters[i % len(letters)] in "sbq" or _is_integer(word) for i, word in enumerate(words[1:]))
 
 
 def _test(words: Sequence[Word]) -> bool:

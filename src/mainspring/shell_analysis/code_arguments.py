@@ -9,7 +9,7 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.words import Word
 
-_AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@")
+_AWK_DANGER = lazy_re(r"system|getline|(?<!\|)\|(?!\|)|@|ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB")
 _AWK_WRITES = lazy_re(r"print[^;}]*>")
 _AWK_TEXT = lazy_re(r'"(?:\\.|[^"\\])*"', re.DOTALL)
 _AWK_MAY_WRITE = lazy_re(r"print.*>", re.DOTALL)

@@ -218,7 +218,7 @@ class _Analysis:
             words=prefix + words,
             text=text,
             fixed=len(prefix) + core.fixed,
-            needs="inner" if all(programs.HARMLESS_VARIABLES.fullmatch(name) for name in names) else "self",
+            needs="inner" if all(programs.HARMLESS_VARIABLES.fullmatch(word.text) for word in prefix) else "self",
             inner=(core,),
             unknown=core.unknown,
             code=any(programs.CODE_VARIABLES.fullmatch(name) for name in names) or core.code,
@@ -437,8 +437,7 @@ def _inner_start(words: tuple[Word, ...], spec: programs.Wrapper, *, assigns: bo
         word = words[i]
         text = word.text
         if assigns and "=" in text and not text.startswith("-"):
-            name = text.partition("=")[0]
-            plain = plain and word.literal and programs.HARMLESS_VARIABLES.fullmatch(name) is not None
+            plain = plain and word.literal and programs.HARMLESS_VARIABLES.fullmatch(text) is not None
             i += 1
         elif not word.literal or word.splits:
             return (i, plain) if operands == 0 else (None, False)

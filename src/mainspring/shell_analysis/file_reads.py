@@ -40,7 +40,7 @@ _GREPS = frozenset(("grep", "egrep", "fgrep"))
 _DEEP_GREP = ("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories")
 
 _LAST_IS_THE_PLACE = frozenset(("cp", "rsync", "scp"))
-_AWK_OPENS = lazy_re(r"ARG[VC]|ENVIRON|PROCINFO|SYMTAB|FUNCTAB|print.*>", re.DOTALL)
+_AWK_OPENS = lazy_re(r"print.*>", re.DOTALL)
 _JQ_OPENS = lazy_re(r"\b(?:env|ENV|__\w+|import|include|input_filename|modulemeta|debug|stderr|get_search_list)\b")
 
 

@@ -10,8 +10,11 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis.readonly_programs import Reader
 from mainspring.shell_analysis.words import Word
 
-_RUNS_GPG_OR_SHOWS_OBJECTS = lazy_re(r"%[-+ ]?G|%\((?:signature|\*?raw|signature:)")
-"""Placeholders of formats: those of signatures start gpg, and raw objects may be the content of files."""
+RUNS_GPG = lazy_re(r"%[-+ ]?G|%\(\*?signature|--sort[= ]\S*signature")
+"""Placeholders of formats and keys for sorting that are about signatures, so that git starts gpg."""
+
+_SHOWS_OBJECTS = lazy_re(r"%\(\*?raw")
+"""Placeholders for raw objects, which may be the content of files."""
 
 
 class GitCommand(Struct, frozen=True):
@@ -52,7 +55,8 @@ def sort_git_words(name: str, reader: Reader, words: Sequence[Word]) -> GitComma
             is_ended = True
         elif word.text.startswith("-") and word.text != "-":
             value = next(rest).text if word.text in reader.valued else ""
-            if name != "grep" and _RUNS_GPG_OR_SHOWS_OBJECTS.search(f"{word.text} {value}"):
+            text = f"{word.text} {value}"
+            if name != "grep" and (RUNS_GPG.search(text) or _SHOWS_OBJECTS.search(text)):
                 return None
             has_pattern = has_pattern or word.text.partition("=")[0] in reader.given
             options.append((word.text, value))

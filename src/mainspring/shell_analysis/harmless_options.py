@@ -135,7 +135,7 @@ _NODE: Mapping[str, str] = {
     "npm update": f"{_NPM} {_PACKAGES}", "npm dedupe": _NPM_RUN, "npm prune": f"{_NPM} {_PACKAGES}",
     "npm ls": _NPM_LIST, "npm list": _NPM_LIST, "npm outdated": _NPM_LIST, "npm view": f"{_NPM} --json", "npm info": f"{_NPM} --json",
     "npm why": f"{_NPM} --json", "npm explain": f"{_NPM} --json", "npm fund": f"{_NPM} --json",
-    "npm audit": f"{_NPM} --json --omit: --production --audit-level:~[a-z]+",
+    "npm audit fix": "!", "npm audit signatures": f"{_NPM} --json", "npm audit": f"{_NPM} --json --omit: --production --audit-level:~[a-z]+",
     "npm pack": f"! {_NPM} --dry-run --json", "npm publish": f"! {_NPM} --dry-run --tag: --access:", "npm version": f"! {_NPM} -m: --no-git-tag-version",
     "pnpm": f"{_YARN} -r --recursive", "pnpm test": f"{_YARN} {_TEST_RUN}", "pnpm run": f"{_YARN} {_TEST_RUN} --if-present -r --recursive",
     "pnpm install": f"{_YARN} {_PACKAGES}", "pnpm i": f"{_YARN} {_PACKAGES}", "pnpm add": f"{_YARN} {_PACKAGES}",
@@ -202,7 +202,7 @@ _PYTHON: Mapping[str, str] = {
 }  # fmt: skip
 
 _COMPILER = (
-    r"-c -S -E -v -w -s -g=~(?:\d|gdb\d?|dwarf(?:-\d)?|split-dwarf|line-tables-only) -O=~(?:[0-3sgz]|fast) -x:~(?:c|c\+\+|c-header|none) -o:~(?!/|(?:.*/)?\.)[\w./-]*?(?:[\w-]\.(?:o|so|a|exe|out|elf|wasm|s|i)|(?<![\w.])[a-z0-9_-]+) "
+    r"-c -S -E -v -w -s -g=~(?:\d|gdb\d?|dwarf(?:-\d)?|split-dwarf|line-tables-only) -O=~(?:[0-3sgz]|fast) -x:~(?:c|c\+\+|c-header|none) -o:~(?!/|(?:.*/)?\.|.*(?i:file)$)[\w./-]*?(?:[\w-]\.(?:o|so|a|exe|out|elf|wasm|s|i)|(?<![\w.])[a-z0-9_-]+) "
     r"-W=~(?![lap],)[\w+=-]* -std= -I: -D: -U: -L: -l: -M -MM -MD -MMD -MP -ansi -pedantic -pedantic-errors -pthread -pipe -shared -static "
     r"-rdynamic -fPIC -fpic -fPIE -pie -no-pie -fno-exceptions -fno-rtti -fsyntax-only -fopenmp -fno-omit-frame-pointer -ffast-math "
     r"-fstack-protector -fstack-protector-strong -fvisibility= -fsanitize= -fdiagnostics-color= -fno-common -funroll-loops -flto= -fcolor-diagnostics "
@@ -238,7 +238,7 @@ _BUILD: Mapping[str, str] = {
     "cargo fmt": f"{_CARGO} --check", "cargo fmt --": "--check -l -v", "cargo doc": _CARGO, "cargo bench": _CARGO, "cargo clean": _CARGO, "cargo tree": f"{_CARGO} -d -i: -e: --depth: --invert: --duplicates",
     "cargo update": _CARGO, "cargo metadata": f"{_CARGO} --format-version:", "cargo fetch": _CARGO, "cargo add": f"{_CARGO} --dev --build --optional", "cargo remove": f"{_CARGO} --dev --build",
     "cargo nextest run": f"{_CARGO} -E: --no-capture --retries:",
-    "go build": f"{_GO} -o:~(?!/|(?:.*/)?\\.)[\\w./-]*?(?<![\\w.])[a-z0-9_-]+", "go test": _GO, "go vet": _GO, "go run": _GO, "go list": f"{_GO} -m -f: -u -deps -test -e", "go mod tidy": "-v -x -e -go: -compat:",
+    "go build": f"{_GO} -o:~(?!/|(?:.*/)?\\.|.*(?i:file)$)[\\w./-]*?(?<![\\w.])[a-z0-9_-]+", "go test": _GO, "go vet": _GO, "go run": _GO, "go list": f"{_GO} -m -f: -u -deps -test -e", "go mod tidy": "-v -x -e -go: -compat:",
     "go mod download": "-x -json", "go mod verify": "", "go mod graph": "", "go mod why": "-m -vendor", "go get": "-u -t -v -x -d -tags:", "go fmt": "-n -x", "go doc": "-all -short -src -u -c -cmd",
     "go version": "-m -v", "go env": "-json", "go generate": f"! {_GO}", "go install": f"! {_GO}", "go clean": "-n -x -r -i -cache -testcache", "go tool cover": "-func:",
     "gofmt": "-l -d -w -s -e", "rustfmt": "--check -l -v --edition:~\\d+ --color:~[a-z]+", "rustc": "--version -V -v --edition:~\\d+ -O -g --explain:",
@@ -287,7 +287,7 @@ _SYSTEM: Mapping[str, str] = {
     "kubectl cluster-info": "", "kubectl config current-context": "", "kubectl config get-contexts": "-o:~name", "kubectl rollout status": "-n: -w --namespace: --watch= --timeout:", "kubectl rollout history": "-n: --namespace: --revision:",
     "kubectl apply": "! -n: --namespace: --dry-run=~[a-z]+ --server-side --wait --prune --timeout:", "kubectl delete": "! -n: -l: --namespace: --all --force --wait= --grace-period: --ignore-not-found= --timeout: --dry-run=~[a-z]+", "kubectl scale": "! -n: --replicas:",
     "terraform fmt": "-check -diff -recursive -list= -write= -no-color", "terraform validate": "-json -no-color", "terraform plan": f"{_DIRECT} -target=", "terraform show": "-json -no-color", "terraform output": "-json -raw -no-color", "terraform version": "-json",
-    "terraform state list": "-id=", "terraform state show": "", "terraform providers": "", "terraform graph": "-type=~[a-z-]+", "terraform workspace list": "", "terraform workspace show": "", "terraform init": f"! {_DIRECT} -upgrade -reconfigure -backend=~(?:true|false)", "terraform apply": f"! {_DIRECT} -auto-approve -target=", "terraform destroy": f"! {_DIRECT} -auto-approve -target=",
+    "terraform state list": "-id=", "terraform state show": "", "terraform providers": "", "terraform providers schema": "-json", "terraform graph": "-type=~[a-z-]+", "terraform workspace list": "", "terraform workspace show": "", "terraform init": f"! {_DIRECT} -upgrade -reconfigure -backend=~(?:true|false)", "terraform apply": f"! {_DIRECT} -auto-approve -target=", "terraform destroy": f"! {_DIRECT} -auto-approve -target=",
     "gh pr list": _GH, "gh pr view": _GH, "gh pr status": _GH, "gh pr diff": _GH, "gh pr checks": "-R: --repo: --watch --required --json: --fail-fast", "gh issue list": _GH, "gh issue view": _GH, "gh issue status": _GH, "gh run list": _GH, "gh run view": _GH, "gh run watch": "-R: --exit-status",
     "gh repo view": "-b: --branch: --json: -q: --jq:", "gh repo list": _GH, "gh release list": _GH, "gh release view": _GH, "gh auth status": "-h: --hostname: -a --active", "gh search": _GH, "gh workflow list": _GH, "gh label list": _GH,
     "gh pr create": "-t: -b: -B: -H: -R: -l: -r: -a: -d -f --title: --body: --base: --head: --repo: --label: --reviewer: --assignee: --draft --fill --fill-first --milestone:", "gh pr comment": "-b: -R: --body: --repo:", "gh issue create": "-t: -b: -R: -l: -a: --title: --body: --label: --assignee: --repo:",

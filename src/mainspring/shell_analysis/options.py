@@ -12,6 +12,7 @@ from msgspec import Struct
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import harmless_options as tables
 from mainspring.shell_analysis import programs, wildcards
+from mainspring.shell_analysis.git_commands import RUNS_GPG
 from mainspring.shell_analysis.readonly_programs import (
     FIND_PATH,
     FIND_PLAIN,
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
 
 _ENTRY = lazy_re(r"([^\s:=]+)(?:([:=])(?:~(\S*))?)?")
 _SETTING = lazy_re(r"[A-Za-z_][\w.-]*\+?=")
+_CONFIGURES = lazy_re(
+    r"(?:[a-z]+[:-])?(?:self|tap|source|config(?:ure|uration)?|conf|settings?|set|unset|alias(?:es)?|plugins?|extensions?|hooks?|contexts?|remotes?|"
+    r"repos?|trust|exec|eval)(?:[:-][a-z-]+)?"
+)
+"""Subcommands that, by their name, change settings or run code."""
 _PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
 """Where programs are that a package manager has installed."""
 _VERSION = lazy_re(r"[-\d.]+$")
-_SIGNATURE = lazy_re(r"%G|%\(signature")
-"""What of a format makes git start another program."""
 _FIND_MORE = frozenset("-delete -L -follow -fprint -fprint0 -fprintf -fls".split())
 """Words of ``find`` that are harmless or that a rule has to name anyway."""
 
@@ -179,6 +183,7 @@ class _Cover:
         self.table = _table(name) or _Table()
         self.everywhere = _table("") or _Table(frozenset(tables.EVERY_PROGRAM.split()))
         self.choosing = name in _PARENTS
+        self.operands = 0
         self.found: dict[int, str] = {}
 
     def check(self) -> Mapping[int, str]:
@@ -202,6 +207,7 @@ class _Cover:
     def _operand(self, number: int, *, ended: bool) -> None:
         word = self.words[number]
         text = word.text
+        self.operands += 1
         if wildcards.MANY in text and (word.splits or (text.startswith(wildcards.MANY) and not ended)):
             self.found[number] = f"the word {word.source!r}, which may be an option"
         elif text.startswith(wildcards.ONE) and self.name in tables.GLOB_WARY:
@@ -210,12 +216,14 @@ class _Cover:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
-        elif self.name == "git" and _SIGNATURE.search(text):
+        elif self.name == "git" and RUNS_GPG.search(text):
             self.found[number] = f"the word {text!r}, which may make git start another program"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
             self.found[number] = f"the word {text!r}, which may name a file with options"
         elif text[:1] == "+" and not ended and not self._reads(text):
             self.found[number] = f"the option {text!r}"
+        elif not self.name and self.operands <= 2 and _CONFIGURES.fullmatch(text):
+            self.found[number] = f"the subcommand {text!r}"
         elif self._is_setting(text):
             self.found[number] = f"the setting {text.partition('=')[0] + '='!r}"
 
@@ -245,7 +253,9 @@ class _Cover:
         """Check an option; how many words it takes."""
         text = self.words[number].text
         following = self.words[number + 1] if number + 1 < len(self.words) else None
-        for table in (self.table, self.everywhere):
+        both = text if following is None else f"{text} {following.text}"
+        runs = self.name == "git" and RUNS_GPG.search(both) is not None
+        for table in () if runs else (self.table, self.everywhere):
             taken = self._takes(table, text, following)
             if taken:
                 return taken
@@ -276,7 +286,7 @@ class _Cover:
         if table.reader is not None:
             if text in table.reader.valued:
                 return self._next(following, "")
-            return int(self._reads(text) and not _SIGNATURE.search(text))
+            return int(self._reads(text))
         return 0
 
     def _short(self, table: _Table, text: str, following: Word | None) -> int:
@@ -310,8 +320,6 @@ class _Cover:
         return 2 if self._is_harmless(text, pattern) else 0
 
     def _is_harmless(self, value: str, pattern: str) -> bool:
-        if self.name == "git" and _SIGNATURE.search(value):
-            return False
         if not pattern:
             return True
         return wildcards.is_literal(value) and re.fullmatch(pattern, value, re.DOTALL) is not None

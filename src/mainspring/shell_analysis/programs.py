@@ -126,10 +126,11 @@ PREFIX_BUILTINS = _set("alias unalias hash enable complete compgen bind fc histo
 """Builtins that change what names mean to the shell."""
 
 HARMLESS_VARIABLES = lazy_re(
-    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED|"
-    r"PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|RUST_BACKTRACE|RUST_LOG|CARGO_TERM_COLOR|NODE_ENV|GOOS|GOARCH|CGO_ENABLED|DEBIAN_FRONTEND"
+    r"(?:LANG|LANGUAGE|LC_[A-Z]+|TZ)=(?!:?/|(?s:.*)\.\.)(?s:.*)|"  # a path would name a file to read
+    r"(?:NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|"
+    r"RUST_BACKTRACE|RUST_LOG|CARGO_TERM_COLOR|NODE_ENV|GOOS|GOARCH|CGO_ENABLED|DEBIAN_FRONTEND)=(?s:.*)"
 )
-"""Variables that may stand before a command without changing what it does."""
+"""Assignments that may stand before a command without changing what it does."""
 
 CODE_VARIABLES = lazy_re(
     r"BASH_ENV|ENV|PS[0-4]|PROMPT_COMMAND|\w*(?:PAGER|EDITOR|VISUAL|BROWSER|COMMAND|ASKPASS|DIFF|LESSOPEN)"
