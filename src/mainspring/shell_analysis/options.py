@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _ENTRY = lazy_re(r"([^\s:=]+)(?:([:=])(?:~(\S*))?)?")
 _SETTING = lazy_re(r"[A-Za-z_][\w.-]*\+?=")
 _CONFIGURES = lazy_re(
-    r"(?:[a-z]+[:-])?(?:self|tap|source|config(?:ure|uration)?|conf|settings?|set|unset|alias(?:es)?|plugins?|extensions?|hooks?|contexts?|remotes?|"
-    r"repos?|trust|exec|eval)(?:[:-][a-z-]+)?"
+    r"(?:[a-z]+[:-])?(?:self|tap|source|config(?:ure|uration)?|conf|settings?|set|unset|alias(?:es)?|plugins?|extensions?|hooks?|"
+    r"contexts?|remotes?|repos?|trust|exec|eval)(?:[:-][a-z-]+)?"
 )
 """Subcommands that, by their name, change settings or run code."""
 _PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
@@ -216,7 +216,7 @@ class _Cover:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
-        elif self.name == "git" and RUNS_GPG.search(text):
+        elif self.name == "git" and RUNS_GPG.search(f"{self.words[number - 1].text} {text}"):
             self.found[number] = f"the word {text!r}, which may make git start another program"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
             self.found[number] = f"the word {text!r}, which may name a file with options"
