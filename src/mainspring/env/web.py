@@ -150,6 +150,8 @@ class _Exchange:
             return self._run()
         except (WebError, TimeoutError):
             raise
+        except UnicodeError as e:
+            raise WebError(f"the host is not a valid name: {e}") from None
         except ssl.SSLCertVerificationError as e:
             raise WebError(f"the certificate of {self._host} cannot be trusted: {e.verify_message}") from None
         except (OSError, http.client.HTTPException) as e:

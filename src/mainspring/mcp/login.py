@@ -191,7 +191,7 @@ class _Callback:
                 + page
             )
             await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whatever that was, it was not the browser
         finally:
             writer.close()

@@ -25,6 +25,7 @@ from mainspring.text import visible
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
+    from mainspring.env.protocol import FileStat
     from mainspring.permissions.commandjudge import CommandJudge, host_verdict
     from mainspring.shell_analysis.commands import analyse
 else:  # all that is known of commands takes as long to load as the rest
@@ -247,7 +248,10 @@ class _Case:
             self.verdicts.append(Verdict(access.scope, visible(access.resource, limit=300) or "''", "deny", reason))
             return
         self.resolved[access.resource] = target.path
-        self.verdicts.append(self.paths.verdict(access.scope, target))
+        paths = self.paths
+        if paths.edits and access.scope == "fs-write" and await _acts_elsewhere(self.env, target, self.place):
+            paths = structs.replace(paths, edits=False)
+        self.verdicts.append(paths.verdict(access.scope, target))
 
     async def _command(self, source: str) -> None:
         paths = PathJudge(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
@@ -322,3 +326,28 @@ class _Case:
             self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
         else:
             self.verdicts.append(Verdict("tool", argument, "allow", "it touches nothing", rule))
+
+
+async def _acts_elsewhere(env: Resolver, target: Target, place: Place) -> bool:
+    """Returns True if a change of a file in the project is more than that.
+
+    A file with a second name (a hard link) is changed under both, and one in a bare repository can be a hook of git.
+    """
+    stat = getattr(env, "stat", None)
+    if stat is None or not target.inside(place):
+        return False
+
+    async def find(path: str) -> FileStat | None:
+        try:
+            return await stat(path)
+        except (OSError, ValueError):
+            return None
+
+    found = await find(target.path)
+    if found is not None and found.kind == "file" and found.links > 1:
+        return True
+    for end in range(len(place.root), len(target.real)):
+        folder = "/" + "/".join(target.real[:end])
+        if await find(f"{folder}/HEAD") and await find(f"{folder}/objects") and await find(f"{folder}/refs"):
+            return True
+    return False

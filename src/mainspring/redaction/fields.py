@@ -28,7 +28,7 @@ _KEYS = frozenset(
     "api access secret private signing encryption encrypt decryption master account auth service shared deploy storage "
     "subscription app application consumer license licence client admin root session cipher aes hmac jwt webhook ingest rest "
     "read write bot server project publishable function functions connection ssh gpg pgp tls ssl rsa sas provisioning "
-    "integration personal user team org organization developer merchant seed wallet recovery backup vault".split()
+    "integration personal user team org organization developer merchant seed wallet recovery backup vault preshared".split()
 )
 _HARMLESS_TOKENS = frozenset(
     "page next continuation cursor sync eos bos pad unk mask sep cls stop start end max min special per input output cached "
@@ -71,6 +71,8 @@ def strength_of(name: str) -> Strength:
         return ""
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last.endswith(_PASSWORDS):
+        return "password"
+    if last in {"storepass", "keypass"}:
         return "password"
     if last in {"pass", "pw"}:
         return "password" if before else "weak"
@@ -164,9 +166,11 @@ _VALUE = (
 )
 _COLOR = r"(?:(?:\x1b|\\u001b)\[[0-9;]{0,12}m)?"
 _TAIL = rf"{_AFTER_NAME}{_ASSIGN}(?:[ \t][|>][+-]?(?:\\n|\s))?\s{{0,40}}{_COLOR}{_VALUE}"
-_FLAG = rf"{_QUOTE}?,?[ \t\r\n]{{1,8}}(?![-|&>]){_VALUE}"
+_FLAG = rf"(?:{_QUOTE}?,?[ \t\r\n]{{1,8}}|{_QUOTE},(?={_QUOTE}))(?![-|&>]){_VALUE}"
+_ARGUMENT = rf"(?:{_QUOTE},[ \t]{{0,4}}|[ \t]{{1,4}})(?={_QUOTE}){_VALUE}"
+"""As in ``define('DB_PASSWORD', '...')`` and ``setx DB_PASSWORD "..."``."""
 _PAIR = rf"{_QUOTE}?,?(?:\\n|\s){{0,40}}{_QUOTE}?value{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
-_XML = r">(?P<v5>[^<\s]{4,1024})<"
+_XML = r">(?:<!\[CDATA\[)?(?P<v5>[^<\s]{4,1024}?)(?:\]\]>)?<"
 _LOOSE = (
     rf"{_AFTER_NAME}(?:[ \t|>:-]|is\b|%3[ADad]|\\t|for [a-z]{{1,20}}){{1,8}}"
     r"(?P<v5>(?=[A-Za-z+/_-]{0,24}[0-9][A-Za-z+/_-]{0,24}[0-9])(?=[a-z0-9+/_-]{0,24}[A-Z])(?=[A-Z0-9+/_-]{0,24}[a-z])[A-Za-z0-9+/_-]{16,256}={0,2}"
@@ -180,7 +184,7 @@ _LONGEST_NAME = 60
 _CUT = r"[,;|&<>)}\]]"
 _AUTHORIZATION = (
     rf"{_AFTER_NAME}[:=]\s{{0,8}}(?:{_QUOTE})?"
-    r"(?P<scheme>(?i:bearer|basic|token|digest|negotiate|bot|apikey|key|aws4-hmac-sha256)[ \t]+)?(?P<v>[^\s\"'`<\\,;}\])]{3,4096})"
+    r"(?P<scheme>(?i:bearer|basic|token|digest|negotiate|bot|apikey|key|aws4-hmac-sha256|[a-z][a-z0-9-]{2,30}(?=[ \t]+[a-z0-9_=/+.-]{20}))[ \t]+)?(?P<v>[^\s\"'`<\\,;}\])]{3,4096})"
 )
 
 
@@ -245,6 +249,7 @@ def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | 
         (_NETRC, "data", strength == "password" and "login" in before),
         (_SQL, "data", strength == "password" and name.isupper()),
         (_FLAG, "shell", name.startswith("-")),
+        (_ARGUMENT, "quoted", name.isupper() and (before[-1:] in {"'", '"'} or before.lower().endswith("setx "))),
         (_LOOSE, "quoted", strength != "weak"),
     )
     for pattern, place, fits in contexts:
@@ -368,10 +373,19 @@ _LOGINS = (
     (("basic",), _BASIC, False),
     (("curl",), r"curl\b[^\r\n]{0,300}? (?:-b|--cookie)[ =]?[\"']?([\w.-]{1,64}=[^\"'\r\n]{6,2048})", True),
     (
-        ("--password-stdin",),
-        r"echo (?:-n )?[\"']?([^\s\"'$|]{6,256})[\"']?\s{0,8}\|[^|\r\n]{1,200}--password-stdin",
+        ("--password-stdin", "sudo -"),
+        r"echo (?:-n )?[\"']?([^\s\"'$|]{6,256})[\"']?\s{0,8}\|[^|\r\n]{0,200}(?:--password-stdin|sudo -\w{0,6}S)",
         False,
     ),
+    (("sqlcmd", "zip"), r"(?:sqlcmd|zip)\b[^\r\n|]{0,200}? -P ?[\"']?([^\s\"'$<-][^\s\"']{3,256})", True),
+    (("ssh-keygen",), r"ssh-keygen\b[^\r\n|]{0,200}? -[NP] ?[\"']?([^\s\"'$<-][^\s\"']{3,256})", True),
+    (("smbclient", "mount.cifs", "rpcclient"), r" -U ?[\"']?[^\s%\"']{1,64}%([^\s\"'$]{4,256})", True),
+    (
+        ("auth",),
+        r"(?:auth ?= ?|BasicAuth|DigestAuth)\(\s{0,8}[\"'][^\"'\r\n]{1,128}[\"'],\s{0,8}[\"']([^\"'\r\n]{6,256})[\"']",
+        True,
+    ),
+    (("digest ",), r"(?i)digest [^\r\n]{0,400}?\bresponse=\\{0,3}\"?([0-9a-f]{32,128})", True),
     (("vault login",), r"vault login (?:-\S{1,64} ){0,4}([^\s-]\S{7,256})", True),
     (("http -a", "https -a"), r"https? -a ?[\"']?([^\s\"':$]{1,128}:[^\s\"'$]{3,256})", False),
     (("identified by",), r"(?i)identified by '([^'\r\n]{4,256})'", True),

@@ -41,6 +41,8 @@ ISSUERS = (
     ("ABIA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
     ("ACCA", r"[0-9A-Z]{16}(?![0-9A-Za-z])"),
     ("ABSK", r"[A-Za-z0-9+/]{80,}={0,2}"),
+    ("LTAI", rf"{_DIGIT}[A-Za-z0-9]{{16,26}}(?![A-Za-z0-9+/=])"),
+    ("AKID", rf"{_DIGIT}[A-Za-z0-9]{{32}}(?![A-Za-z0-9+/=])"),
     ("IQoJb3JpZ2lu", r"[A-Za-z0-9+/%]{40,}={0,2}"),
     ("FwoGZXIvYXdz", r"[A-Za-z0-9+/%]{40,}={0,2}"),
     # Code hosts and packages
@@ -56,6 +58,8 @@ ISSUERS = (
     ("rubygems_", rf"{_HEX}{{40,}}"),
     ("oy2", r"[a-z0-9]{43}(?![a-z0-9])"),
     ("dckr_", rf"(?:pat|oat)_{_WORD}{{20,}}"),
+    ("cio", rf"{_DIGIT}[A-Za-z0-9]{{32}}(?![A-Za-z0-9_+/=-])"),
+    ("bkua_", r"[0-9a-f]{40}"),
     ("CLOJARS_", r"[0-9a-z]{50,}"),
     ("AKCp", r"[A-Za-z0-9]{60,}"),
     ("CCIPAT_", r"[A-Za-z0-9_]{40,}"),
@@ -67,6 +71,7 @@ ISSUERS = (
     ("hooks.slack.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}"),
     ("/api/webhooks/", r"[0-9]{10,}/[A-Za-z0-9_-]{30,}"),
     (".webhook.office.com/", r"[A-Za-z0-9/@_-]{40,}"),
+    ("EAA", r"(?=[A-Za-z]{0,80}[0-9])[B-Z][A-Za-z0-9]{80,}(?![A-Za-z0-9+/=])"),
     # Payment
     ("sk_live_", r"[A-Za-z0-9]{10,}"),
     ("sk_test_", r"[A-Za-z0-9]{10,}"),
@@ -89,6 +94,7 @@ ISSUERS = (
     ("v1.0-", r"[0-9a-f]{24}-[0-9a-f]{60,}"),
     ("cf", rf"(?:ut|at|k)_{_DIGIT}[A-Za-z0-9]{{36,}}"),
     ("vc", rf"[pkaci]_{_DIGIT}[A-Za-z0-9]{{24,}}"),
+    ("ddp_", r"[A-Za-z0-9]{36}"),
     ("nf", rf"[pcobu]_{_DIGIT}[A-Za-z0-9]{{30,}}"),
     ("dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
     ("NR", rf"(?:AK|JS|II|AL)-{_WORD}{{19,}}"),
@@ -120,13 +126,14 @@ ISSUERS = (
     ("PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
     ("CFPAT-", rf"{_WORD}{{40,}}"),
     ("phx_", r"[A-Za-z0-9]{40,}"),
-    ("sl.", rf"{_WORD}{{100,}}"),
+    ("sl.", rf"(?:u\.)?{_WORD}{{100,}}"),
+    ("sk.eyJ", rf"{_WORD}{{20,}}\.{_WORD}{{20,}}"),
     # Anywhere
     ("eyJ", rf"{_WORD}{{8,}}\.(?:eyJ)?{_WORD}{{8,}}(?:\.{_WORD}*){{1,3}}"),
 )  # fmt: skip
 """How the tokens of an issuer begin, and the pattern of the rest."""
 
-_PLAIN = ("AIza", "AKIA", "ASIA", "ABIA", "ACCA", "ABSK", "IQoJ", "FwoG", "AKCp", "SK", "dapi", "ATBB", "ATATT3", "ATCTT3", "oy2", "EAAA", "1//0")  # fmt: skip
+_PLAIN = ("AIza", "AKIA", "ASIA", "ABIA", "ACCA", "ABSK", "IQoJ", "FwoG", "AKCp", "SK", "dapi", "ATBB", "ATATT3", "ATCTT3", "oy2", "EAA", "1//0", "LTAI", "AKID", "cio")  # fmt: skip
 """Beginnings without a separator, so that `_SEPARATED` does not see them."""
 
 _PLAIN_ISSUERS = tuple([row for row in ISSUERS if row[0].startswith(_PLAIN)])
@@ -139,6 +146,10 @@ _OTHERS = (
     ("Q~", r"(?<![A-Za-z0-9_.~-])[A-Za-z0-9_.~-]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,34}"),
     ("atlasv1", r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{50,}"),
     ("JQQJ99", r"(?<![A-Za-z0-9])[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}"),
+    ("APA91b", r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]{11,22}:)?APA91b[A-Za-z0-9_-]{100,}"),
+    ("jdbc:oracle:", r"jdbc:oracle:\w{2,6}:[^\s/@\"']{1,64}/([^\s@/\"']{3,256})@"),
+    ('"kty"', r'"(?:d|p|q|dp|dq|qi|k)"\s{0,4}:\s{0,4}"([A-Za-z0-9_-]{20,2048})"'),
+    ("Private-Lines:", r"Private-Lines: [0-9]+((?:(?:\\+[nr]|\s){1,4}[A-Za-z0-9+/=]{16,128})+)"),
     (":AA", r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}"),
     ("-us", r"(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"),
     ("ingest", r"https?://([0-9a-f]{32}(?::[0-9a-f]{32})?)@[a-z0-9.-]{0,60}sentry"),

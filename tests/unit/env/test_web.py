@@ -92,6 +92,12 @@ async def test_what_is_no_web_address_is_refused(url: str) -> None:
         await get(Web(resolve=lambda host, port: ["93.184.216.34"]), url)
 
 
+@pytest.mark.parametrize("host", ["\u2028127.0.0.1", "a..\u00e9", "\u00e9" * 70])
+async def test_a_host_that_is_not_a_name_is_refused(host: str) -> None:
+    with pytest.raises(WebError, match="not a valid name"):
+        await get(Web(resolve=lambda host, port: ["93.184.216.34"]), f"http://{host}/")
+
+
 async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server: Server) -> None:
     """A name that changes its address between check and use does not get through."""
     answers = [["127.0.0.1"], ["169.254.169.254"]]

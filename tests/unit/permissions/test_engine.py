@@ -1,10 +1,12 @@
 """Decisions: scopes, modes, sensitive paths, tools that say nothing, hosts, both forms of a call."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools import Access, Tool, ToolContext
@@ -536,6 +538,33 @@ async def test_accepted_edits_are_those_of_the_edit_tools_in_the_project(
         assert decision.outcome == outcome
     permissions.accept_edits = False
     assert (await permissions.decide(tool, arguments, env=project(), definition=TOOLS[tool])).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        ("plain.txt", "allow"),
+        ("new/deep/file.txt", "allow"),
+        ("second-name", "ask"),
+        ("bare.git/config", "ask"),
+        ("bare.git/hooks/post-receive", "ask"),
+        ("bare.git/new/folder/x", "ask"),
+        ("BARE.git", "allow"),
+    ],
+)
+async def test_accepted_edits_change_one_file_that_does_not_act(tmp_path: Path, path: str, outcome: str) -> None:
+    folder = tmp_path / "project"
+    (folder / "bare.git" / "objects").mkdir(parents=True)
+    (folder / "bare.git" / "refs").mkdir()
+    (folder / "bare.git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "plain.txt").write_text("a")
+    (tmp_path / "outside").write_text("a")
+    (folder / "second-name").hardlink_to(tmp_path / "outside")
+    permissions = Permissions()
+    permissions.accept_edits = True
+    arguments = {"path": path, "content": ""}
+    decision = await permissions.decide("write_file", arguments, env=LocalEnv(folder), definition=TOOLS["write_file"])
+    assert decision.outcome == outcome
 
 
 @pytest.mark.parametrize("source", ["user", "extension", "mcp:x"])

@@ -158,8 +158,8 @@ async def _callback(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int
             lines = [f"HTTP/1.1 {status}", "content-type: text/html; charset=utf-8", f"content-length: {len(body)}"]
             writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + body)
             await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # A browser that went away again; the person may try once more.
+        except (ConnectionError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # A browser that went away again, or a request with no URL; the person may try once more.
         finally:
             writer.close()
 

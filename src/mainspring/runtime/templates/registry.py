@@ -149,6 +149,11 @@ class CustomCommands:
                 if _NAME.fullmatch(name) is None:
                     skipped.append(SkippedCommand(str(path), f"{name!r} is no name for a command"))
                     continue
+                if name.startswith(("user:", "project:")):
+                    skipped.append(
+                        SkippedCommand(str(path), f"/{name} is the command of another file; rename the folder")
+                    )
+                    continue
                 found.append(command)
                 if name in reserved:
                     skipped.append(SkippedCommand(str(path), f"/{name} is built in; call this one /{scope}:{name}"))

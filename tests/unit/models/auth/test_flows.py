@@ -81,6 +81,30 @@ async def test_a_browser_comes_back_with_a_code_that_only_we_can_use(tmp_path: P
     assert ["404" in browser.pages[0], "400" in browser.pages[1], "logged in" in browser.pages[2]] == [True] * 3
 
 
+async def test_a_request_with_no_url_does_not_disturb_the_login(tmp_path: Path) -> None:
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    browser = Browser("/callback?code=the-code&state=STATE")
+    tasks: list[asyncio.Task[None]] = []
+
+    async def disturb(url: str) -> None:
+        port = urlsplit(parse_qs(urlsplit(url).query)["redirect_uri"][0]).port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET //[ HTTP/1.1\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+        browser(url)
+
+    def show(url: str) -> None:
+        tasks.append(asyncio.get_running_loop().create_task(disturb(url)))
+
+    async with serve(given(access_token="a", refresh_token="r", expires_in=60)) as server:
+        assert (await login(client(server), TokenFile(tmp_path / "t.json"), show)).access == "a"
+    assert browser.task is not None
+    await browser.task
+    assert problems == []
+
+
 async def test_a_person_may_refuse(tmp_path: Path) -> None:
     browser = Browser("/callback?error=access_denied&error_description=%3Cb%3ENo%3C/b%3E&state=STATE")
     async with serve(given(access_token="a")) as server:

@@ -78,6 +78,8 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
     write(project / ".agent" / "commands" / "review.md", "project")
     write(project / ".agent" / "commands" / "quit.md", "quit")
     write(project / ".agent" / "commands" / "bad name.md", "x")
+    write(project / ".agent" / "commands" / "user" / "review.md", "poses as the user's")
+    write(project / ".agent" / "commands" / "user" / "other.md", "poses as the user's")
 
     found = CustomCommands.find(str(project), home, trusted=True, reserved={"quit"})
 
@@ -87,7 +89,9 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
         "/user:review": "user",
         "project:review": "project",
     }
+    assert found.get("/user:other") is None
     reasons = " | ".join(s.reason for s in found.skipped)
+    assert "/user:other is the command of another file" in reasons
     assert "/quit is built in; call this one /project:quit" in reasons
     assert "your own /review wins; call this one /project:review" in reasons
     assert "'bad name' is no name" in reasons
