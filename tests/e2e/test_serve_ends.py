@@ -67,7 +67,7 @@ def in_a_call(command: Command, begin: Callable[[Server, Path], None]) -> Iterat
     """A server in whose call a script runs, and the process id of the script."""
     command.server.script = [call("shell", command=STUBBORN), "never said"]
     os.mkfifo(command.folder / "begun")
-    arguments = ("serve", f"--{begin.__name__}", "--model", "openai:test-model", "--allow", "shell")
+    arguments = ("serve", f"--{begin.__name__}", "--model", "openai:test-model", "--allow", f"shell({STUBBORN})")
     with command.start(*arguments, "--allow", "scope:fs-write", stdin=subprocess.PIPE) as process:
         server = Server(process)
         begin(server, command.folder)

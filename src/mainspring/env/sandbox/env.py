@@ -115,7 +115,7 @@ class SandboxEnv(LocalEnv):
 
         When it ends, new files that decide what runs later outside are moved away, and the error output says so.
         """
-        guard = self._guard or self._new_guard()
+        guard = self._guard or await asyncio.to_thread(self._new_guard)
         settled = not self._survivors()
         self._guarded = await asyncio.to_thread(lambda: guard.begin(settled=settled))
         undone: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class SandboxEnv(LocalEnv):
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> LocalConnection:
         """Start a program and talk to it. See `ExecutionEnv.connect`."""
-        guard = self._guard or self._new_guard()
+        guard = self._guard or await asyncio.to_thread(self._new_guard)
         self._guarded = await asyncio.to_thread(guard.find)
         return await super().connect(command, cwd=cwd, env=env)
 
