@@ -131,7 +131,7 @@ async def test_a_sub_agents_question_is_answered_on_a_phone(command: Command, tm
             await page.call("Emulation.setDeviceMetricsOverride", **size)
             await typed(page, "Have a letter written")
             await page.until("document.querySelector('.asked .yes')")
-            assert "sub-agent" in await page.js("document.querySelector('.asked').textContent")
+            assert "subagent" in await page.js("document.querySelector('.asked').textContent")
             assert "it is done" in await page.js("document.querySelector('.asked .diff .added:last-child').textContent")
             assert not (command.folder / "letter.txt").exists()
             await page.js("document.activeElement.blur()")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 ALLOWED = (
+    "mainspring.programs",
     "mainspring.app",
     "mainspring.runtime",
     "mainspring.events",

@@ -87,11 +87,11 @@ def test_the_keyring_keeps_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_model_asks_for_its_key_when_it_is_needed(tmp_path: Path) -> None:
-    section = ProviderSettings(api_key_command="echo sk-from-command", model="m")
+    section = ProviderSettings(api_key_command="echo sk-proj-4f9d8e7c6b5a4f3e2d1c", model="m")
     config = AppConfig(providers=Providers(sections={"openai": section}))
 
     model = make("openai:", config, registry_of(config))
 
     assert isinstance(model, HttpModel)
     assert os.environ.get("OPENAI_API_KEY") is None
-    assert "sk-from-command" not in repr(config)
+    assert "sk-proj-4f9d8e7c6b5a4f3e2d1c" not in repr(config)

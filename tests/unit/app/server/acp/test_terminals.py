@@ -23,13 +23,13 @@ def shell(command: str, **more: Any) -> Call:
 
 async def test_a_command_runs_in_a_terminal_of_the_editor(tmp_path: Path, home: Path) -> None:
     editor = Editor("once")
-    script = [shell('echo "$PWD $PAGER"; echo wrong >&2; exit 3'), "ok"]
+    script = [shell('echo "$PWD $PAGER"; echo wrong >&2; touch made; exit 3'), "ok"]
     async with driving(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     (terminal,) = editor.terminals.values()
     assert os.path.basename(terminal.command[0]) in ("bash", "sh")
-    assert terminal.command[1:] == ["-c", 'echo "$PWD $PAGER"; echo wrong >&2; exit 3']
+    assert terminal.command[1:] == ["-c", 'echo "$PWD $PAGER"; echo wrong >&2; touch made; exit 3']
     got = repr(model.requests[1].messages)
     assert f"{tmp_path} cat\\nwrong" in got
     assert "(exit 3, " in got
