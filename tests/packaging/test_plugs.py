@@ -9,7 +9,10 @@ import pytest
 
 KEPT = {
     "errors.py",
-    "redact.py",
+    "redaction",
+    "programs.py",
+    "python.py",
+    "text.py",
     "attachments.py",
     "messages",
     "events",
