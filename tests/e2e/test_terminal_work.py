@@ -60,7 +60,7 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     edits = [{"old_string": f"twice {i}\n", "new_string": f"once {i}\n"} for i in (1, 39)]
     script = [
         Reply(text=ANSWER, pieces=60, delay=0.01),
-        call("shell", command="for i in 1 2 3 4 5 6 7 8 9; do echo row-$i; done"),
+        call("shell", command="for i in 1 2 3 4 5 6 7 8 9; do echo row-$i; done; touch made"),
         call("read_file", path="code.txt"),
         call("multi_edit", path="code.txt", edits=edits),
         "Both are made.",
