@@ -148,8 +148,9 @@ async def dispatch(which: str, url: str) -> dict:
         return {"us_per_call": cpu / count * 1e6, "us_with_ten": cpu / count * 1e6}
 
     from mainspring import Agent, tool
+    from mainspring.env.memory import MemoryEnv
     from mainspring.events import HOOKS
-    from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
+    from mainspring.models.scripted import Call, Reply, ScriptedModel
 
     asked = ("gate", "before", "permit", "start", "transform", "after")
 

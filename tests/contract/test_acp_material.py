@@ -11,8 +11,8 @@ from acp import schema as sdk
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
+from mainspring.models.scripted import Call, ScriptedModel
 from mainspring.runtime.options import Rules as AllowRules
-from mainspring.testing import Call, ScriptedModel
 from tests.unit.app.server.acp.rules import Rules
 from tests.unit.app.server.acp.stage import options_for, serving
 

@@ -10,6 +10,7 @@ import pytest
 
 from mainspring.errors import ModelError, NetworkError
 from mainspring.models import ModelInfo
+from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.runtime.chat import events as told
 from mainspring.runtime.chat.commands import (
     Abort,
@@ -38,7 +39,6 @@ from mainspring.runtime.chat.commands import (
     Steer,
     decode_command,
 )
-from mainspring.testing import Call, Reply, ScriptedModel
 from tests.unit.runtime.chat.stage import Gate, Reader, WaitingModel, chatting
 
 KINDS = {kind.__struct_config__.tag: kind for kind in get_args(told.ChatEvent)}

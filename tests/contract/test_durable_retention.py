@@ -10,8 +10,9 @@ from mainspring import Agent
 from mainspring.durable import DurableAgents, DurableError, DurableRun, DurableRuns, DurableSteps, Engine, RunState
 from mainspring.durable.dbos import DbosEngine
 from mainspring.durable.feed import RunEnded
+from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
+from mainspring.models.scripted import Call, ScriptedModel
 from tests.contract.test_durable_engines import Reopen, World, finish, reopen, said, until
 
 __all__ = ["reopen"]

@@ -12,9 +12,9 @@ from mainspring.app.export.tree import tree_lines
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.messages import Message
+from mainspring.models.scripted import Reply, ScriptedModel
 from mainspring.sessions import JsonlStore, Session, import_session, read_transcript
 from mainspring.sessions.rewind import plan_rewind, plan_undo
-from mainspring.testing import Reply, ScriptedModel
 
 pytestmark = pytest.mark.covers("BYD-13")
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mainspring import Agent, AgentProviderError, Behavior, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.messages import Message
 from mainspring.models import Failure, HttpModel, LLMClient, ModelRequest, ProviderConfig, RetryConfig, create_model
 from mainspring.models.classify import classify_error
 from mainspring.runtime.settings import ProviderSettings
-from mainspring.testing import MemoryEnv
 from tests.contract.protocols import (
     CHAT,
     GEMINI,

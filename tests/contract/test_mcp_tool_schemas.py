@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainspring import Agent, define_tool, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.mcp.names import server_keys, tool_names
 from mainspring.messages import Message, ToolSpec
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import Profile
 from mainspring.models.providers.gemini import dialect_of
+from mainspring.models.scripted import Call, ScriptedModel
 from mainspring.models.tool_schemas import lowered, parted
 from mainspring.models.wire import anthropic_messages, gemini, ollama, openai_chat, openai_responses
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import parse_arguments
 
 PROFILE = Profile(ModelInfo("m", "p"), "http://h")

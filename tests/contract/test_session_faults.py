@@ -161,7 +161,7 @@ import asyncio, json, sys
 from pathlib import Path
 from mainspring.loop import CoreAgent
 from mainspring.sessions import Session, SessionPlug
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.models.scripted import ScriptedModel
 from tests.contract.test_session_faults import STORES
 session = Session.open("s1", home=STORES[sys.argv[1]](Path(sys.argv[2])), if_taken="fork")
 print("open", flush=True)

@@ -157,7 +157,7 @@ def test_a_second_signal_ends_it_at_once(command: Command):
 
 AGENTS = """
 from mainspring import Agent
-from mainspring.testing import ScriptedModel
+from mainspring.models.scripted import ScriptedModel
 
 agents = {
     "parrot": lambda steps: Agent(ScriptedModel("I am a parrot."), steps=steps),

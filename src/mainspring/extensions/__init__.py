@@ -44,8 +44,7 @@ __all__, __getattr__ = exports(
         "api": "ExtensionAPI",
         "builtin": "aliases guardrails help_command",
         "context": "ContextUsage ExtensionContext",
-        "events": "EVENTS AgentEndEvent AgentStartEvent BeforeAgentStartEvent ContextEvent ExtensionEvent InputEvent "
-        "SessionShutdownEvent SessionStartEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
+        "events": "EVENTS AgentEndEvent AgentStartEvent BeforeAgentStartEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionStartEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
         "files": "find_extensions",
         "loaded": "Extension ExtensionProblem ExtensionSource FoundExtensions",
         "plug": "Extensions",

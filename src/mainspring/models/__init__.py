@@ -112,11 +112,7 @@ __all__, __getattr__ = exports(
         "client": "LLMClient ModelCallbacks ResultStream complete",
         "config": "ModelFacts ProviderConfig",
         "content_text": "extract_text",
-        "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client "
-        "create_cerebras_client create_codex_client create_compatible_client create_embedded_client "
-        "create_foundry_client create_gemini_client create_github_client create_langchain_client "
-        "create_local_client create_ollama_client create_openai_client create_openai_compat_adapter "
-        "create_openrouter_client",
+        "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client",
         "fallback": "Fallback FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier Scratch ThinkingLevel ToolChoice",
@@ -127,12 +123,9 @@ __all__, __getattr__ = exports(
         "providers.compatible": "openai_compatible",
         "providers.local": "LocalServer detect_local_servers",
         "rate_limit": "RateLimitedModel TokenBucket",
-        "registry": "ProviderFactory ProviderRegistry create_model create_model_provider default_registry "
-        "get_provider_factory get_supported_providers is_provider_supported",
-        "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success "
-        "success_response",
-        "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream "
-        "with_retry",
+        "registry": "ProviderFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
+        "results": "Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response",
+        "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream with_retry",
         "retry_after": "extract_retry_after",
         "scripted": "Call Reply ScriptedModel",
         "structured": "Structured parse_structured",

@@ -13,10 +13,11 @@ from msgspec.structs import asdict, replace
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import ContextCompacted
+from mainspring.events.bus import Hooks
 from mainspring.extensions.loaded import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import later
-from mainspring.loop import AgentRun, Behavior, CoreAgent, Hooks, Plug, Prompt, RunResult, Steps
+from mainspring.loop import AgentRun, Behavior, CoreAgent, Plug, Prompt, RunResult, Steps
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.foreign import as_model

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
 
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
@@ -20,29 +18,29 @@ from mainspring.loop import Behavior, Plug
 from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
-from mainspring.permissions import Origin, Permissions, RuleSet, rules_without_tool
+from mainspring.permissions import Permissions, RuleSet, rules_without_tool
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.commands.permissions import permissions_of
 from mainspring.runtime.context_outputs import ContextOutputs, missing_outputs
 from mainspring.runtime.execution import environment, layer_of, with_language_servers
 from mainspring.runtime.extensions import extending
 from mainspring.runtime.front import Front
-from mainspring.runtime.grants import FILE as GRANTS
-from mainspring.runtime.grants import GrantStore
 from mainspring.runtime.guidance import guidance
-from mainspring.runtime.home import Home, project_root, project_settings, user_home, wide_folder, working_folder
+from mainspring.runtime.home import Home, project_root
+from mainspring.runtime.load import load, wide_folder
 from mainspring.runtime.mcp_servers import mcp_of
-from mainspring.runtime.model_choice import Choice, choose_model, make, registry_of
+from mainspring.runtime.model_choice import Choice, choose_model, make
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.offered_skills import NAMES_OF_SKILLS, skills_of
-from mainspring.runtime.options import AskOptions, Place, Rules
+from mainspring.runtime.options import AskOptions
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.planning import audit_of, plan_of, safety_plugs
 from mainspring.runtime.secrets import redactor_of
 from mainspring.runtime.services import services, tell_of_ends
-from mainspring.runtime.settings import AppConfig, RetrySettings, Settings, load_settings
-from mainspring.runtime.trust import FILE as TRUST
+from mainspring.runtime.settings import AppConfig, RetrySettings, Settings
 from mainspring.runtime.trust import TrustStore, trust_notes
 from mainspring.sessions import Session, SessionOptions, SessionPlug, store_of
 from mainspring.sessions.context import FileContext, MemoryContext
@@ -107,26 +105,6 @@ async def _quiet(close: Callable[[], Awaitable[object]]) -> None:
         await close()
     except Exception:  # noqa: BLE001 - the run is over; what it gave stands
         pass
-
-
-def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]) -> tuple[str, Settings]:
-    """The folder to work in, and the settings there.
-
-    Raises:
-        ConfigError: If the folder is none, or the settings are broken.
-    """
-    try:
-        cwd, warning = working_folder(place.cwd, environ)
-    except NotADirectoryError as error:
-        raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
-    home = user_home(environ)
-    file = project_settings(cwd, home)
-    trusted = file is not None and TrustStore(home).covers(file.parent.parent)
-    settings = load_settings(cwd, environ=environ, flags=flags, trusted=trusted)
-    if warning:
-        os.chdir(os.sep)  # a process has to stand somewhere
-        settings = replace(settings, warnings=(warning, *settings.warnings))
-    return cwd, settings
 
 
 async def converse(
@@ -277,25 +255,6 @@ def home_of(settings: Settings) -> Path | None:
 def is_trusted(cwd: str, settings: Settings) -> bool:
     """Whether what the folder brings may act."""
     return TrustStore(settings.home).covers(cwd)
-
-
-def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -> Permissions:
-    """The permissions plug with the rules of flags and files.
-
-    Raises:
-        ConfigError: If a rule is none; the text has its place.
-    """
-    found = RuleSet()
-    for effect in ("deny", "ask", "allow"):
-        found += RuleSet.build(origin=Origin("flag", f"--{effect}"), **{effect: getattr(rules, effect)})
-    for source in settings.rules:
-        section = {"allow": source.rules.allow, "ask": source.rules.ask, "deny": source.rules.deny}
-        found += RuleSet.from_settings(section, kind=source.kind, place=source.place, trusted=source.trusted)
-    home = settings.home
-    found += GrantStore(home).rules(cwd)
-    own = [] if home is None else [home.settings, home.root / GRANTS, home.root / TRUST]
-    guarded = {path for file in own for path in (str(file), os.path.realpath(file))}
-    return Permissions(rules=found, root=cwd, guarded=sorted(guarded), **options)
 
 
 def chosen(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:

@@ -83,34 +83,3 @@ def repository_of(folder: Path) -> Path | None:
 
 def _same(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
-
-
-def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The folder to work in, and a warning if it is not there any more.
-
-    Raises:
-        NotADirectoryError: If ``given`` is no folder.
-    """
-    if given is not None:
-        path = os.path.abspath(os.path.expanduser(given))
-        if not os.path.isdir(path):
-            raise NotADirectoryError(path)
-        return os.path.realpath(path), ""
-    try:
-        return os.path.realpath(os.getcwd()), ""
-    except FileNotFoundError:
-        gone = environ.get("PWD", "")
-        folder = gone if os.path.isabs(gone) else os.sep
-        return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"
-
-
-def wide_folder(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What has to be said where the folder to work in is much more than a project: rules that hold in the project hold in all of it."""
-    home = environ.get("HOME", "").strip()
-    if cwd == os.path.dirname(cwd):
-        what = "the whole file system"
-    elif os.path.isabs(home) and os.path.realpath(home) == cwd:
-        what = "your home folder"
-    else:
-        return ()
-    return (f"the project is {what}, so that the agent may read all of it unasked; --cwd DIR names another folder",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,19 +13,16 @@ from mainspring.models import (
     ModelProvider,
     ProviderRegistry,
     create_model,
-    default_registry,
     detect_local_servers,
     embedded,  # loads its parts on use
 )
 from mainspring.models.config import ProviderConfig, as_config
 from mainspring.models.credentials import KEY_VARIABLES
 from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import Dialect
 from mainspring.models.providers import local, openai
-from mainspring.models.providers.common import given_key
-from mainspring.models.providers.openai_style import chat_model
 from mainspring.runtime.environ import env_str
 from mainspring.runtime.key_sources import key_of
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.outcome import ModelName
 from mainspring.runtime.settings import AppConfig, ProviderSettings, Settings
 
@@ -164,25 +160,6 @@ def _served(server: local.LocalServer, model: str, registry: ProviderRegistry) -
     return create_model(f"{local.NAME}:{model}", registry=registry, base_url=server.base_url)
 
 
-def registry_of(config: AppConfig) -> ProviderRegistry:
-    """The providers, with those that the settings add."""
-    registry = default_registry()
-    for name, section in config.providers.sections.items():
-        if name not in registry and section.base_url:
-            registry.register(name, build=_compatible)
-    default = config.providers.default
-    if default is not None:
-        if default not in registry:
-            near = difflib.get_close_matches(default, registry.names(), 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(registry.names())}."
-            raise ConfigError(
-                f"there is no provider {default!r} (--provider, or providers.default); {hint} A section providers.{default} "
-                "with a baseUrl makes one of any OpenAI-compatible server"
-            )
-        registry.default = default
-    return registry
-
-
 def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> ModelProvider:
     """A model by ``provider:model``, with what the settings say of its provider.
 
@@ -206,25 +183,6 @@ def provider_config(name: str, config: AppConfig) -> ProviderConfig:
     section = config.providers.get(name)
     given: dict[str, Any] = {f: getattr(section, f) for f in ProviderSettings.__struct_fields__ if f not in _OF_OURS}
     return as_config({**given, "api_key": key_of(name, section), "provider": name})
-
-
-def _compatible(config: ProviderConfig) -> HttpModel:
-    """A provider that exists only in the settings."""
-    if not config.model:
-        raise ProviderConfigError(
-            f"Provider {config.provider} needs a model: write {config.provider}:MODEL, or the setting "
-            f"providers.{config.provider}.model",
-            reason="missing_model",
-            provider=config.provider,
-        )
-    return chat_model(
-        config,
-        provider=config.provider,
-        model=config.model,
-        base_url=config.base_url or "",
-        key=given_key(config) or "",
-        accepts=Dialect(),
-    )
 
 
 def _told(settings: Settings, name: str) -> str:

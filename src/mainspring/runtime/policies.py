@@ -53,7 +53,8 @@ from mainspring.runtime.skill_option import kept_by
 from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:
-    from mainspring.loop import CoreAgent, Hooks, Settled
+    from mainspring.events.bus import Hooks
+    from mainspring.loop import CoreAgent, Settled
     from mainspring.policies.dedup import DedupTools
     from mainspring.policies.persistence import PersistResults
     from mainspring.policies.thinking import DecayThinking

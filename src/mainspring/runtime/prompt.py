@@ -6,14 +6,11 @@ place, instruction files. What plugs add (memory, skills) comes behind.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import date
-from pathlib import Path
 
-from mainspring.lazy import lazy_re
-from mainspring.runtime.home import repository_of
 from mainspring.runtime.outcome import ModelName
+from mainspring.runtime.placeholders import filled, placeholders
 
 BASE = """You are Mainspring, an agent that works in a person's folder through tools.
 
@@ -33,35 +30,6 @@ PROVIDER_LAYERS = {
     "openai": "Keep going until the task is done or cannot go on; do not stop to say what you are about to do.",
 }
 """What the models of a provider need to be told beside everything else. ``providers.NAME.systemPrompt`` stands in place of it."""
-
-_PLACEHOLDER = lazy_re(r"\{\{([A-Z_]+)\}\}")
-_HEAD = lazy_re(r"ref: refs/heads/(.+)")
-
-
-def placeholders(cwd: str, today: date, *, provider: str = "", model: str = "") -> dict[str, str]:
-    """What stands for ``{{NAME}}`` in prompts and custom commands. No time of day, so that a prompt stays the same.
-
-    Args:
-        cwd: The folder to work in.
-        today: The date.
-        provider: Name of the provider.
-        model: Id of the model.
-    """
-    return {
-        "CWD": cwd,
-        "PROJECT": Path(cwd).name,
-        "BRANCH": branch_of(cwd),
-        "OS": os.uname().sysname if os.name == "posix" else "Windows",
-        "SHELL": Path(os.environ.get("SHELL", "") or "sh").name,
-        "DATE": today.isoformat(),
-        "PROVIDER": provider,
-        "MODEL": model,
-    }
-
-
-def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in, in one pass: what they stand for is not looked at again. Unknown ones stay."""
-    return _PLACEHOLDER.sub(lambda match: values.get(match.group(1), match.group(0)), text)
 
 
 def system_prompt(
@@ -104,18 +72,3 @@ def _surroundings(values: Mapping[str, str]) -> str:
     if values["BRANCH"]:
         lines.append(f"Git branch: {values['BRANCH']}")
     return "\n".join([*lines, f"System: {values['OS']}", f"Date: {values['DATE']}"])
-
-
-def branch_of(cwd: str) -> str:
-    """The branch that is checked out; empty outside of a repository, or where it is none. Reads files of git, runs nothing."""
-    root = repository_of(Path(cwd))
-    if root is None:
-        return ""
-    folder = root / ".git"
-    try:
-        if folder.is_file():  # a worktree, or a submodule
-            folder = root / folder.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        match = _HEAD.match((folder / "HEAD").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return match.group(1).strip() if match else ""

@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from mainspring.sessions.places import make_private_folder
+from mainspring.env.replacing import make_private_folder
 
 
 class Blobs:

@@ -7,7 +7,8 @@ import logging
 import os
 from pathlib import Path
 
-from mainspring.sessions.places import make_private_folder, mark_quick, older_log
+from mainspring.env.replacing import make_private_folder
+from mainspring.sessions.places import mark_quick, older_log
 
 logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())

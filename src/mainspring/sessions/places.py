@@ -64,26 +64,6 @@ def checked_id(name: str) -> str:
     return name
 
 
-def make_private_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for their owner only.
-
-    Raises:
-        OSError: If that is not possible.
-    """
-    missing: list[Path] = []
-    while not folder.is_dir():
-        missing.append(folder)
-        if folder.parent == folder:
-            break
-        folder = folder.parent
-    for path in reversed(missing):
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            if not path.is_dir():
-                raise
-
-
 def mark_quick(fd: int) -> None:
     """Files never block on this flag; to tools that look for blocking calls in an event loop it says: on purpose."""
     if hasattr(os, "O_NONBLOCK"):

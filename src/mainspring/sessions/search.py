@@ -15,11 +15,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.env.replacing import make_private_folder
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions.entries import UNREADABLE, IntentEntry, MessageEntry, ResultEntry, decode_entry
-from mainspring.sessions.places import make_private_folder, resolved, search_index
+from mainspring.sessions.places import resolved, search_index
 from mainspring.sessions.session import Home, store_of
 from mainspring.sessions.store import SessionInfo, SessionStore
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.env.folder_lock import locked_folder
+from mainspring.env.replacing import make_private_folder
 from mainspring.errors import SessionError
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
@@ -29,7 +30,7 @@ from mainspring.sessions.entries import (
     decode_entry,
 )
 from mainspring.sessions.lock import lock, taken_by
-from mainspring.sessions.places import checked_id, log_file, make_private_folder, remove_index, remove_logs
+from mainspring.sessions.places import checked_id, log_file, remove_index, remove_logs
 from mainspring.sessions.store import Problem, Row, SessionInfo
 from mainspring.sessions.turns import headline
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Decision, Permissions
-from mainspring.testing import MemoryEnv
 from mainspring.tools.builtin import builtin_tools
 
 DATA = Path(__file__).parent / "data"

@@ -98,7 +98,7 @@ async def test_ordinary_names_are_not_sensitive(path: str) -> None:
 
 
 async def test_the_name_of_the_project_itself_is_not_looked_at() -> None:
-    from mainspring.testing import MemoryEnv
+    from mainspring.env.memory import MemoryEnv
     from tests.unit.permissions.stage import TOOLS
 
     env = MemoryEnv({"a.txt": ""}, cwd="/home/user/secret-plans")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Decision, Permissions
-from mainspring.testing import MemoryEnv
 from tests.unit.permissions.stage import TOOLS
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((Path(__file__).parent / "data" / "wildcards.toml").read_text())

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from mainspring import Agent
+from mainspring.env.memory import MemoryEnv
+from mainspring.models.scripted import Call, ScriptedModel
 from mainspring.permissions import Permissions
 from mainspring.policies.audit import AuditLog
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 from tests.unit.policies.stage import results
 

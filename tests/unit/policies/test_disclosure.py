@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Agent, Behavior, tool
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.events import ToolGate, ToolResultsAfter
 from mainspring.loop import Approve
@@ -18,11 +19,11 @@ from mainspring.mcp.port import ToolInfo
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
+from mainspring.models.scripted import Call, ScriptedModel
 from mainspring.permissions import Permissions
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.disclosure.envelope import escaped, escaped_json, named
-from mainspring.testing import Call, MemoryEnv, ScriptedModel
 from mainspring.tools import Tool, define_tool
 from tests.unit.policies.stage import model_of, requests, results, texts, words
 

@@ -12,19 +12,13 @@ from msgspec.structs import replace
 from mainspring.errors import ConfigError, SessionError
 from mainspring.mcp import Mcp
 from mainspring.models import ModelInfo, RetryConfig
+from mainspring.models.scripted import ScriptedModel
 from mainspring.permissions import RuleSet
-from mainspring.runtime.build import (
-    Conversation,
-    behavior_of,
-    chosen,
-    converse,
-    open_session,
-    permissions_of,
-    retry_of,
-)
+from mainspring.runtime.build import Conversation, behavior_of, chosen, converse, open_session, retry_of
+from mainspring.runtime.commands.permissions import permissions_of
 from mainspring.runtime.environ import env_bool, env_float, env_int, env_str
 from mainspring.runtime.front import Front
-from mainspring.runtime.home import working_folder
+from mainspring.runtime.load import working_folder
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import Notice, Report
 from mainspring.runtime.prompt import system_prompt
@@ -33,7 +27,6 @@ from mainspring.runtime.settings.load import RuleSource
 from mainspring.runtime.small import allows_server, allows_skills, for_small
 from mainspring.sessions import Session
 from mainspring.skills import Skills
-from mainspring.testing import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
 

@@ -12,7 +12,8 @@ from mainspring.runtime.build import Conversation, converse
 from mainspring.runtime.front import Front
 from mainspring.runtime.options import AskOptions, Place, Rules
 from mainspring.runtime.outcome import ModelName, Notice, Report
-from mainspring.runtime.prompt import PROVIDER_LAYERS, branch_of, filled, system_prompt
+from mainspring.runtime.placeholders import branch_of, filled
+from mainspring.runtime.prompt import PROVIDER_LAYERS, system_prompt
 
 DAY = date(2026, 11, 28)
 

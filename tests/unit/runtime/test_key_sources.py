@@ -11,7 +11,8 @@ from keyring.backend import KeyringBackend
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import HttpModel
 from mainspring.runtime.key_sources import StoredKey, from_file, from_keyring, keep_in_keyring, key_of
-from mainspring.runtime.model_choice import make, registry_of
+from mainspring.runtime.model_choice import make
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.settings import AppConfig, ProviderSettings
 from mainspring.runtime.settings.model import Providers
 

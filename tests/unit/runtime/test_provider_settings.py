@@ -7,7 +7,8 @@ import pytest
 
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider
-from mainspring.runtime.model_choice import make, registry_of
+from mainspring.runtime.model_choice import make
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.settings.load import build, parse_settings
 from mainspring.runtime.settings.model import OWN_SETTINGS, ProviderSettings
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.runtime.build import load
 from mainspring.runtime.commands.config import change_config
 from mainspring.runtime.commands.mcp_files import add_server, remove_server
 from mainspring.runtime.commands.memory import add_memory, show_memory
 from mainspring.runtime.commands.trust import distrust, trust, trusted_folders, what_acts
 from mainspring.runtime.home import Home
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.runtime.trust import TrustStore, trust_notes
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, encode_message
+from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.sessions import Session, SessionOptions, SessionPlug
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import Tool, tool
 
 QUICK = SessionOptions(sync="never", retry_after=0.0)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, field
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
 from mainspring.events import (
     ContextCompacted,
@@ -25,11 +26,11 @@ from mainspring.events import (
 )
 from mainspring.loop import CoreAgent
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
+from mainspring.models.scripted import ScriptedModel
 from mainspring.sessions import JsonlStore, Session, SessionPlug
 from mainspring.sessions.load import fold, history_at, read_path, read_tree
 from mainspring.sessions.recent import read_recent
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
-from mainspring.testing import MemoryEnv, ScriptedModel
 from tests.unit.sessions.stage import QUICK, check_paired, encoded
 
 FATES = st.sampled_from(["blocked", "failed to start", "ran", "ran late", "hung", "never"])

@@ -9,6 +9,7 @@ from mainspring.errors import AgentBusyError, ModelError, SessionError
 from mainspring.events import RunPause, SessionEnd, SessionStart, SessionTurns
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest
+from mainspring.models.scripted import ScriptedModel
 from mainspring.sessions import (
     BranchEntry,
     JsonlStore,
@@ -21,7 +22,6 @@ from mainspring.sessions import (
     branch_with_summary,
     session_runs,
 )
-from mainspring.testing import ScriptedModel
 from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, texts
 
 SUMMARY = "A bridge of paper was tried; it did not hold."

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, ContextExceededError
 from mainspring.events import (
     ModelErrorHook,
@@ -18,6 +19,7 @@ from mainspring.events import (
 )
 from mainspring.loop import Behavior, CoreAgent
 from mainspring.messages import CustomMessage, Message, ToolResultBlock, ToolUseBlock, Usage
+from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.sessions import (
     CallStartedEntry,
     CompactionEntry,
@@ -30,7 +32,6 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.journal import SyncMode
 from mainspring.sessions.repair import INTERRUPTED, NOT_STARTED
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.sessions.stage import QUICK, agent, calling, check_paired, encoded, look, stored, text_of, texts, types
 

@@ -14,6 +14,7 @@ import pytest
 
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import CustomMessage, ImageBlock, Message, ToolUseBlock, Usage
+from mainspring.models.scripted import Reply
 from mainspring.sessions import (
     BranchEntry,
     CustomEntry,
@@ -30,7 +31,6 @@ from mainspring.sessions import (
     turns_to_messages,
 )
 from mainspring.sessions.places import project_name, resolved, user_folder
-from mainspring.testing import Reply
 from mainspring.tools import tool
 from tests.unit.sessions.stage import QUICK, agent, calling, encoded, stored, text_of, texts, types
 
@@ -442,7 +442,7 @@ _HOLDER = """
 import asyncio, sys
 from mainspring.loop import CoreAgent
 from mainspring.sessions import Session
-from mainspring.testing import MemoryEnv, ScriptedModel
+from mainspring.env.memory import MemoryEnv; from mainspring.models.scripted import ScriptedModel
 session = Session.create(id="held")
 asyncio.run(CoreAgent(ScriptedModel("one"), env=MemoryEnv(), plugs=[session.plug()]).run("first"))
 print("ready", flush=True)

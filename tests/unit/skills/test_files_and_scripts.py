@@ -10,12 +10,12 @@ import pytest
 
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.events import CancelToken
+from mainspring.models.scripted import Call
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import Skills, SkillsConfig
 from mainspring.skills.resources import OutsideError, listed, locate
 from mainspring.skills.scripts import ScriptError, check_arguments, run_script
 from mainspring.skills.skill import Script, Skill
-from mainspring.testing import Call
 from tests.unit.skills.making import agent_with, results, write_skill
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from mainspring import Agent, AgentError, Approve, ConfigError
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import (
     SkillsActivate,
@@ -19,8 +20,8 @@ from mainspring.events import (
     ToolPermit,
 )
 from mainspring.messages import Message
+from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.skills import Skill, SkillError, Skills, SkillsConfig
-from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
 from tests.unit.skills.making import agent_with, results, write_skill
 
 pytestmark = pytest.mark.usefixtures("no_blocking")

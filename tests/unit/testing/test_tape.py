@@ -13,7 +13,8 @@ from mainspring.errors import ConfigError
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, create_model
 from mainspring.models.http_model import HttpModel
-from mainspring.testing import ReplayError, ScriptedModel, Tape
+from mainspring.models.scripted import ScriptedModel
+from mainspring.testing import ReplayError, Tape
 from mainspring.tools import Attachment, ToolResult, tool
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"

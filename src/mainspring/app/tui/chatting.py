@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mainspring.app.cli.frame import ask_options
 from mainspring.app.tui.port import ChatPort
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import working_folder
+from mainspring.runtime.load import working_folder
 
 if TYPE_CHECKING:
     from mainspring.runtime.settings import Settings

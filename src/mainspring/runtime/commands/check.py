@@ -23,12 +23,13 @@ from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.models.proxies import is_loopback
 from mainspring.programs import find_program
-from mainspring.runtime.build import load
 from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.probing import Reached, probe, probe_all
 from mainspring.runtime.home import Home
+from mainspring.runtime.load import load
 from mainspring.runtime.mcp_servers import find_servers
-from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make, registry_of
+from mainspring.runtime.model_choice import DETECT_SECONDS, EMBEDDED, Choice, choose_model, make
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.options import Place
 from mainspring.runtime.outcome import ModelName
 from mainspring.runtime.settings import Settings

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.options import AskOptions, Place
 from mainspring.runtime.outcome import Notice, Reporter
 from mainspring.runtime.settings import Settings

@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.redaction import Redactor
-from mainspring.runtime.build import load, permissions_of
-from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home, working_folder
-from mainspring.runtime.model_choice import registry_of
+from mainspring.runtime.commands.permissions import permissions_of
+from mainspring.runtime.home import FOLDER, SETTINGS, project_settings, user_home
+from mainspring.runtime.load import load, working_folder
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.options import Place, Rules
 from mainspring.runtime.secrets import HIDDEN, redactor_of
 from mainspring.runtime.settings import AppConfig, Settings, parse_settings, save_settings

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Usage
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.sessions import LogEvent, all_events
 

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.runtime.secrets import redactor_of
 from mainspring.sessions import (

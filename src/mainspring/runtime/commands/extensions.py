@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mainspring.runtime.build import load
 from mainspring.runtime.extensions import finder, places_of
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 
 

@@ -15,8 +15,8 @@ from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import EVENTS, CommandHook, CommandRunner, Verdict
 from mainspring.extensions.command_hooks.model import CommandEvent, tool_names
 from mainspring.extensions.command_hooks.payload import INPUTS
-from mainspring.runtime.build import load
 from mainspring.runtime.extensions import command_hooks, hook_depth
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 
 _MADE_UP: dict[str, Any] = {

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from mainspring.extras import how_to_install
 from mainspring.models.port import FREE
 from mainspring.models.providers import codex, foundry
-from mainspring.runtime.model_choice import make, provider_config, registry_of
+from mainspring.runtime.model_choice import make, provider_config
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.settings import AppConfig
 
 

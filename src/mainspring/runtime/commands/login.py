@@ -10,7 +10,7 @@ from pathlib import Path
 from mainspring.errors import ConfigError
 from mainspring.models.auth import TokenFile, login
 from mainspring.models.providers import codex
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.model_choice import provider_config
 from mainspring.runtime.options import Place
 

@@ -25,7 +25,7 @@ from mainspring.mcp.server import McpServer
 from mainspring.messages import ToolSpec
 from mainspring.models.tool_schemas import lowered
 from mainspring.redaction import redact, redact_value
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.mcp_servers import FoundServers, find_servers
 from mainspring.runtime.options import Place
 from mainspring.runtime.settings import Settings

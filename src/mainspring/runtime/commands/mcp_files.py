@@ -13,8 +13,8 @@ from mainspring import mcp
 from mainspring.env.folder_lock import FolderLockedError, locked_folder
 from mainspring.env.replacing import replace_text, target_in_project
 from mainspring.errors import ConfigError
-from mainspring.runtime.build import load
 from mainspring.runtime.home import FOLDER, project_root
+from mainspring.runtime.load import load
 from mainspring.runtime.mcp_servers import FILE, find_servers
 from mainspring.runtime.options import Place
 from mainspring.runtime.settings.jsonc import JsonError, Node, edit, parse

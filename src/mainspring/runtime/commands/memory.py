@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.errors import ConfigError
 from mainspring.memory import Memory, Section, Where, locate
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.runtime.trust import TrustStore
 

@@ -21,10 +21,11 @@ from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, find, get_comma
 from mainspring.models.port import FREE, Rates
 from mainspring.models.providers.local import NAME as LOCAL
 from mainspring.runtime import weights
-from mainspring.runtime.build import load
 from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.probing import probe_all
-from mainspring.runtime.model_choice import EMBEDDED, choose_model, make, registry_of, running_servers
+from mainspring.runtime.load import load
+from mainspring.runtime.model_choice import EMBEDDED, choose_model, make, running_servers
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.options import Place
 from mainspring.runtime.outcome import Reporter
 from mainspring.runtime.settings import Settings

@@ -12,11 +12,14 @@ from msgspec import Struct, structs
 
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import Decision, Rule
-from mainspring.runtime.build import load, permissions_of
-from mainspring.runtime.grants import GrantEffect
+from mainspring.permissions import Decision, Origin, Permissions, Rule, RuleSet
+from mainspring.runtime.grants import FILE as GRANTS
+from mainspring.runtime.grants import GrantEffect, GrantStore
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place, Rules
 from mainspring.runtime.saved_rules import REACHES, RuleFiles
+from mainspring.runtime.settings import Settings
+from mainspring.runtime.trust import FILE as TRUST
 from mainspring.tools import Tool
 from mainspring.tools.builtin import CLASSIC_ALIASES, builtin_tools
 
@@ -189,3 +192,22 @@ def _view_or_none(rule: Rule | None) -> RuleView | None:
 def _view(rule: Rule) -> RuleView:
     counts = rule.effect != "allow" or rule.origin.trusted
     return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)
+
+
+def permissions_of(settings: Settings, rules: Rules, cwd: str, **options: Any) -> Permissions:
+    """The permissions plug with the rules of flags and files.
+
+    Raises:
+        ConfigError: If a rule is none; the text has its place.
+    """
+    found = RuleSet()
+    for effect in ("deny", "ask", "allow"):
+        found += RuleSet.build(origin=Origin("flag", f"--{effect}"), **{effect: getattr(rules, effect)})
+    for source in settings.rules:
+        section = {"allow": source.rules.allow, "ask": source.rules.ask, "deny": source.rules.deny}
+        found += RuleSet.from_settings(section, kind=source.kind, place=source.place, trusted=source.trusted)
+    home = settings.home
+    found += GrantStore(home).rules(cwd)
+    own = [] if home is None else [home.settings, home.root / GRANTS, home.root / TRUST]
+    guarded = {path for file in own for path in (str(file), os.path.realpath(file))}
+    return Permissions(rules=found, root=cwd, guarded=sorted(guarded), **options)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from mainspring.counting import counted
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
-from mainspring.runtime.build import load
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.sessions import Session, find_session, read_transcript
 from mainspring.sessions.rewind import RewindPlan, Rewound, plan_rewind, plan_undo, rewind

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 
 from mainspring.errors import SessionError
-from mainspring.runtime.build import load
 from mainspring.runtime.home import Home
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.sessions import Hit, JsonlStore, Session, SessionInfo, find_session, list_sessions, search_sessions
 

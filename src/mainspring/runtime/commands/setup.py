@@ -17,12 +17,13 @@ from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.loop import Behavior
 from mainspring.models.embedded.engine import engine_installed, missing_engine
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.build import load
 from mainspring.runtime.commands.config import settings_file
 from mainspring.runtime.commands.lacking import lacks
 from mainspring.runtime.commands.wizards import WIZARDS, Wizard
 from mainspring.runtime.key_sources import keep_in_keyring
-from mainspring.runtime.model_choice import EMBEDDED, make, registry_of
+from mainspring.runtime.load import load
+from mainspring.runtime.model_choice import EMBEDDED, make
+from mainspring.runtime.model_providers import registry_of
 from mainspring.runtime.options import Place
 from mainspring.runtime.settings import AppConfig, Settings, save_settings
 from mainspring.runtime.settings.layer import Path as Key

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from mainspring.env.replacing import target_in_project
 from mainspring.errors import ConfigError
-from mainspring.runtime.build import load
 from mainspring.runtime.home import FOLDER, Home, repository_of
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.runtime.settings import Settings
 from mainspring.runtime.skills import registry_of, skills_config

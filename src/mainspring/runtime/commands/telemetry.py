@@ -25,8 +25,8 @@ from mainspring.env.replacing import replace_text
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.programs import find_program
 from mainspring.python import python_module
-from mainspring.runtime.build import load
 from mainspring.runtime.home import Home
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place
 from mainspring.runtime.saved_runs import SavedRuns
 from mainspring.telemetry.viewer import Viewer

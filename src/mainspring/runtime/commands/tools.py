@@ -16,7 +16,9 @@ from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
 from mainspring.policies.guardrails import Guardrails
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.build import chosen, load, permissions_of
+from mainspring.runtime.build import chosen
+from mainspring.runtime.commands.permissions import permissions_of
+from mainspring.runtime.load import load
 from mainspring.runtime.options import Place, Rules
 from mainspring.runtime.services import services
 from mainspring.tools import Tool

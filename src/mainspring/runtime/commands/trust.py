@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mainspring.errors import ConfigError
 from mainspring.runtime.acting import Act, acts_below
-from mainspring.runtime.home import user_home, working_folder
+from mainspring.runtime.home import user_home
+from mainspring.runtime.load import working_folder
 from mainspring.runtime.options import Place
 from mainspring.runtime.trust import Trusted, TrustStore
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 
 from mainspring.errors import ConfigError
-from mainspring.runtime.home import user_home, working_folder
+from mainspring.runtime.home import user_home
+from mainspring.runtime.load import working_folder
 from mainspring.runtime.options import Place
 from mainspring.runtime.worktrees import Worktree, Worktrees
 

@@ -17,7 +17,7 @@ from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
 from mainspring.runtime.home import FOLDER, Home, project_root
 from mainspring.runtime.mentions import Reads, attached
-from mainspring.runtime.prompt import placeholders
+from mainspring.runtime.placeholders import placeholders
 from mainspring.runtime.templates.command import CustomCommand, Scope, parse_command
 from mainspring.runtime.templates.expand import Expansion, expand
 from mainspring.runtime.templates.files import COMMANDS, MAX_FILES, command_files, command_name, read_command

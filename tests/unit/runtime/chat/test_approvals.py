@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.models.scripted import Call, Reply
 from mainspring.runtime.chat.commands import Approve, Prompt, SetMode, Slash
 from mainspring.runtime.chat.events import (
     ApprovalAsked,
@@ -17,7 +18,6 @@ from mainspring.runtime.chat.events import (
 )
 from mainspring.runtime.chat.shown import Picker, Table
 from mainspring.runtime.chat.words import EditOutcome
-from mainspring.testing import Call, Reply
 from mainspring.tools.builtin import parse_outcomes
 from tests.unit.runtime.chat.stage import chatting
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import get_args
 
-import mainspring.runtime.commands as nouns
 from mainspring.errors import ConfigError, ModelError
 from mainspring.models import ModelProvider
 from mainspring.models.catalog import catalog
@@ -15,8 +14,10 @@ from mainspring.runtime.chat.room import Room
 from mainspring.runtime.chat.shown import Choice, Fields, Picker, Shown, Text
 from mainspring.runtime.chat.slash.command import Seat, SlashCommand
 from mainspring.runtime.chat.words import Mode, ThinkingName
+from mainspring.runtime.commands.models import list_models
 from mainspring.runtime.model_choice import Choice as ModelChoice
-from mainspring.runtime.model_choice import make, registry_of
+from mainspring.runtime.model_choice import make
+from mainspring.runtime.model_providers import registry_of
 
 
 async def model(seat: Seat, arguments: str) -> Shown:
@@ -27,7 +28,7 @@ async def model(seat: Seat, arguments: str) -> Shown:
         switch_model(room, wanted)
         return Text(f"{room.status().model} answers from here on")
     current = room.status().model
-    listed = await nouns.list_models(room.options.ask.place, room.options.environ)
+    listed = await list_models(room.options.ask.place, room.options.environ)
     choices = [
         Choice(
             view.spec,

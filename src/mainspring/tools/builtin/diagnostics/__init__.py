@@ -12,5 +12,10 @@ if TYPE_CHECKING:
     from mainspring.tools.builtin.diagnostics.wrapper import with_diagnostics as with_diagnostics
 
 __all__, __getattr__ = exports(
-    __name__, {"client": "LanguageServer", "wire": "Diagnostic", "wrapper": "with_diagnostics"}
+    __name__,
+    {
+        "client": "LanguageServer",
+        "wire": "Diagnostic",
+        "wrapper": "with_diagnostics",
+    },
 )

@@ -15,9 +15,9 @@ from acp.client.connection import ClientSideConnection
 from mainspring.app.server.acp.serve import serve_acp
 from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
+from mainspring.models.scripted import ScriptedModel
 from mainspring.runtime.chat import ChatOptions
 from mainspring.runtime.options import AskOptions, Place
-from mainspring.testing import ScriptedModel
 from tests.unit.app.server.acp.rules import Watch
 
 

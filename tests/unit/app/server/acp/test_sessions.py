@@ -10,7 +10,7 @@ from acp import RequestError, schema, text_block
 
 from mainspring.errors import AuthenticationError
 from mainspring.models import ModelInfo
-from mainspring.testing import Call, Reply, ScriptedModel
+from mainspring.models.scripted import Call, Reply, ScriptedModel
 from tests.unit.app.server.acp.rules import published
 from tests.unit.app.server.acp.stage import Editor, ask, driving, tell
 from tests.unit.runtime.chat.stage import Gate, WaitingModel

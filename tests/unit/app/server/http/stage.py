@@ -18,8 +18,8 @@ from mainspring.app.server.http.state import State
 from mainspring.app.server.http.streaming import Patience
 from mainspring.app.server.http.tokens import Tokens
 from mainspring.durable import DurableSteps, MemoryEngine
+from mainspring.models.scripted import ScriptedModel
 from mainspring.runtime.serving.service import Factory, Service, ServiceOptions
-from mainspring.testing import ScriptedModel
 
 ANN, BEN = "ann-0123456789abcdef", "ben-0123456789abcdef"
 

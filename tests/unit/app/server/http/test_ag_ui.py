@@ -19,8 +19,8 @@ from mainspring.durable.feed import (
     WaitingCall,
 )
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
+from mainspring.models.scripted import Call, Reply
 from mainspring.runtime.serving.ag_ui import AgUi
-from mainspring.testing import Call, Reply
 from tests.unit.app.server.http.ag_ui_client import Rules
 from tests.unit.app.server.http.stage import on_stage, scripted
 

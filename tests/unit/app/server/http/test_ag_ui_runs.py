@@ -11,9 +11,9 @@ from mainspring import Agent, Permissions, tool
 from mainspring.durable import DurableSteps
 from mainspring.errors import AuthenticationError
 from mainspring.messages import ImageBlock, Message
+from mainspring.models.scripted import Call, Reply, ScriptedModel
 from mainspring.runtime.serving.service import Factory, ServiceOptions
 from mainspring.subagents import AgentDefinition, Subagents
-from mainspring.testing import Call, Reply, ScriptedModel
 from mainspring.tools import ToolContext
 from tests.unit.app.server.http.ag_ui_client import Thread, cancelled, resolved
 from tests.unit.app.server.http.stage import Gate, Stage, note, on_stage, scripted

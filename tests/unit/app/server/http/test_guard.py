@@ -10,8 +10,8 @@ from mainspring.app.server.http.guard import Doors
 from mainspring.app.server.http.limits import Limits, Rate
 from mainspring.app.server.http.tokens import VARIABLE, Tokens, new_token, read_tokens, take_token
 from mainspring.errors import ConfigError
+from mainspring.models.scripted import Call, Reply
 from mainspring.runtime.serving.service import ServiceOptions
-from mainspring.testing import Call, Reply
 from tests.unit.app.server.http.stage import ANN, BEN, Client, Gate, on_stage, scripted
 
 OPEN = ("", "health", "ready", "openapi.json", "page/page.js")

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from mainspring.app.server.http.openapi import document
 from mainspring.app.server.http.operations import OPERATIONS
-from mainspring.testing import Call, Reply
+from mainspring.models.scripted import Call, Reply
 from tests.unit.app.server.http.stage import on_stage, scripted
 
 FILE = Path(__file__).resolve().parents[5] / "docs" / "openapi.json"

@@ -15,7 +15,7 @@ from mainspring.app.server.mcp import runs
 from mainspring.app.server.mcp.serve import serve_mcp
 from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
-from mainspring.testing import Call, ScriptedModel
+from mainspring.models.scripted import Call, ScriptedModel
 from tests.unit.app.server.acp.stage import options_for
 from tests.unit.runtime.chat.stage import Gate, WaitingModel
 

@@ -22,7 +22,7 @@ from mainspring.app.server.rpc.schema import rpc_schema, rpc_schema_text
 from mainspring.app.server.rpc.serve import serve_rpc
 from mainspring.app.server.running import OpenChats
 from mainspring.app.server.stdio import Wire
-from mainspring.testing import Call, ScriptedModel
+from mainspring.models.scripted import Call, ScriptedModel
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
 from tests.unit.app.server.acp.stage import options_for

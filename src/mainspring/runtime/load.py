@@ -1,0 +1,65 @@
+"""Find the folder to work in, and load its settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from mainspring.errors import ConfigError
+from mainspring.runtime.home import project_settings, user_home
+from mainspring.runtime.options import Place
+from mainspring.runtime.settings import Settings, load_settings
+from mainspring.runtime.trust import TrustStore
+
+
+def working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The folder to work in, and a warning if it is not there any more.
+
+    Raises:
+        NotADirectoryError: If ``given`` is no folder.
+    """
+    if given is not None:
+        path = os.path.abspath(os.path.expanduser(given))
+        if not os.path.isdir(path):
+            raise NotADirectoryError(path)
+        return os.path.realpath(path), ""
+    try:
+        return os.path.realpath(os.getcwd()), ""
+    except FileNotFoundError:
+        gone = environ.get("PWD", "")
+        folder = gone if os.path.isabs(gone) else os.sep
+        return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"
+
+
+def wide_folder(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What has to be said where the folder to work in is much more than a project: rules that hold in the project hold in all of it."""
+    home = environ.get("HOME", "").strip()
+    if cwd == os.path.dirname(cwd):
+        what = "the whole file system"
+    elif os.path.isabs(home) and os.path.realpath(home) == cwd:
+        what = "your home folder"
+    else:
+        return ()
+    return (f"the project is {what}, so that the agent may read all of it unasked; --cwd DIR names another folder",)
+
+
+def load(place: Place, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]) -> tuple[str, Settings]:
+    """The folder to work in, and the settings there.
+
+    Raises:
+        ConfigError: If the folder is none, or the settings are broken.
+    """
+    try:
+        cwd, warning = working_folder(place.cwd, environ)
+    except NotADirectoryError as error:
+        raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
+    home = user_home(environ)
+    file = project_settings(cwd, home)
+    trusted = file is not None and TrustStore(home).covers(file.parent.parent)
+    settings = load_settings(cwd, environ=environ, flags=flags, trusted=trusted)
+    if warning:
+        os.chdir(os.sep)  # a process has to stand somewhere
+        settings = replace(settings, warnings=(warning, *settings.warnings))
+    return cwd, settings
